@@ -1,0 +1,115 @@
+# Everything a developer or a visitor runs. `make` alone lists it.
+# Nothing here repeats work: each step leaves a stamp in .venv that is older than what it depends on only when that changed.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The first interpreter that is new enough; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
+RUST_SOURCES := $(shell find native -name '*.rs' -o -path '*/schema/*' -type f -o -name Cargo.toml 2>/dev/null)
+BROKER ?= pybroker
+PYTEST_ARGS ?=
+export CARGO_NET_RETRY ?= 10
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+# $(call need,command that succeeds when it is there,what it is,how to get it)
+need = @$(1) >/dev/null 2>&1 || { echo "Missing: $(2). $(3)" >&2; exit 1; }
+# A registry drops a connection now and then: $(call retry,command) tries four times.
+retry = for attempt in 1 2 3 4; do $(1) && break; [ $$attempt = 4 ] && exit 1; echo "Trying again: $(firstword $(1))" >&2; sleep $$((attempt * 3)); done
+
+.PHONY: help build run test test-rust test-python test-slow test-kafka lint types fmt fmt-check clippy bench clean \
+	kip-coverage lock fetch need-build need-java need-go
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: $(VENV)/.built ## install pybroker into .venv (native core built with cargo's release profile)
+
+run: need-java $(VENV)/.built ## the main job: start a broker, load real text by Spark, read it back, compare (INPUT=path for your own)
+	$(BIN)/python -m pybroker.roundtrip $(if $(INPUT),--input '$(INPUT)')
+
+test: lint types fmt-check clippy test-rust test-python ## everything: lint, types, Rust tests, Python tests with all clients
+
+test-rust: need-build ## tests of the Rust crates
+	cargo test --workspace --exclude pybroker-bindings
+
+test-python: fetch ## tests of the Python side and of the whole product
+	$(BIN)/python -m pytest tests -m 'not slow' --broker=$(BROKER) $(PYTEST_ARGS)
+
+test-slow: fetch ## the long runs: many kill -9 cycles, fuzzing of a live broker
+	$(BIN)/python -m pytest tests -m slow --timeout=7200 --broker=$(BROKER) $(PYTEST_ARGS)
+
+test-kafka: fetch ## the client tests against Apache Kafka: do the tests expect what Kafka does?
+	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=kafka $(PYTEST_ARGS)
+
+lint: $(VENV)/.locked ## style of the Python files
+	$(BIN)/ruff check pybroker tests benches
+
+types: $(VENV)/.locked ## static types of the Python files
+	$(BIN)/mypy
+
+fmt: $(VENV)/.locked ## format Rust and sort Python imports
+	cargo fmt --all
+	$(BIN)/ruff check --select I --fix pybroker tests benches
+
+fmt-check: need-build ## is the Rust code formatted?
+	cargo fmt --all --check
+
+clippy: need-build $(VENV)/.created ## Rust lints, as errors
+	PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --workspace --all-targets -- -D warnings
+
+bench: need-java need-go $(VENV)/.locked $(VENV)/.built ## Apache Kafka and pybroker in turn: one table with figures, ratios and limits
+	$(BIN)/python -m benches.compare $(BENCH_ARGS)
+	$(BIN)/python -m pytest benches/native -q --benchmark-only --benchmark-disable-gc
+
+kip-coverage: $(VENV)/.locked $(VENV)/.built ## which points of the documents have a test
+	$(BIN)/python -m tests.support.kip_coverage
+
+lock: $(VENV)/.created ## resolve the Python lock files anew
+	$(PIP) install -q uv
+	for name in requirements.run requirements; do \
+		$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+			--no-emit-find-links tests/$$name.in -o tests/$$name.lock || exit 1; done
+
+clean: ## remove what was built or installed here (downloads stay in the user's cache)
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks pybroker/*.so
+	$(if $(CARGO_TARGET_DIR),,rm -rf target)
+
+fetch: need-java need-go $(VENV)/.locked $(VENV)/.built
+	@$(BIN)/python -m tests.support.fetch
+
+need-build:
+	$(call need,[ -n "$(PYTHON)" ],Python 3.11 or newer,Debian/Ubuntu: apt install python3 python3-venv; macOS: brew install python)
+	$(call need,cargo --version,the Rust tool chain (cargo),See https://rustup.rs)
+
+need-java:
+	$(call need,$${JAVA_HOME:+$$JAVA_HOME/bin/}javac -version,a JDK of version 17 or newer,Debian/Ubuntu: apt install openjdk-17-jdk-headless; macOS: brew install openjdk@17)
+	@version=$$($${JAVA_HOME:+$$JAVA_HOME/bin/}javac -version 2>&1 | sed -E 's/^javac ([0-9]+).*/\1/'); \
+		[ "$$version" -ge 17 ] || { echo "The JDK is version $$version: 17 or newer is needed (set JAVA_HOME)." >&2; exit 1; }
+	$(call need,mvn --version,Apache Maven,Debian/Ubuntu: apt install maven; macOS: brew install maven)
+
+need-go:
+	$(call need,go version,the Go tool chain (one of the test clients is written in Go),See https://go.dev/dl)
+
+$(VENV)/.created: | need-build
+	$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing. Debian/Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+# pyspark comes as a source distribution: its build tools are locked too and must be there before it is built.
+$(VENV)/.locked-run: tests/requirements.run.lock $(VENV)/.created
+	$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.run.lock)
+	@touch $@
+
+$(VENV)/.locked: tests/requirements.lock $(VENV)/.locked-run
+	$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.lock)
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.locked-run $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml
+	$(call retry,cargo fetch -q --locked)
+	VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q --release --locked
+	@touch $@

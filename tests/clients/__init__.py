@@ -1,0 +1,1 @@
+"""The product, driven by clients that are not ours. Every test here passes against Apache Kafka too: `--broker=kafka`."""

@@ -1,0 +1,67 @@
+"""Options and fixtures for tests that drive a whole broker; the other tests use none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import KINDS, BrokerProcess
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker", choices=sorted(KINDS), default="pybroker",
+        help="what client tests run against: the product, or Apache Kafka as the reference",
+    )
+
+
+def _brokers(config: pytest.Config, folder: Path, shown: Callable[[], bool]) -> Iterator[StartBroker]:
+    """A function that starts brokers under `folder`; all of them are ended, their logs printed if `shown` says so."""
+    started: list[BrokerProcess] = []
+
+    def start(settings: Mapping[str, str] | None = None) -> BrokerProcess:
+        broker = KINDS[config.getoption("--broker")](folder / f"broker-{len(started)}", settings)
+        started.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in started:
+        if shown():
+            print(f"--- end of the log of {broker.name}, {broker.console}\n{broker.log_tail()}")
+        broker.kill()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Lets a fixture know at its end whether its test failed."""
+    report = yield
+    if report.failed:  # type: ignore[attr-defined]
+        item.stash[_FAILED] = True
+        item.session.stash[_FAILED] = True
+    return report
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One running broker for all tests that neither stop it nor care what else is on it."""
+    session: pytest.Session = request.session
+    brokers = _brokers(request.config, tmp_path_factory.mktemp("shared"), lambda: session.stash.get(_FAILED, False))
+    start = next(brokers)
+    yield start()
+    next(brokers, None)
+
+
+@pytest.fixture
+def start_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts a broker of the test's own, with settings: for tests that restart it, kill it or look at its files."""
+    brokers = _brokers(request.config, tmp_path, lambda: request.node.stash.get(_FAILED, False))
+    yield next(brokers)
+    next(brokers, None)

@@ -1,0 +1,188 @@
+"""Brokers to test against: the installed product, and Apache Kafka as the reference."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.java import java_command
+from tests.support.maven import BROKER, jars
+from tests.support.wire import answers_metadata, free_port
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 90.0
+POLL_S = 0.02
+
+# What both brokers are given, under the names that they share, so that one expectation fits both.
+SETTINGS: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+}
+
+
+class BrokerProcess(ABC):
+    """One broker in a child process, with a data directory and a port that outlive restarts."""
+
+    name: str
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port = free_port()
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.console = folder / "console.log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are told: host and port."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """The log directory: it holds one folder a partition."""
+        return self.folder / "data"
+
+    @property
+    def pid(self) -> int:
+        """Of the running broker."""
+        assert self._child is not None, "the broker is not running"
+        return self._child.pid
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What to run; called before each start."""
+
+    def start(self) -> None:
+        """Starts the broker and returns once it answers Metadata."""
+        assert self._child is None, "the broker runs already"
+        command = self.command()
+        with self.console.open("ab") as console:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True,
+                env=self.environment(),
+            )
+        give_up = time.monotonic() + START_TIMEOUT_S
+        while not answers_metadata(self.port):
+            code = self._child.poll()
+            if code is not None or time.monotonic() > give_up:
+                self.kill()
+                raise RuntimeError(f"{self.name} did not start (exit code {code}):\n{self.log_tail()}")
+            time.sleep(POLL_S)
+
+    def environment(self) -> dict[str, str]:
+        """The child's environment."""
+        return dict(os.environ)
+
+    def stop(self) -> int:
+        """A clean stop (SIGTERM); the exit code. Fails if the broker takes unreasonably long."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        """kill -9, as a crash; harmless if the broker has gone."""
+        return self._end(signal.SIGKILL) if self._child is not None else 0
+
+    def _end(self, how: signal.Signals) -> int:
+        child = self._child
+        assert child is not None, "the broker is not running"
+        self._child = None
+        if child.poll() is None:
+            child.send_signal(how)
+        try:
+            return child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            raise RuntimeError(f"{self.name} did not stop within {STOP_TIMEOUT_S} s:\n{self.log_tail()}") from None
+
+    def restart(self, *, crash: bool = False) -> None:
+        """Stops the broker (or kills it) and starts it again on the same port and data."""
+        if crash:
+            self.kill()
+        else:
+            self.stop()
+        self.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the child is alive."""
+        return self._child is not None and self._child.poll() is None
+
+    def log_tail(self, lines: int = 60) -> str:
+        """The end of what the broker wrote, for the message of a failed test."""
+        return "\n".join(self.console.read_text(errors="replace").splitlines()[-lines:])
+
+
+class PybrokerProcess(BrokerProcess):
+    """The product as a user starts it: the installed command."""
+
+    name = "pybroker"
+
+    def command(self) -> list[str]:
+        chosen = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.data_dir),
+            **self.settings,
+        }
+        sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+        return [sys.executable, "-m", "pybroker", "start", *sets]
+
+
+class KafkaProcess(BrokerProcess):
+    """Apache Kafka from Maven Central: one node in KRaft mode, broker and controller in one process."""
+
+    name = "Apache Kafka"
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, settings)
+        self.controller_port = free_port()
+
+    def command(self) -> list[str]:
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data_dir),
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            # A killed broker may register again only when its former session has expired: 9 s by default.
+            "broker.session.timeout.ms": "1500",
+            "broker.heartbeat.interval.ms": "300",
+            **self.settings,
+        }
+        file = self.folder / "server.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        logging = self.folder / "log4j2.properties"
+        logging.write_text(
+            "status=error\nappender.c.type=Console\nappender.c.name=c\nappender.c.layout.type=PatternLayout\n"
+            "appender.c.layout.pattern=[%d] %p %m (%c)%n\nrootLogger.level=info\nrootLogger.appenderRef.c.ref=c\n"
+        )
+        class_path = f"{jars(BROKER)}/*"
+        if not (self.data_dir / "meta.properties").exists():
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a", 1)
+            subprocess.run(
+                java_command(class_path, "kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", str(file)]),
+                check=True, capture_output=True, timeout=START_TIMEOUT_S,
+            )
+        return java_command(class_path, "kafka.Kafka", [str(file)], heap="512m")
+
+    def environment(self) -> dict[str, str]:
+        options = f"-Dlog4j2.configurationFile=file:{self.folder / 'log4j2.properties'}"
+        return {**os.environ, "JDK_JAVA_OPTIONS": options}
+
+
+KINDS: Mapping[str, type[BrokerProcess]] = {"pybroker": PybrokerProcess, "kafka": KafkaProcess}

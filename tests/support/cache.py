@@ -1,0 +1,63 @@
+"""Where downloads and compiled helpers are kept between runs, and how two runs share the place."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+DOWNLOAD_ATTEMPTS_MAX = 4
+DOWNLOAD_TIMEOUT_S = 540
+
+
+def cache_dir() -> Path:
+    """The folder of this user for what tests and benches fetch; `PYBROKER_TEST_CACHE` moves it."""
+    named = os.environ.get("PYBROKER_TEST_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(named) if named else base / "pybroker-tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Holds `lock` against other processes: two test runs must not build the same folder at once."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[Path], None]) -> Path:
+    """A folder that `build` fills once for each set of ingredients; an interrupted build starts afresh."""
+    digest = hashlib.sha256()
+    for part in ingredients:
+        digest.update(part.encode() if isinstance(part, str) else part)
+        digest.update(b"\0")
+    folder = cache_dir() / f"{kind}-{digest.hexdigest()[:16]}"
+    complete = folder / ".complete"
+    if complete.exists():
+        return folder
+    with _only_one(cache_dir() / f"{folder.name}.lock"):
+        if not complete.exists():
+            folder.mkdir(exist_ok=True)
+            build(folder)
+            complete.touch()
+    return folder
+
+
+def run_download(command: Sequence[str], **options: object) -> None:
+    """Runs a command that talks to a package registry, again if it fails: registries drop connections."""
+    for attempt in range(1, DOWNLOAD_ATTEMPTS_MAX + 1):
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False, **options  # type: ignore[call-overload]
+        )
+        if done.returncode == 0:
+            return
+        if attempt == DOWNLOAD_ATTEMPTS_MAX:
+            raise RuntimeError(f"{command[0]} failed {attempt} times:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        time.sleep(2 * attempt)

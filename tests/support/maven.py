@@ -1,0 +1,72 @@
+"""Java libraries from Maven Central, with pinned versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.sax.saxutils import escape
+
+from tests.support.cache import built_once, run_download
+
+KAFKA_VERSION = "4.4.0"
+# The newest release of kafka-tools whose dependencies are all in Maven Central: 4.4.0 lacks kafka-tools-api.
+KAFKA_TOOLS_VERSION = "4.3.1"
+
+# Each set: (group:artifact:version, artifacts to leave out).
+BROKER = (
+    # DumpLogSegments' plug-in interface only; the broker does not load it, and 4.4.0 of it is not in Maven Central.
+    (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", ("org.apache.kafka:kafka-tools-api",)),
+    ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.5", ()),
+)
+CLIENTS = (
+    (f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}", ()),
+    ("com.fasterxml.jackson.core:jackson-databind:2.21.2", ()),
+    ("org.slf4j:slf4j-nop:1.7.36", ()),
+)
+TOOLS = (
+    (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS_VERSION}", ()),
+    # kafka-configs is part of the broker's artifact.
+    (f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS_VERSION}", ()),
+    ("org.slf4j:slf4j-nop:1.7.36", ()),
+)
+
+Libraries = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _pom(libraries: Libraries) -> str:
+    def coordinates(name: str) -> str:
+        fields = zip(("groupId", "artifactId", "version"), name.split(":"), strict=False)
+        return "".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in fields)
+
+    dependencies = []
+    for name, left_out in libraries:
+        exclusions = "".join(f"<exclusion>{coordinates(each)}</exclusion>" for each in left_out)
+        dependencies.append(
+            f"<dependency>{coordinates(name)}<exclusions>{exclusions}</exclusions></dependency>"
+        )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>tests</groupId><artifactId>tests</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{''.join(dependencies)}</dependencies></project>"
+    )
+
+
+def copy_dependencies(pom: Path, folder: Path) -> None:
+    """Puts the jars that `pom` names, and theirs, into `folder`."""
+    run_download([
+        "mvn", "-B", "-q", "-ntp", "-f", str(pom), "dependency:copy-dependencies",
+        f"-DoutputDirectory={folder}", "-DincludeScope=runtime",
+    ])
+
+
+def jars(libraries: Libraries) -> Path:
+    """A folder with the jars of `libraries` and everything that they need at run time."""
+    pom = _pom(libraries)
+
+    def build(folder: Path) -> None:
+        with TemporaryDirectory() as temporary:
+            path = Path(temporary, "pom.xml")
+            path.write_text(pom)
+            copy_dependencies(path, folder)
+
+    return built_once("jars", [pom], build)

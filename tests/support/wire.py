@@ -1,0 +1,30 @@
+"""The least of the wire protocol, written by hand: is there a broker at this address that answers Metadata?"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+_CLIENT_ID = b"probe"
+_METADATA, _VERSION = 3, 4
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listened on a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def answers_metadata(port: int, timeout_s: float = 2.0) -> bool:
+    """True once the broker at `port` lists at least one broker; any refusal or cut-off reply is False."""
+    body = struct.pack(">hhih", _METADATA, _VERSION, 1, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">ib", 0, 0)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            stream = connection.makefile("rb")
+            (size,) = struct.unpack(">i", stream.read(4))
+            _correlation, _throttle, brokers = struct.unpack_from(">iii", stream.read(size))
+            return bool(brokers >= 1)
+    except (OSError, struct.error):
+        return False
