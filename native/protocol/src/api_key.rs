@@ -1,0 +1,331 @@
+//! THE table of API keys: number, name, the versions served on client listeners, the first flexible version,
+//! which plane answers, and whether a handler exists. Everything else that needs these facts reads them here.
+//!
+//! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, those that 3.9.2 still served
+//! (DESIGN.md section 3). Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, without them
+//! librdkafka stops compressing (R8); Fetch starts at 4, as 0-3 need message formats 0 and 1; OffsetCommit and
+//! OffsetFetch start at 1 (R8); InitProducerId ends at 5 as Kafka 4.4.0 marks its version 6 unstable.
+
+/// Who answers a request: the data plane by itself, or a Python handler behind the bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    /// Answered on the connection's own thread, without the GIL.
+    Native,
+    /// Handed to the control plane.
+    Python,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Api {
+    /// The key.
+    pub key: ApiKey,
+    /// Lowest version on client listeners.
+    pub min_version: i16,
+    /// Highest version on client listeners.
+    pub max_version: i16,
+    /// First version with compact lengths and tagged fields; `None` if no version has them.
+    pub first_flexible: Option<i16>,
+    /// Who answers.
+    pub plane: Plane,
+    /// Whether a handler exists: only these keys are advertised. A test demands handler = served.
+    pub served: bool,
+}
+
+impl Api {
+    /// The API's name in Kafka, for instance `CreateTopics`.
+    pub const fn name(&self) -> &'static str {
+        self.key.name()
+    }
+
+    /// Whether `version` is answered on client listeners by something else than UNSUPPORTED_VERSION.
+    pub const fn supports(&self, version: i16) -> bool {
+        let lowest = if matches!(self.key, ApiKey::Produce) {
+            PRODUCE_LOWEST_IMPLEMENTED
+        } else {
+            self.min_version
+        };
+        self.served && version >= lowest && version <= self.max_version
+    }
+
+    /// Whether messages of `version` have compact lengths and tagged fields.
+    pub const fn is_flexible(&self, version: i16) -> bool {
+        matches!(self.first_flexible, Some(first) if version >= first)
+    }
+
+    /// Version of the request header in front of a request of `version`.
+    pub const fn request_header_version(&self, version: i16) -> i16 {
+        match self.key {
+            ApiKey::ControlledShutdown if version == 0 => 0,
+            _ if self.is_flexible(version) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Version of the response header in front of a response of `version`. ApiVersions always has 0: its sender
+    /// does not know yet what the peer can read (KIP-511).
+    pub const fn response_header_version(&self, version: i16) -> i16 {
+        if self.is_flexible(version) && !matches!(self.key, ApiKey::ApiVersions) {
+            1
+        } else {
+            0
+        }
+    }
+}
+
+/// Produce is advertised from 0 (R8) but implemented from here on: older versions carry message formats 0 and 1.
+pub const PRODUCE_LOWEST_IMPLEMENTED: i16 = 3;
+
+macro_rules! flexible {
+    (none) => {
+        None
+    };
+    ($first:literal) => {
+        Some($first)
+    };
+}
+
+macro_rules! served {
+    (served) => {
+        true
+    };
+    (dormant) => {
+        false
+    };
+}
+
+macro_rules! apis {
+    ($($key:literal $name:ident $min:literal..=$max:literal flexible $flexible:tt $plane:ident $served:ident;)*) => {
+        /// The key of an API.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(i16)]
+        #[allow(missing_docs)] // the names are Kafka's
+        pub enum ApiKey {
+            $($name = $key,)*
+        }
+
+        impl ApiKey {
+            /// The API's name in Kafka.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(ApiKey::$name => stringify!($name),)*
+                }
+            }
+        }
+
+        /// Every key, ascending.
+        pub static APIS: &[Api] = &[
+            $(Api {
+                key: ApiKey::$name,
+                min_version: $min,
+                max_version: $max,
+                first_flexible: flexible!($flexible),
+                plane: Plane::$plane,
+                served: served!($served),
+            },)*
+        ];
+    };
+}
+
+// `dormant`: the codec knows the messages, no handler exists, the key is not advertised.
+apis! {
+    0 Produce 0..=13 flexible 9 Native served;
+    1 Fetch 4..=18 flexible 12 Native served;
+    2 ListOffsets 0..=11 flexible 6 Native served;
+    3 Metadata 0..=13 flexible 9 Native served;
+    4 LeaderAndIsr 0..=7 flexible 4 Python dormant;
+    5 StopReplica 0..=4 flexible 2 Python dormant;
+    6 UpdateMetadata 0..=8 flexible 6 Python dormant;
+    7 ControlledShutdown 0..=3 flexible 3 Python dormant;
+    8 OffsetCommit 1..=10 flexible 8 Python served;
+    9 OffsetFetch 1..=10 flexible 6 Python served;
+    10 FindCoordinator 0..=6 flexible 3 Python served;
+    11 JoinGroup 0..=9 flexible 6 Python served;
+    12 Heartbeat 0..=4 flexible 4 Python served;
+    13 LeaveGroup 0..=5 flexible 4 Python served;
+    14 SyncGroup 0..=5 flexible 4 Python served;
+    15 DescribeGroups 0..=6 flexible 5 Python served;
+    16 ListGroups 0..=5 flexible 3 Python served;
+    17 SaslHandshake 0..=1 flexible none Python dormant;
+    18 ApiVersions 0..=5 flexible 3 Native served;
+    19 CreateTopics 0..=7 flexible 5 Python served;
+    20 DeleteTopics 0..=6 flexible 4 Python served;
+    21 DeleteRecords 0..=2 flexible 2 Python served;
+    22 InitProducerId 0..=5 flexible 2 Python served;
+    23 OffsetForLeaderEpoch 0..=4 flexible 4 Native served;
+    24 AddPartitionsToTxn 0..=5 flexible 3 Python dormant;
+    25 AddOffsetsToTxn 0..=4 flexible 3 Python dormant;
+    26 EndTxn 0..=5 flexible 3 Python dormant;
+    27 WriteTxnMarkers 0..=2 flexible 1 Python dormant;
+    28 TxnOffsetCommit 0..=6 flexible 3 Python dormant;
+    29 DescribeAcls 0..=3 flexible 2 Python dormant;
+    30 CreateAcls 0..=3 flexible 2 Python dormant;
+    31 DeleteAcls 0..=3 flexible 2 Python dormant;
+    32 DescribeConfigs 0..=4 flexible 4 Python served;
+    33 AlterConfigs 0..=2 flexible 2 Python served;
+    34 AlterReplicaLogDirs 0..=2 flexible 2 Python dormant;
+    35 DescribeLogDirs 0..=5 flexible 2 Python served;
+    36 SaslAuthenticate 0..=2 flexible 2 Python dormant;
+    37 CreatePartitions 0..=3 flexible 2 Python served;
+    38 CreateDelegationToken 0..=3 flexible 2 Python dormant;
+    39 RenewDelegationToken 0..=2 flexible 2 Python dormant;
+    40 ExpireDelegationToken 0..=2 flexible 2 Python dormant;
+    41 DescribeDelegationToken 0..=3 flexible 2 Python dormant;
+    42 DeleteGroups 0..=3 flexible 2 Python served;
+    43 ElectLeaders 0..=2 flexible 2 Python dormant;
+    44 IncrementalAlterConfigs 0..=1 flexible 1 Python served;
+    45 AlterPartitionReassignments 0..=1 flexible 0 Python dormant;
+    46 ListPartitionReassignments 0..=0 flexible 0 Python dormant;
+    47 OffsetDelete 0..=0 flexible none Python served;
+    48 DescribeClientQuotas 0..=1 flexible 1 Python dormant;
+    49 AlterClientQuotas 0..=1 flexible 1 Python dormant;
+    50 DescribeUserScramCredentials 0..=0 flexible 0 Python dormant;
+    51 AlterUserScramCredentials 0..=0 flexible 0 Python dormant;
+    52 Vote 0..=2 flexible 0 Python dormant;
+    53 BeginQuorumEpoch 0..=1 flexible 1 Python dormant;
+    54 EndQuorumEpoch 0..=1 flexible 1 Python dormant;
+    55 DescribeQuorum 0..=2 flexible 0 Python dormant;
+    56 AlterPartition 0..=3 flexible 0 Python dormant;
+    57 UpdateFeatures 0..=2 flexible 0 Python dormant;
+    58 Envelope 0..=0 flexible 0 Python dormant;
+    59 FetchSnapshot 0..=1 flexible 0 Python dormant;
+    60 DescribeCluster 0..=2 flexible 0 Python served;
+    61 DescribeProducers 0..=0 flexible 0 Python dormant;
+    62 BrokerRegistration 0..=4 flexible 0 Python dormant;
+    63 BrokerHeartbeat 0..=2 flexible 0 Python dormant;
+    64 UnregisterBroker 0..=0 flexible 0 Python dormant;
+    65 DescribeTransactions 0..=0 flexible 0 Python dormant;
+    66 ListTransactions 0..=2 flexible 0 Python dormant;
+    67 AllocateProducerIds 0..=0 flexible 0 Python dormant;
+    68 ConsumerGroupHeartbeat 0..=1 flexible 0 Python dormant;
+    69 ConsumerGroupDescribe 0..=1 flexible 0 Python dormant;
+    70 ControllerRegistration 0..=0 flexible 0 Python dormant;
+    71 GetTelemetrySubscriptions 0..=0 flexible 0 Python dormant;
+    72 PushTelemetry 0..=0 flexible 0 Python dormant;
+    73 AssignReplicasToDirs 0..=0 flexible 0 Python dormant;
+    74 ListConfigResources 0..=1 flexible 0 Python dormant;
+    75 DescribeTopicPartitions 0..=0 flexible 0 Python served;
+    76 ShareGroupHeartbeat 1..=1 flexible 0 Python dormant;
+    77 ShareGroupDescribe 1..=1 flexible 0 Python dormant;
+    78 ShareFetch 1..=2 flexible 0 Python dormant;
+    79 ShareAcknowledge 1..=2 flexible 0 Python dormant;
+    80 AddRaftVoter 0..=1 flexible 0 Python dormant;
+    81 RemoveRaftVoter 0..=0 flexible 0 Python dormant;
+    82 UpdateRaftVoter 0..=0 flexible 0 Python dormant;
+    83 InitializeShareGroupState 0..=0 flexible 0 Python dormant;
+    84 ReadShareGroupState 0..=0 flexible 0 Python dormant;
+    85 WriteShareGroupState 0..=1 flexible 0 Python dormant;
+    86 DeleteShareGroupState 0..=0 flexible 0 Python dormant;
+    87 ReadShareGroupStateSummary 0..=1 flexible 0 Python dormant;
+    88 StreamsGroupHeartbeat 0..=1 flexible 0 Python dormant;
+    89 StreamsGroupDescribe 0..=1 flexible 0 Python dormant;
+    90 DescribeShareGroupOffsets 0..=1 flexible 0 Python dormant;
+    91 AlterShareGroupOffsets 0..=0 flexible 0 Python dormant;
+    92 DeleteShareGroupOffsets 0..=0 flexible 0 Python dormant;
+    93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python dormant;
+    94 UnregisterController 0..=0 flexible 0 Python dormant;
+    32142 ListTopics 0..=0 flexible 0 Python dormant;
+}
+
+/// The versions spoken on the inter-broker listener where they are the KIP-516 text's own (R9, checklist F to L and T):
+/// (key, lowest, highest). Layouts: `schema/interbroker`.
+pub static INTER_BROKER_VERSIONS: &[(ApiKey, i16, i16)] = &[
+    (ApiKey::Produce, 9, 9),
+    (ApiKey::Fetch, 13, 13),
+    (ApiKey::ListOffsets, 6, 6),
+    (ApiKey::LeaderAndIsr, 5, 5),
+    (ApiKey::StopReplica, 4, 4),
+    (ApiKey::UpdateMetadata, 7, 7),
+    (ApiKey::OffsetForLeaderEpoch, 4, 4),
+    (ApiKey::Vote, 0, 0),
+    (ApiKey::BeginQuorumEpoch, 0, 0),
+    (ApiKey::EndQuorumEpoch, 0, 0),
+];
+
+impl ApiKey {
+    /// The number on the wire.
+    pub const fn code(self) -> i16 {
+        self as i16
+    }
+
+    /// The key with number `code`; `None` if there is no such key.
+    pub fn from_code(code: i16) -> Option<ApiKey> {
+        Api::find(code).map(|api| api.key)
+    }
+
+    /// The key's row.
+    pub fn api(self) -> &'static Api {
+        Api::find(self.code()).expect("every key has a row")
+    }
+}
+
+impl Api {
+    /// The row of key number `code`; `None` if there is no such key. One comparison for Kafka's own keys,
+    /// whose rows stand at their number.
+    pub fn find(code: i16) -> Option<&'static Api> {
+        usize::try_from(code)
+            .ok()
+            .and_then(|row| APIS.get(row))
+            .filter(|api| api.key.code() == code)
+            .or_else(|| {
+                APIS.iter()
+                    .rev()
+                    .take_while(|api| api.key.code() >= code)
+                    .find(|api| api.key.code() == code)
+            })
+    }
+
+    /// The rows that ApiVersions advertises on client listeners, ascending.
+    pub fn advertised() -> impl Iterator<Item = &'static Api> {
+        APIS.iter().filter(|api| api.served)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_stands_at_its_key_so_that_lookup_is_an_index() {
+        for (row, api) in APIS.iter().enumerate().take(95) {
+            assert_eq!(api.key.code() as usize, row);
+        }
+        assert!(APIS.is_sorted_by_key(|api| api.key));
+    }
+
+    #[test]
+    fn lookup_finds_each_key_and_nothing_else() {
+        for api in APIS {
+            assert_eq!(Api::find(api.key.code()), Some(api));
+        }
+        for absent in [-1, 95, 32141, 32143, i16::MIN, i16::MAX] {
+            assert_eq!(Api::find(absent), None, "{absent}");
+        }
+        assert_eq!(
+            ApiKey::from_code(32142).map(ApiKey::name),
+            Some("ListTopics")
+        );
+    }
+
+    #[test]
+    fn produce_below_3_is_advertised_but_not_supported() {
+        let produce = ApiKey::Produce.api();
+        assert_eq!((produce.min_version, produce.max_version), (0, 13));
+        assert!(!produce.supports(2));
+        assert!(produce.supports(3));
+    }
+
+    #[test]
+    fn header_versions_follow_the_first_flexible_version() {
+        assert_eq!(ApiKey::Metadata.api().request_header_version(8), 1);
+        assert_eq!(ApiKey::Metadata.api().request_header_version(9), 2);
+        assert_eq!(ApiKey::Metadata.api().response_header_version(9), 1);
+        assert_eq!(ApiKey::ApiVersions.api().request_header_version(3), 2);
+        assert_eq!(ApiKey::ApiVersions.api().response_header_version(3), 0);
+        assert_eq!(
+            ApiKey::ControlledShutdown.api().request_header_version(0),
+            0
+        );
+        assert_eq!(ApiKey::SaslHandshake.api().request_header_version(1), 1);
+    }
+}
