@@ -1,0 +1,1 @@
+"""What an administrative request means, free of versions."""

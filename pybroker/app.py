@@ -1,0 +1,25 @@
+"""The composition root: builds every object, start order, stop order. Nothing else constructs services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pybroker.services import Services
+
+
+class Broker:
+    """One broker in this process. `start` returns when clients are served; `stop` when everything is on disk."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self.services: Services | None = None
+
+    async def start(self) -> None:
+        """Opens the store and the log directories, becomes controller, applies all partitions, then accepts clients.
+
+        Raises StartError with one clear sentence for whatever the operator can mend.
+        """
+
+    async def stop(self) -> None:
+        """Stops in the order of R24; bounded by `shutdown.timeout.ms`."""

@@ -1,0 +1,54 @@
+"""Appends that Python starts (committed offsets, R13): a future for each, completed by the dispatcher's drain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pybroker.errors import KafkaError
+from pybroker.native import Completion, NativeBroker, Uuid
+
+Record = tuple[bytes | None, bytes | None]
+"""(key, value) of a record; a None value is a tombstone."""
+
+
+class NativeAppends:
+    """Pairs `NativeBroker.append` with its `Completion`. Lives on the loop's thread only: the token is registered before
+    the same thread can drain its completion, so none is missed."""
+
+    def __init__(self, native: NativeBroker, loop: asyncio.AbstractEventLoop) -> None:
+        self._native = native
+        self._loop = loop
+        self._waiting: dict[int, asyncio.Future[Completion]] = {}
+
+    @property
+    def pending(self) -> int:
+        """Appends that are not committed yet."""
+        return len(self._waiting)
+
+    def append(
+        self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int
+    ) -> asyncio.Future[Completion]:
+        """Appends records to a local leader. The future gives the Completion once it is committed (after the flush in commit
+        mode), or raises KafkaError with the code of the partition."""
+        token = self._native.append(topic_id, partition, list(records), timestamp_ms)
+        future: asyncio.Future[Completion] = self._loop.create_future()
+        self._waiting[token] = future
+        return future
+
+    def complete(self, completion: Completion) -> None:
+        """Called by the dispatcher for each drained Completion."""
+        future = self._waiting.pop(completion.token, None)
+        if future is None or future.done():
+            return
+        if completion.error_code:
+            future.set_exception(KafkaError(completion.error_code, "the append failed"))
+        else:
+            future.set_result(completion)
+
+    def fail_all(self, code: int) -> None:
+        """Ends every wait at shutdown (R24)."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(KafkaError(code, "the broker is shutting down"))

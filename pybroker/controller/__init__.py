@@ -1,0 +1,1 @@
+"""The one writer of metadata: events, pure decisions, and the loop that makes them durable, visible, sent and answered."""

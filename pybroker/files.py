@@ -1,0 +1,81 @@
+"""The only door to files in Python: atomic writes, bounded reads, and the lock on a data directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from pybroker.errors import StartError
+
+
+def fsync_directory(path: Path) -> None:
+    """Makes renames and new names in `path` durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replaces `path` so that a crash leaves the old or the new content, whole: temp, fsync, rename, fsync of the directory."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    fsync_directory(path.parent)
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Reads at most `limit` bytes plus one, so that a caller can tell "too long" without reading a file of any size (A20)."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        chunks: list[bytes] = []
+        missing = limit + 1
+        while missing > 0:
+            chunk = os.read(fd, missing)
+            if not chunk:
+                break
+            chunks.append(chunk)
+            missing -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)
+
+
+class DirectoryLock:
+    """Holds a data directory for one process (B12, B16). The kernel lets go of it when the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Takes the lock or raises StartError that names the holder."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            who = f" (process {holder})" if holder else ""
+            raise StartError(
+                f"the data directory {self._path.parent} is in use by another broker{who}; "
+                f"stop that one, or give this one a directory of its own with log.dirs"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._fd = fd
+
+    def release(self) -> None:
+        """Lets go; calling it twice does no harm. The file stays, because removing it would let two processes lock two inodes."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

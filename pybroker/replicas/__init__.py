@@ -1,0 +1,1 @@
+"""What this broker does when the controller speaks. Knows messages, not the controller."""
