@@ -1,0 +1,255 @@
+"""`MetadataStore`: the one interface behind which the cluster's metadata lives, in ZooKeeper's shape (R14).
+
+Paths are absolute, without a trailing slash; every node has bytes, a version that counts its changes, and may have children.
+The embedded store (one node, SQLite) and ZooKeeper (clusters) are held to one contract by `tests/unit/metadata/test_store_contract.py`.
+Callers are on the loop's thread; watches and session events are delivered there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+VALUE_BYTES_MAX = 1 << 20
+"""ZooKeeper's `jute.maxbuffer` default; the embedded store keeps it so that nothing is stored that cannot move to a cluster."""
+
+ANY_VERSION = -1
+
+
+class StoreError(Exception):
+    """An operation of the store was refused. Nothing was changed."""
+
+
+class NoNodeError(StoreError):
+    """The node, or the parent of a node to create, does not exist."""
+
+
+class NodeExistsError(StoreError):
+    """The node to create is there already."""
+
+
+class BadVersionError(StoreError):
+    """The node's version is not the expected one: somebody else changed it."""
+
+
+class NotEmptyError(StoreError):
+    """A node with children cannot be deleted."""
+
+
+class NoChildrenForEphemeralsError(StoreError):
+    """An ephemeral node cannot have children."""
+
+
+class InvalidPathError(StoreError):
+    """The path is not absolute, ends with a slash, or has an empty, "." or ".." part."""
+
+
+class ValueTooLargeError(StoreError):
+    """The value is longer than VALUE_BYTES_MAX."""
+
+
+class RolledBackError(StoreError):
+    """In the results of a failed multi: this operation was fine, another one failed."""
+
+
+class MultiError(StoreError):
+    """A multi failed as a whole. `results` has one error for each operation, RolledBackError for those that were fine."""
+
+    def __init__(self, index: int, results: Sequence[StoreError]) -> None:
+        super().__init__(f"operation {index}: {results[index]!r}")
+        self.index = index
+        self.results = tuple(results)
+
+    @property
+    def cause(self) -> StoreError:
+        """The error of the operation that failed first."""
+        return self.results[self.index]
+
+
+class StoreClosedError(StoreError):
+    """The store is closed, or stopped after a failure it cannot mend."""
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A node's value and what the store knows about it."""
+
+    data: bytes
+    version: int
+    created_zxid: int
+    """Number of the change that made it: orders incarnations of one path."""
+    changed_zxid: int
+    created_ms: int
+    """Wall time."""
+    ephemeral_owner: int
+    """The owner's session id, 0 for a persistent node."""
+
+
+class Create(msgspec.Struct, frozen=True, gc=False):
+    """Creates a node. Sequential nodes get ten digits appended. Result: the path."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class Set(msgspec.Struct, frozen=True, gc=False):
+    """Replaces a node's value. Result: the new version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(msgspec.Struct, frozen=True, gc=False):
+    """Removes a node without children. Result: None."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(msgspec.Struct, frozen=True, gc=False):
+    """Demands a version. Result: None."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Set | Delete | Check
+OperationResult = str | int | None
+
+
+class WatchKind(Enum):
+    """What happened to a watched node."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+    SESSION = "session"
+    """The session is lost; the watch is gone and nothing is known."""
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """A watch fired. It fires once: read again to see the state and to watch on."""
+
+    kind: WatchKind
+    path: str
+
+
+Watch = Callable[[WatchEvent], None]
+
+
+class SessionState(Enum):
+    """The store's view of this session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    RECONNECTED = "reconnected"
+    LOST = "lost"
+
+
+class MetadataStore(Protocol):
+    """All operations may raise StoreError subclasses; after a failure that leaves the state unknown, StoreClosedError."""
+
+    @property
+    def session_id(self) -> int:
+        """Owner of the ephemeral nodes made by this process; never 0 while open."""
+        ...
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        """Adds a listener for session events."""
+        ...
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """The node. The watch fires when it is changed or deleted. NoNodeError (and no watch) if it does not exist."""
+        ...
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """The node or None. The watch fires when it is created, changed or deleted."""
+        ...
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        """Creates a node and gives its path. NodeExistsError; NoNodeError without a parent; NoChildrenForEphemeralsError."""
+        ...
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Replaces the value and gives the new version. NoNodeError, BadVersionError."""
+        ...
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Removes the node. NoNodeError, BadVersionError, NotEmptyError."""
+        ...
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names of the children, sorted. The watch fires when a child comes or goes, or the node is deleted. NoNodeError."""
+        ...
+
+    async def subtree(self, path: str) -> dict[str, Node]:
+        """All nodes below `path` (not itself) by full path, parents before children; empty if there is no such node.
+
+        The bulk read of start-up: one statement in the embedded store, pipelined reads in ZooKeeper (there it is no snapshot).
+        """
+        ...
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """All or nothing; later operations see earlier ones. Raises MultiError with a result for each operation."""
+        ...
+
+    async def sync(self) -> None:
+        """Afterwards reads see every write that was acknowledged to anybody before the call."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the session: its ephemeral nodes are removed."""
+        ...
+
+
+def check_path(path: str) -> None:
+    """Raises InvalidPathError unless the path is one both stores accept."""
+    if path == "/":
+        return
+    if not path.startswith("/") or "\x00" in path:
+        raise InvalidPathError(path)
+    for part in path[1:].split("/"):
+        if part in ("", ".", ".."):
+            raise InvalidPathError(path)
+
+
+def parent_of(path: str) -> str:
+    """The parent's path; "/" for a node at the top."""
+    return path[: path.rindex("/")] or "/"
+
+
+async def ensure_path(store: MetadataStore, path: str) -> None:
+    """Creates `path` and its parents as far as they are missing (persistent, empty)."""
+    at = ""
+    for part in path[1:].split("/"):
+        at += "/" + part
+        try:
+            await store.create(at)
+        except NodeExistsError:
+            continue
+
+
+async def get_or_none(store: MetadataStore, path: str) -> Node | None:
+    """The node, or None when it does not exist."""
+    try:
+        return await store.get(path)
+    except NoNodeError:
+        return None
+
+
+def values(nodes: Mapping[str, Node], prefix: str) -> dict[str, Node]:
+    """Of a subtree: the direct children of `prefix`, by name."""
+    start = len(prefix) + 1
+    return {
+        path[start:]: node
+        for path, node in nodes.items()
+        if path.startswith(prefix + "/") and "/" not in path[start:]
+    }
