@@ -1,0 +1,176 @@
+//! What this machine allows any broker at best: the least work that a produce and a fetch consist of.
+//!
+//! ```text
+//! pybroker-limit produce CONNECTIONS MEGABYTES DIR   receive 1 MiB, CRC-32C, append to a file, short reply; five in flight
+//! pybroker-limit fetch   CONNECTIONS MEGABYTES DIR   short request, sendfile(2) of 1 MiB from the page cache
+//! ```
+//! One line of JSON: GB (10^9 bytes) a second, and CPU seconds a GB of the serving threads alone.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+const FRAME_BYTES: usize = 1 << 20;
+const IN_FLIGHT: usize = 5;
+const CACHED_FRAMES: usize = 256;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// CPU seconds of the calling thread, user and system.
+fn thread_cpu() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// Connected pairs on the loopback interface: (serving side, client side).
+fn pairs(connections: usize) -> Outcome<Vec<(TcpStream, TcpStream)>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    (0..connections)
+        .map(|_| {
+            let client = TcpStream::connect(address)?;
+            let (server, _) = listener.accept()?;
+            server.set_nodelay(true)?;
+            client.set_nodelay(true)?;
+            Ok((server, client))
+        })
+        .collect()
+}
+
+fn serve_produce(mut socket: TcpStream, frames: usize, path: &Path) -> Outcome<f64> {
+    let mut file = File::create(path)?;
+    let mut frame = vec![0; FRAME_BYTES];
+    let started = thread_cpu();
+    let mut crc = 0;
+    for _ in 0..frames {
+        socket.read_exact(&mut frame)?;
+        crc ^= crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &frame);
+        file.write_all(&frame)?;
+        socket.write_all(&[0; 32])?;
+    }
+    std::hint::black_box(crc);
+    let used = thread_cpu() - started;
+    std::fs::remove_file(path)?;
+    Ok(used)
+}
+
+fn drive_produce(mut socket: TcpStream, frames: usize) -> Outcome<()> {
+    let mut answers = socket.try_clone()?;
+    let frame = vec![7; FRAME_BYTES];
+    let mut answer = [0; 32];
+    for sent in 0..frames {
+        socket.write_all(&frame)?;
+        if sent >= IN_FLIGHT {
+            answers.read_exact(&mut answer)?;
+        }
+    }
+    for _ in 0..frames.min(IN_FLIGHT) {
+        answers.read_exact(&mut answer)?;
+    }
+    Ok(())
+}
+
+fn serve_fetch(mut socket: TcpStream, frames: usize, path: &Path) -> Outcome<f64> {
+    let file = File::open(path)?;
+    let mut request = [0; 32];
+    let started = thread_cpu();
+    for turn in 0..frames {
+        socket.read_exact(&mut request)?;
+        let mut position = ((turn % CACHED_FRAMES) * FRAME_BYTES) as u64;
+        let end = position + FRAME_BYTES as u64;
+        while position < end {
+            let left = (end - position) as usize;
+            if rustix::fs::sendfile(&socket, &file, Some(&mut position), left)? == 0 {
+                return Err("the file ended early".into());
+            }
+        }
+    }
+    Ok(thread_cpu() - started)
+}
+
+fn drive_fetch(mut socket: TcpStream, frames: usize) -> Outcome<()> {
+    let mut frame = vec![0; FRAME_BYTES];
+    for _ in 0..frames {
+        socket.write_all(&[1; 32])?;
+        socket.read_exact(&mut frame)?;
+    }
+    Ok(())
+}
+
+fn measure(operation: &str, connections: usize, megabytes: usize, dir: &Path) -> Outcome<String> {
+    let frames = (megabytes * 1_000_000 / FRAME_BYTES / connections).max(1);
+    let cached = dir.join("limit-fetch.log");
+    if operation == "fetch" {
+        std::fs::write(&cached, vec![7; FRAME_BYTES * CACHED_FRAMES])?;
+    }
+    let started = Instant::now();
+    let mut serving = Vec::new();
+    let mut driving = Vec::new();
+    for (number, (server, client)) in pairs(connections)?.into_iter().enumerate() {
+        let (path, fetch) = (
+            dir.join(format!("limit-produce-{number}.log")),
+            operation == "fetch",
+        );
+        let shared = cached.clone();
+        serving.push(thread::spawn(move || {
+            if fetch {
+                serve_fetch(server, frames, &shared)
+            } else {
+                serve_produce(server, frames, &path)
+            }
+        }));
+        driving.push(thread::spawn(move || {
+            if fetch {
+                drive_fetch(client, frames)
+            } else {
+                drive_produce(client, frames)
+            }
+        }));
+    }
+    for thread in driving {
+        thread.join().map_err(|_| "a client thread died")??;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let mut used = 0.0;
+    for thread in serving {
+        used += thread.join().map_err(|_| "a serving thread died")??;
+    }
+    if operation == "fetch" {
+        std::fs::remove_file(&cached)?;
+    }
+    let gigabytes = (frames * connections * FRAME_BYTES) as f64 / 1e9;
+    Ok(format!(
+        "{{\"operation\":\"{operation}\",\"connections\":{connections},\"mb_per_s\":{:.0},\"broker_cpu_s_per_gb\":{:.4}}}",
+        gigabytes * 1e3 / seconds,
+        used / gigabytes
+    ))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let (Some(operation), Some(Ok(connections)), Some(Ok(megabytes)), Some(dir)) = (
+        arguments
+            .get(1)
+            .filter(|o| ["produce", "fetch"].contains(&o.as_str())),
+        arguments.get(2).map(|a| a.parse()),
+        arguments.get(3).map(|a| a.parse()),
+        arguments.get(4),
+    ) else {
+        eprintln!("usage: pybroker-limit produce|fetch CONNECTIONS MEGABYTES DIR");
+        return ExitCode::from(2);
+    };
+    match measure(operation, connections, megabytes, Path::new(dir)) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("pybroker-limit {operation}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// Command load takes one measurement of a Kafka-protocol broker and prints it as one line of JSON.
+//
+//	load produce      ready-made batches on raw connections, a fixed number of requests in flight on each
+//	load fetch        raw fetches of whole partitions from the page cache
+//	load many         idle connections beside active ones that wait for each acknowledgement
+//	load e2e          open loop: latency from the moment a record was due until a consumer has it
+//	load topics       create topics, wait until every partition has taken a record
+//	load firstwrite   how long until the first, then until every partition takes a record
+//	load metadata     Metadata of all topics, again and again
+//	load recreate     delete, create again under the same name, first acknowledged record
+//	load delete       delete the topics that `topics` made
+//
+// The client's own cost is kept low (requests are encoded once where possible), so that the broker is the
+// limit. With -pid the broker's CPU time is read from /proc around the timed part only.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+// options are the flags of every operation; an operation reads those it knows.
+type options struct {
+	bootstrap   string
+	pid         int
+	topic       string
+	topics      int
+	partitions  int
+	connections int
+	inFlight    int
+	batch       int
+	size        int
+	acks        int
+	megabytes   int
+	fetchBytes  int
+	rate        int
+	idle        int
+	rounds      int
+	duration    time.Duration
+	warmup      time.Duration
+	limit       time.Duration
+	since       int64
+}
+
+var operations = map[string]func(options) (result, error){
+	"produce": produce, "fetch": fetch, "many": many, "e2e": endToEnd, "topics": createAndWrite,
+	"firstwrite": firstWrite, "metadata": metadataStorm, "recreate": recreate, "delete": deleteAll,
+}
+
+func main() {
+	if len(os.Args) < 2 || operations[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete [flags]")
+		os.Exit(2)
+	}
+	var o options
+	f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
+	f.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of the broker")
+	f.IntVar(&o.pid, "pid", 0, "process id of the broker, for its CPU time")
+	f.StringVar(&o.topic, "topic", "load", "topic, or the prefix of the topics")
+	f.IntVar(&o.topics, "topics", 1, "number of topics")
+	f.IntVar(&o.partitions, "partitions", 16, "partitions of each topic")
+	f.IntVar(&o.connections, "connections", 4, "connections")
+	f.IntVar(&o.inFlight, "in-flight", 5, "requests in flight on a connection")
+	f.IntVar(&o.batch, "batch", 1, "records in a batch")
+	f.IntVar(&o.size, "size", 100, "bytes of a record's value")
+	f.IntVar(&o.acks, "acks", -1, "required acknowledgements")
+	f.IntVar(&o.megabytes, "megabytes", 100, "payload to move, 10^6 bytes")
+	f.IntVar(&o.fetchBytes, "fetch-bytes", 1<<20, "bytes a partition in one fetch")
+	f.IntVar(&o.rate, "rate", 5000, "records a second (e2e)")
+	f.IntVar(&o.idle, "idle", 200, "idle connections (many)")
+	f.IntVar(&o.rounds, "rounds", 1000, "rounds (metadata, recreate)")
+	f.DurationVar(&o.duration, "duration", 8*time.Second, "measured time (many, e2e)")
+	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "time before measuring (e2e)")
+	f.DurationVar(&o.limit, "limit", 120*time.Second, "give up after this time")
+	f.Int64Var(&o.since, "since", 0, "firstwrite: epoch nanoseconds to count from")
+	_ = f.Parse(os.Args[2:])
+	time.AfterFunc(o.limit, func() {
+		fmt.Fprintf(os.Stderr, "load %s: no end within %s\n", os.Args[1], o.limit)
+		os.Exit(1)
+	})
+	r, err := operations[os.Args[1]](o)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(r)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "load %s: %v\n", os.Args[1], err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func produceRequest(name string, id [16]byte, acks int) *kmsg.ProduceRequest {
+	q := kmsg.NewPtrProduceRequest()
+	q.Acks, q.TimeoutMillis = int16(acks), 30_000
+	t := kmsg.NewProduceRequestTopic()
+	t.Topic, t.TopicID = name, id
+	q.Topics = append(q.Topics, t)
+	return q
+}
+
+func producePartition(partition int32, batch []byte) kmsg.ProduceRequestTopicPartition {
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Partition, p.Records = partition, batch
+	return p
+}
+
+func produceError(reply *kmsg.ProduceResponse) error {
+	for _, t := range reply.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				return fmt.Errorf("produce to partition %d: %w", p.Partition, code(p.ErrorCode))
+			}
+		}
+	}
+	return nil
+}
+
+// prepare makes the topic and sends one record to each partition, so that leaders are known to be there.
+func prepare(o options) ([16]byte, error) {
+	w, err := dial(o)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	defer w.conn.Close()
+	if err := create(w, []string{o.topic}, o.partitions); err != nil {
+		return [16]byte{}, err
+	}
+	if err := writeEach(o, w, o.topic, every(o.partitions)); err != nil {
+		return [16]byte{}, err
+	}
+	found, err := ids(w, []string{o.topic})
+	return found[o.topic], err
+}
+
+// inParallel runs one function a connection and returns the first error.
+func inParallel(o options, work func(i int, w *wire) error) error {
+	wires := make([]*wire, o.connections)
+	for i := range wires {
+		w, err := dial(o)
+		if err != nil {
+			return err
+		}
+		defer w.conn.Close()
+		wires[i] = w
+	}
+	errs := make(chan error, o.connections)
+	for i, w := range wires {
+		go func() { errs <- work(i, w) }()
+	}
+	for range wires {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// produce sends the same encoded requests again and again; a connection walks over its share of the partitions.
+func produce(o options) (result, error) {
+	id, err := prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	batch := recordBatch(o.batch, o.size)
+	payload := int64(o.batch * o.size)
+	perConnection := max(int64(o.megabytes)*1_000_000/payload/int64(o.connections), 1)
+	r := result{"batch_bytes": len(batch)}
+	var m meter
+	var once sync.Once
+	ready := make(chan struct{}, o.connections)
+	gate := make(chan struct{})
+	go func() {
+		for range o.connections {
+			<-ready
+		}
+		once.Do(func() { m = startMeter(o.pid) })
+		close(gate)
+	}()
+	err = inParallel(o, func(i int, w *wire) error {
+		var frames [][]byte
+		for p := i % o.partitions; p < o.partitions; p += o.connections {
+			q := produceRequest(o.topic, id, o.acks)
+			q.Topics[0].Partitions = append(q.Topics[0].Partitions, producePartition(int32(p), batch))
+			frames = append(frames, w.frame(q))
+		}
+		reply := kmsg.NewPtrProduceResponse()
+		reply.SetVersion(min(reply.MaxVersion(), w.versions[0]))
+		window := make(chan struct{}, o.inFlight)
+		failed := make(chan error, 1)
+		ready <- struct{}{}
+		<-gate
+		go func() {
+			for n := range perConnection {
+				window <- struct{}{}
+				if _, err := w.conn.Write(frames[n%int64(len(frames))]); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+		for range perConnection {
+			*reply = kmsg.ProduceResponse{Version: reply.Version}
+			if _, err := w.receive(reply); err != nil {
+				select {
+				case cause := <-failed:
+					return cause
+				default:
+					return err
+				}
+			}
+			if err := produceError(reply); err != nil {
+				return err
+			}
+			<-window
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.stop(r, perConnection*int64(o.connections), perConnection*int64(o.connections)*payload)
+	return r, nil
+}
+
+// fetch reads every partition from its start to its end, over and over, until enough bytes have come.
+func fetch(o options) (result, error) {
+	probe, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	found, err := ids(probe, []string{o.topic})
+	if err != nil {
+		return nil, err
+	}
+	var moved, requests atomic.Int64
+	target := int64(o.megabytes) * 1_000_000
+	r, m := result{}, startMeter(o.pid)
+	err = inParallel(o, func(i int, w *wire) error {
+		offsets := make([]int64, o.partitions)
+		for turn := i; moved.Load() < target; turn++ {
+			q := kmsg.NewPtrFetchRequest()
+			q.ReplicaID, q.MaxWaitMillis, q.MinBytes, q.MaxBytes, q.SessionEpoch = -1, 500, 1, 1<<30, -1
+			t := kmsg.NewFetchRequestTopic()
+			t.Topic, t.TopicID = o.topic, found[o.topic]
+			for p := range o.partitions {
+				part := kmsg.NewFetchRequestTopicPartition()
+				part.Partition, part.FetchOffset, part.PartitionMaxBytes = int32(p), offsets[p], int32(o.fetchBytes)
+				t.Partitions = append(t.Partitions, part)
+			}
+			q.Topics = append(q.Topics, t)
+			answer, err := w.call(q)
+			if err != nil {
+				return err
+			}
+			got := int64(0)
+			for _, topic := range answer.(*kmsg.FetchResponse).Topics {
+				for _, p := range topic.Partitions {
+					if p.ErrorCode != 0 {
+						return fmt.Errorf("fetch partition %d: %w", p.Partition, code(p.ErrorCode))
+					}
+					got += int64(len(p.RecordBatches))
+					offsets[p.Partition] = nextOffset(p.RecordBatches, offsets[p.Partition])
+					if offsets[p.Partition] >= p.HighWatermark {
+						offsets[p.Partition] = 0
+					}
+				}
+			}
+			if got == 0 {
+				return fmt.Errorf("fetch: an empty answer although the partitions hold records")
+			}
+			moved.Add(got)
+			requests.Add(1)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.stop(r, requests.Load(), moved.Load())
+	return r, nil
+}
+
+// nextOffset walks the whole batches of a fetched partition; a batch cut off at the end is left for the next fetch.
+func nextOffset(batches []byte, from int64) int64 {
+	for len(batches) >= 27 {
+		base := int64(be64(batches))
+		size := int(be32(batches[8:])) + 12
+		if len(batches) < size {
+			break
+		}
+		from = base + int64(be32(batches[23:])) + 1
+		batches = batches[size:]
+	}
+	return from
+}
+
+func be64(b []byte) uint64 { return uint64(be32(b))<<32 | uint64(be32(b[4:])) }
+
+func be32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}

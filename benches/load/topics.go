@@ -1,0 +1,269 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func topicNames(o options) []string {
+	if o.topics == 1 {
+		return []string{o.topic}
+	}
+	names := make([]string, o.topics)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", o.topic, i)
+	}
+	return names
+}
+
+func create(w *wire, names []string, partitions int) error {
+	q := kmsg.NewPtrCreateTopicsRequest()
+	q.TimeoutMillis = 60_000
+	for _, name := range names {
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(partitions), 1
+		q.Topics = append(q.Topics, t)
+	}
+	reply, err := w.call(q)
+	if err != nil {
+		return err
+	}
+	for _, t := range reply.(*kmsg.CreateTopicsResponse).Topics {
+		if t.ErrorCode != 0 && !errors.Is(code(t.ErrorCode), kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create %s: %w", t.Topic, code(t.ErrorCode))
+		}
+	}
+	return nil
+}
+
+func remove(w *wire, names []string) error {
+	q := kmsg.NewPtrDeleteTopicsRequest()
+	q.TimeoutMillis, q.TopicNames = 60_000, names
+	for _, name := range names {
+		t := kmsg.NewDeleteTopicsRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		q.Topics = append(q.Topics, t)
+	}
+	reply, err := w.call(q)
+	if err != nil {
+		return err
+	}
+	for _, t := range reply.(*kmsg.DeleteTopicsResponse).Topics {
+		if t.ErrorCode != 0 {
+			return fmt.Errorf("delete %v: %w", t.Topic, code(t.ErrorCode))
+		}
+	}
+	return nil
+}
+
+// ids asks for the topics' ids, which Produce 13 and Fetch 13 need; zero where the broker has none.
+func ids(w *wire, names []string) (map[string][16]byte, error) {
+	q := kmsg.NewPtrMetadataRequest()
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		q.Topics = append(q.Topics, t)
+	}
+	reply, err := w.call(q)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][16]byte{}
+	for _, t := range reply.(*kmsg.MetadataResponse).Topics {
+		if t.Topic != nil {
+			out[*t.Topic] = t.TopicID
+		}
+	}
+	return out, nil
+}
+
+// passing are errors that a broker may give while a new leader takes over.
+func passing(err error) bool {
+	return errors.Is(err, kerr.NotLeaderForPartition) || errors.Is(err, kerr.LeaderNotAvailable) || errors.Is(err, kerr.KafkaStorageError) ||
+		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, io.EOF)
+}
+
+// writeEach sends one record to each partition of a topic and repeats what was refused, until all are taken.
+func writeEach(o options, w *wire, name string, partitions []int32) error {
+	batch := recordBatch(1, 100)
+	for left := partitions; ; {
+		topicIDs, err := ids(w, []string{name})
+		if err != nil {
+			return err
+		}
+		q := produceRequest(name, topicIDs[name], -1)
+		for _, p := range left {
+			q.Topics[0].Partitions = append(q.Topics[0].Partitions, producePartition(p, batch))
+		}
+		reply, err := w.call(q)
+		if err != nil {
+			return err
+		}
+		left = nil
+		for _, t := range reply.(*kmsg.ProduceResponse).Topics {
+			for _, p := range t.Partitions {
+				if e := code(p.ErrorCode); e != nil {
+					if !passing(e) {
+						return fmt.Errorf("write %s-%d: %w", name, p.Partition, e)
+					}
+					left = append(left, p.Partition)
+				}
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func every(partitions int) []int32 {
+	out := make([]int32, partitions)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
+}
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+func createAndWrite(o options) (result, error) {
+	w, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	r, m := result{}, startMeter(o.pid)
+	for _, name := range topicNames(o) { // one request a topic: Apache Kafka takes 10,000 partitions a request at most
+		if err := create(w, []string{name}, o.partitions); err != nil {
+			return nil, err
+		}
+	}
+	r["created_ms"] = milliseconds(time.Since(m.start))
+	for _, name := range topicNames(o) {
+		if err := writeEach(o, w, name, every(o.partitions)); err != nil {
+			return nil, err
+		}
+	}
+	r["writable_ms"] = milliseconds(time.Since(m.start))
+	m.stop(r, int64(o.topics), 0)
+	return r, nil
+}
+
+// firstWrite waits for a broker that is starting: refused connections are tried again.
+func firstWrite(o options) (result, error) {
+	start := time.Now()
+	if o.since > 0 {
+		start = time.Unix(0, o.since)
+	}
+	names := topicNames(o)
+	for {
+		w, err := dial(o)
+		if err == nil {
+			if err = writeEach(o, w, names[0], []int32{0}); err == nil {
+				break
+			}
+			w.conn.Close()
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	r := result{"first_ms": milliseconds(time.Since(start))}
+	w, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := writeEach(o, w, name, every(o.partitions)); err != nil {
+			return nil, err
+		}
+	}
+	r["all_ms"] = milliseconds(time.Since(start))
+	return r, nil
+}
+
+func metadataStorm(o options) (result, error) {
+	w, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	all := kmsg.NewPtrMetadataRequest()
+	all.Topics = nil
+	ask := func() (int, error) {
+		if _, err := w.conn.Write(w.frame(all)); err != nil {
+			return 0, err
+		}
+		return w.receive(nil)
+	}
+	for range 20 {
+		if _, err := ask(); err != nil {
+			return nil, err
+		}
+	}
+	r, m := result{}, startMeter(o.pid)
+	took := make([]time.Duration, 0, o.rounds)
+	for range o.rounds {
+		start := time.Now()
+		n, err := ask()
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(start))
+		r["response_bytes"] = n
+	}
+	m.stop(r, int64(o.rounds), 0)
+	percentiles(r, "", took)
+	return r, nil
+}
+
+func recreate(o options) (result, error) {
+	w, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{o.topic}
+	var whole, deleted []time.Duration
+	r, m := result{}, startMeter(o.pid)
+	for range o.rounds {
+		if err := create(w, names, o.partitions); err != nil {
+			return nil, err
+		}
+		if err := writeEach(o, w, o.topic, every(o.partitions)); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if err := remove(w, names); err != nil {
+			return nil, err
+		}
+		deleted = append(deleted, time.Since(start))
+		if err := create(w, names, o.partitions); err != nil {
+			return nil, err
+		}
+		if err := writeEach(o, w, o.topic, every(o.partitions)); err != nil {
+			return nil, err
+		}
+		whole = append(whole, time.Since(start))
+		if err := remove(w, names); err != nil {
+			return nil, err
+		}
+	}
+	m.stop(r, int64(o.rounds), 0)
+	percentiles(r, "", whole)
+	percentiles(r, "delete_", deleted)
+	return r, nil
+}
+
+func deleteAll(o options) (result, error) {
+	w, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if err := remove(w, topicNames(o)); err != nil {
+		return nil, err
+	}
+	return result{"deleted_ms": milliseconds(time.Since(start))}, nil
+}
