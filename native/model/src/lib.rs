@@ -1,1 +1,37 @@
-//! (filled by its first slice)
+//! The nouns every other crate shares: topic ids, record batches and the small codecs inside a batch.
+//!
+//! No IO, no clock, no threads, no wire-protocol framing. Everything that parses bytes here takes
+//! bytes from strangers: lengths are checked before they are believed, and nothing panics.
+
+mod batches;
+mod builder;
+mod compression;
+mod crc;
+mod error;
+mod ids;
+mod record;
+mod record_batch;
+mod stamp;
+mod uuid;
+mod validate;
+mod varint;
+mod walk;
+
+pub use batches::Batches;
+pub use builder::{BatchBuilder, ControlType, end_transaction_marker, end_transaction_marker_of};
+pub use compression::{Codec, DECOMPRESSED_BYTES_MAX, Decoder, compress, decompress};
+pub use crc::crc32c;
+pub use error::BatchError;
+pub use ids::{BuildIdHasher, IdMap, TopicId, TopicIdPartition};
+pub use record::{Header, Headers, RecordRef, Records, decompressed_records};
+pub use record_batch::{
+    BATCH_LENGTH_END, BatchHeader, HEADER_BYTES, MAGIC_V2, NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, TimestampType,
+    increment_sequence,
+};
+pub use stamp::{recompute_crc, set_base_offset, set_leader_epoch, set_timestamp_type_and_max};
+pub use uuid::{ParseUuidError, Uuid};
+pub use validate::{CompressionType, ProduceRules, ValidBatches, validate_produce};
+pub use varint::{
+    read_varint, read_varlong, varint_size, varlong_size, write_varint, write_varlong,
+};

@@ -1,0 +1,82 @@
+//! What can be wrong with a record batch that came from outside.
+
+/// Why a batch is refused. The server maps each variant to one Kafka error code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// Fewer bytes than the batch claims (`CORRUPT_MESSAGE`).
+    #[error("batch needs {needed} bytes but {got} are there")]
+    Truncated {
+        /// Bytes the header or its length field asks for.
+        needed: usize,
+        /// Bytes present.
+        got: usize,
+    },
+    /// The length field cannot be that of a batch (`CORRUPT_MESSAGE`).
+    #[error("impossible batch length {0}")]
+    BadLength(i32),
+    /// The checksum does not match (`CORRUPT_MESSAGE`).
+    #[error("batch checksum is {computed:#010x}, its header says {stored:#010x}")]
+    BadCrc {
+        /// As in the header.
+        stored: u32,
+        /// Of the bytes received.
+        computed: u32,
+    },
+    /// A header field contradicts another (`CORRUPT_MESSAGE`).
+    #[error("corrupt batch header: {0}")]
+    BadHeader(&'static str),
+    /// The compressed bytes do not decompress (`CORRUPT_MESSAGE`).
+    #[error("records do not decompress: {0}")]
+    Decompression(String),
+    /// Not message format 2 (`UNSUPPORTED_FOR_MESSAGE_FORMAT`; Produce answers `INVALID_RECORD`).
+    #[error("message format {0} is not supported")]
+    UnsupportedMagic(i8),
+    /// Unknown codec, or one that the request version does not allow
+    /// (`UNSUPPORTED_COMPRESSION_TYPE`).
+    #[error("compression type {0} is not supported here")]
+    UnsupportedCompression(u8),
+    /// Larger than `max.message.bytes` (`MESSAGE_TOO_LARGE`).
+    #[error("batch of {size} bytes exceeds max.message.bytes {max}")]
+    TooLarge {
+        /// Bytes of the batch, after recompression if there was one.
+        size: usize,
+        /// The limit.
+        max: i32,
+    },
+    /// Inner records are malformed or not allowed (`INVALID_RECORD`).
+    #[error("invalid record{}: {reason}", .index.map(|i| format!(" {i}")).unwrap_or_default())]
+    InvalidRecord {
+        /// Position in the batch of the record at fault, for Produce v8's record errors.
+        index: Option<i32>,
+        /// What is wrong, in words for the client's log.
+        reason: &'static str,
+    },
+    /// A timestamp outside what the topic accepts (`INVALID_TIMESTAMP`).
+    #[error("timestamp {timestamp} of record {index} is outside what the topic accepts")]
+    InvalidTimestamp {
+        /// Position in the batch.
+        index: i32,
+        /// Milliseconds since the epoch.
+        timestamp: i64,
+    },
+}
+
+impl BatchError {
+    /// An [`BatchError::InvalidRecord`] that no single record is to blame for.
+    #[must_use]
+    pub(crate) const fn invalid(reason: &'static str) -> Self {
+        Self::InvalidRecord {
+            index: None,
+            reason,
+        }
+    }
+
+    /// An [`BatchError::InvalidRecord`] of the record at `index`.
+    #[must_use]
+    pub(crate) const fn invalid_at(index: i32, reason: &'static str) -> Self {
+        Self::InvalidRecord {
+            index: Some(index),
+            reason,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Identity of topics and partitions: everything inside is keyed by these, never by names.
+
+use crate::Uuid;
+use std::collections::HashMap;
+use std::fmt;
+
+/// A topic's id: a [`Uuid`] that is not zero. Holding one proves that the topic was resolved.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(Uuid);
+
+impl TopicId {
+    /// `None` for the zero id, which means "no id" on the wire.
+    #[must_use]
+    pub const fn new(id: Uuid) -> Option<Self> {
+        if id.is_zero() { None } else { Some(Self(id)) }
+    }
+
+    /// A fresh id.
+    #[must_use]
+    pub fn random() -> Self {
+        // Uuid::random never answers zero.
+        Self(Uuid::random())
+    }
+
+    /// The id as a plain [`Uuid`].
+    #[must_use]
+    pub const fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// One partition of one topic.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TopicIdPartition {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// Index of the partition, from 0.
+    pub partition: i32,
+}
+
+impl fmt::Display for TopicIdPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic_id, self.partition)
+    }
+}
+
+/// Hasher for maps keyed by [`TopicId`]: one multiplication, but seeded per process, because a
+/// client may choose the id of a topic it creates.
+pub type BuildIdHasher = foldhash::fast::RandomState;
+
+/// A map keyed by an id.
+pub type IdMap<K, V> = HashMap<K, V, BuildIdHasher>;

@@ -1,0 +1,317 @@
+//! What a produced batch must satisfy before it may reach a log. Runs outside the log's lock.
+//!
+//! Follows Kafka's `ProduceRequest.validateRecords` (exactly one batch of format 2) and
+//! `LogValidator` (counts, offsets, keys, timestamps); stricter where a client cannot tell: the
+//! inner offsets of uncompressed batches must be consecutive too.
+
+use crate::record_batch::DELETE_HORIZON_BIT;
+use crate::stamp::set_timestamp_type_and_max;
+use crate::walk::walk;
+use crate::{
+    BATCH_LENGTH_END, BatchError, BatchHeader, Batches, Codec, DECOMPRESSED_BYTES_MAX,
+    HEADER_BYTES, NO_TIMESTAMP, TimestampType, compress, decompress,
+};
+
+/// Value of the topic config `compression.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionType {
+    /// Keep what the producer chose.
+    Producer,
+    /// Recompress what comes otherwise, at this level where the codec has levels.
+    Recompress(Codec, Option<i32>),
+}
+
+/// The topic's rules at the time of the request.
+#[derive(Clone, Debug)]
+pub struct ProduceRules {
+    /// `max.message.bytes`: of one batch, as stored.
+    pub max_message_bytes: i32,
+    /// Whether `cleanup.policy` has `compact`: each record needs a key.
+    pub compacted: bool,
+    /// `message.timestamp.type`.
+    pub timestamp_type: TimestampType,
+    /// `message.timestamp.before.max.ms`.
+    pub before_max_ms: i64,
+    /// `message.timestamp.after.max.ms`.
+    pub after_max_ms: i64,
+    /// `compression.type`.
+    pub compression_type: CompressionType,
+    /// Whether the request version may carry zstd (Produce v7, KIP-110).
+    pub zstd_allowed: bool,
+    /// The broker's clock, milliseconds since the epoch.
+    pub now_ms: i64,
+}
+
+/// Bytes that passed [`validate_produce`], or that the broker itself built: whole batches of
+/// format 2 with matching checksums. Only these can be appended.
+#[derive(Debug)]
+pub struct ValidBatches<'a> {
+    bytes: Bytes<'a>,
+    first: BatchHeader,
+    count: usize,
+    log_append_time: Option<i64>,
+}
+
+#[derive(Debug)]
+enum Bytes<'a> {
+    Borrowed(&'a mut [u8]),
+    Owned(Vec<u8>),
+}
+
+impl<'a> ValidBatches<'a> {
+    /// Batches that did not come from a client: structure and checksums are checked, the inner
+    /// records are not.
+    ///
+    /// # Errors
+    /// The first fault found; a partial tail and an empty buffer are faults.
+    pub fn checked(bytes: &'a mut [u8]) -> Result<Self, BatchError> {
+        Self::of_checked(Bytes::Borrowed(bytes))
+    }
+
+    /// As [`ValidBatches::checked`], owning the bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn checked_owned(bytes: Vec<u8>) -> Result<ValidBatches<'static>, BatchError> {
+        ValidBatches::of_checked(Bytes::Owned(bytes))
+    }
+
+    fn of_checked(bytes: Bytes<'a>) -> Result<Self, BatchError> {
+        let slice = match &bytes {
+            Bytes::Borrowed(slice) => &**slice,
+            Bytes::Owned(vec) => vec,
+        };
+        let mut batches = Batches::new(slice);
+        let mut first = None;
+        let mut count = 0;
+        for batch in &mut batches {
+            let (header, batch) = batch?;
+            header.check()?;
+            header.check_crc(batch)?;
+            first.get_or_insert(header);
+            count += 1;
+        }
+        if batches.rest() > 0 {
+            return Err(BatchError::Truncated {
+                needed: slice.len() - batches.rest() + HEADER_BYTES,
+                got: slice.len(),
+            });
+        }
+        let first = first.ok_or(BatchError::invalid("no record batch"))?;
+        Ok(Self {
+            bytes,
+            first,
+            count,
+            log_append_time: None,
+        })
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Borrowed(slice) => slice,
+            Bytes::Owned(vec) => vec,
+        }
+    }
+
+    /// The bytes, for the leader to assign offsets and epoch. Nothing else may change.
+    #[must_use]
+    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        match &mut self.bytes {
+            Bytes::Borrowed(slice) => slice,
+            Bytes::Owned(vec) => vec,
+        }
+    }
+
+    /// Header of the first batch; from a client it is the only one.
+    #[must_use]
+    pub const fn first(&self) -> &BatchHeader {
+        &self.first
+    }
+
+    /// How many batches there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The append time stamped on them, where the topic asks for that.
+    #[must_use]
+    pub const fn log_append_time(&self) -> Option<i64> {
+        self.log_append_time
+    }
+}
+
+/// Checks the records field of one partition in a Produce request (v3 and later) and stamps what
+/// the topic asks for: append time, another codec, a wrong largest timestamp.
+///
+/// # Errors
+/// The first fault found, precise enough for the Kafka error code and v8's record errors.
+pub fn validate_produce<'a>(
+    records: &'a mut [u8],
+    rules: &ProduceRules,
+) -> Result<ValidBatches<'a>, BatchError> {
+    if records.len() < BATCH_LENGTH_END {
+        return Err(BatchError::invalid("no record batch"));
+    }
+    let header = BatchHeader::parse(records)?;
+    let size = header.size_in_bytes();
+    if size > records.len() {
+        return Err(BatchError::Truncated {
+            needed: size,
+            got: records.len(),
+        });
+    }
+    if size < records.len() {
+        return Err(BatchError::invalid("more than one record batch"));
+    }
+    check_header(&header, rules)?;
+    header.check_crc(records)?;
+    let codec = header.codec()?;
+    let max_timestamp = check_records(&header, codec, &records[HEADER_BYTES..], rules)?;
+
+    let (timestamp_type, max_timestamp) = match rules.timestamp_type {
+        TimestampType::CreateTime => (TimestampType::CreateTime, max_timestamp),
+        TimestampType::LogAppendTime => (TimestampType::LogAppendTime, rules.now_ms),
+    };
+    let restamp =
+        header.timestamp_type() != timestamp_type || header.max_timestamp != max_timestamp;
+    let mut bytes = match rules.compression_type {
+        CompressionType::Recompress(target, level) if target != codec => {
+            Bytes::Owned(recompress(&header, records, target, level, rules)?)
+        }
+        _ => Bytes::Borrowed(records),
+    };
+    let stored = match &mut bytes {
+        Bytes::Borrowed(slice) => &mut **slice,
+        Bytes::Owned(vec) => vec,
+    };
+    if restamp {
+        set_timestamp_type_and_max(stored, timestamp_type, max_timestamp);
+    }
+    let first = if restamp || matches!(rules.compression_type, CompressionType::Recompress(..)) {
+        BatchHeader::parse(stored)?
+    } else {
+        header
+    };
+    let log_append_time = (timestamp_type == TimestampType::LogAppendTime).then_some(rules.now_ms);
+    Ok(ValidBatches {
+        bytes,
+        first,
+        count: 1,
+        log_append_time,
+    })
+}
+
+fn check_header(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchError> {
+    if header.size_in_bytes() > usize::try_from(rules.max_message_bytes).unwrap_or(0) {
+        return Err(BatchError::TooLarge {
+            size: header.size_in_bytes(),
+            max: rules.max_message_bytes,
+        });
+    }
+    if header.codec()? == Codec::Zstd && !rules.zstd_allowed {
+        return Err(BatchError::UnsupportedCompression(Codec::Zstd as u8));
+    }
+    if header.is_control() {
+        return Err(BatchError::invalid("clients may not write control records"));
+    }
+    if header.base_offset != 0 {
+        return Err(BatchError::invalid(
+            "base offset of a produced batch must be 0",
+        ));
+    }
+    if header.record_count <= 0 {
+        return Err(BatchError::invalid("batch has no records"));
+    }
+    if i64::from(header.last_offset_delta) + 1 != i64::from(header.record_count) {
+        return Err(BatchError::invalid(
+            "record count differs from the offset range",
+        ));
+    }
+    if header.attributes & DELETE_HORIZON_BIT != 0 {
+        return Err(BatchError::invalid("clients may not set a delete horizon"));
+    }
+    if header.has_producer_id() && (header.producer_epoch < 0 || header.base_sequence < 0) {
+        return Err(BatchError::invalid("producer id without epoch or sequence"));
+    }
+    if header.is_transactional() && !header.has_producer_id() {
+        return Err(BatchError::invalid(
+            "transactional batch without producer id",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks each record; answers the largest timestamp.
+fn check_records(
+    header: &BatchHeader,
+    codec: Codec,
+    records: &[u8],
+    rules: &ProduceRules,
+) -> Result<i64, BatchError> {
+    let create_time = rules.timestamp_type == TimestampType::CreateTime;
+    let oldest = rules.now_ms.saturating_sub(rules.before_max_ms);
+    let newest = rules.now_ms.saturating_add(rules.after_max_ms);
+    let mut max_timestamp = NO_TIMESTAMP;
+    walk(codec, records, header.record_count, |index, record| {
+        if record.offset_delta != index {
+            return Err(BatchError::invalid_at(index, "offsets are not consecutive"));
+        }
+        if rules.compacted && record.key.is_none() {
+            return Err(BatchError::invalid_at(
+                index,
+                "a compacted topic needs a key",
+            ));
+        }
+        if create_time {
+            let timestamp = header
+                .base_timestamp
+                .checked_add(record.timestamp_delta)
+                .filter(|&t| t == NO_TIMESTAMP || (t >= 0 && t >= oldest && t <= newest))
+                .ok_or(BatchError::InvalidTimestamp {
+                    index,
+                    timestamp: header.base_timestamp.wrapping_add(record.timestamp_delta),
+                })?;
+            max_timestamp = max_timestamp.max(timestamp);
+        }
+        Ok(())
+    })?;
+    Ok(max_timestamp)
+}
+
+/// The same batch with its records compressed by `target`. Offsets and timestamps inside stay as
+/// they are, so the records need not be read one by one.
+fn recompress(
+    header: &BatchHeader,
+    batch: &[u8],
+    target: Codec,
+    level: Option<i32>,
+    rules: &ProduceRules,
+) -> Result<Vec<u8>, BatchError> {
+    let mut plain = Vec::new();
+    decompress(
+        header.codec()?,
+        &batch[HEADER_BYTES..],
+        &mut plain,
+        DECOMPRESSED_BYTES_MAX,
+    )?;
+    let mut out = batch[..HEADER_BYTES].to_vec();
+    compress(target, level, &plain, &mut out)?;
+    if out.len() > usize::try_from(rules.max_message_bytes).unwrap_or(0) {
+        return Err(BatchError::TooLarge {
+            size: out.len(),
+            max: rules.max_message_bytes,
+        });
+    }
+    let mut header = *header;
+    header.batch_length = (out.len() - BATCH_LENGTH_END) as i32;
+    header.attributes = (header.attributes & !crate::record_batch::CODEC_MASK) | target as i16;
+    header.write(&mut out);
+    crate::stamp::recompute_crc(&mut out);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;
