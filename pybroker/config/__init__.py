@@ -1,0 +1,40 @@
+"""Settings of the broker and of topics under Kafka's names: tables, checks, sources (see `load_config`,
+`BrokerConfig`, `topic_defs`).
+"""
+
+from pybroker.config.broker_config import BrokerConfig, ConfigSource
+from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
+from pybroker.config.definition import ConfigDef, nearest_name
+from pybroker.config.listeners import Listener
+from pybroker.config.load import Loaded, load_config
+from pybroker.config.topic_defs import (
+    BROKER_SYNONYM,
+    TOPIC_SETTINGS,
+    check_resolved,
+    resolve_topic_configs,
+    validate_topic_configs,
+)
+from pybroker.config.values import ConfigError, ConfigKey, ConfigType, InvalidValue, Scope, render_value
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "BROKER_SYNONYM",
+    "SYNONYMS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigDef",
+    "ConfigError",
+    "ConfigKey",
+    "ConfigSource",
+    "ConfigType",
+    "InvalidValue",
+    "Listener",
+    "Loaded",
+    "Scope",
+    "check_resolved",
+    "load_config",
+    "nearest_name",
+    "render_value",
+    "resolve_topic_configs",
+    "validate_topic_configs",
+]

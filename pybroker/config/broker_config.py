@@ -1,0 +1,187 @@
+"""The settings of one broker: what the file and the command line said, under what was changed while it runs
+(KIP-226).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any
+
+from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
+from pybroker.config.listeners import Listener, parse_listeners, protocol_map
+from pybroker.config.values import ConfigError, InvalidValue, Value, render_value
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs puts it on the wire."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+class BrokerConfig(Mapping[str, Any]):
+    """A frozen set of broker settings. `config["num.partitions"]` is the typed value in force; `get_int` and
+    its like say which type.
+
+    The layers, strongest first: this broker's dynamic settings, the cluster's dynamic defaults, the file and
+    command line, the table's defaults.
+    All texts given here were checked before (see `load` and admin/configs).
+    """
+
+    __slots__ = ("_layers", "_values")
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        *,
+        cluster_dynamic: Mapping[str, str] | None = None,
+        broker_dynamic: Mapping[str, str] | None = None,
+    ) -> None:
+        self._layers: tuple[tuple[ConfigSource, dict[str, str]], ...] = (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, dict(broker_dynamic or {})),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(cluster_dynamic or {})),
+            (ConfigSource.STATIC_BROKER_CONFIG, dict(static or {})),
+        )
+        self._values: dict[str, Value] = {name: key.default for name, key in BROKER_SETTINGS.items()}
+        for _, layer in reversed(self._layers):
+            for name, text in layer.items():
+                if name in BROKER_SETTINGS:
+                    self._values[name] = _parse(name, text)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get_int(self, name: str) -> int:
+        """The value of a setting that is a whole number and is never unset."""
+        value = self._values[name]
+        assert type(value) is int, name
+        return value
+
+    def get_float(self, name: str) -> float:
+        """The value of a setting that is a number."""
+        value = self._values[name]
+        assert isinstance(value, int | float), name
+        return float(value)
+
+    def get_bool(self, name: str) -> bool:
+        """The value of a setting that is true or false."""
+        value = self._values[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def get_str(self, name: str) -> str:
+        """The value of a setting that is a text and is never unset."""
+        value = self._values[name]
+        assert isinstance(value, str), name
+        return value
+
+    def get_list(self, name: str) -> tuple[str, ...]:
+        """The value of a list; an unset one is empty."""
+        value = self._values[name]
+        assert isinstance(value, tuple | None), name
+        return value or ()
+
+    @property
+    def broker_id(self) -> int:
+        """This broker's number: node.id, or broker.id where only that is given."""
+        static = self.layer(ConfigSource.STATIC_BROKER_CONFIG)
+        if "node.id" not in static and "broker.id" in static and self.get_int("broker.id") >= 0:
+            return self.get_int("broker.id")
+        return self.get_int("node.id")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The data directories as absolute paths; the first one also holds the metadata store."""
+        return tuple(os.path.abspath(path) for path in self.get_list("log.dirs") or self.get_list("log.dir"))
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Where to listen; a port 0 stands for a free one."""
+        return parse_listeners(
+            self.get_list("listeners"), protocol_map(self.get_str("listener.security.protocol.map"))
+        )
+
+    def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
+        """What clients are told, given the addresses that were bound, as (name, host, port)."""
+        protocols = protocol_map(self.get_str("listener.security.protocol.map"))
+        told = parse_listeners(self.get_list("advertised.listeners"), protocols)
+        advertised = []
+        for name, host, port in bound:
+            wanted = next((one for one in told if one.name == name), None)
+            if wanted is None:
+                everywhere = host in ("", "0.0.0.0", "::")
+                wanted = Listener(name, socket.gethostname() if everywhere else host, port, protocols[name])
+            elif wanted.port == 0:
+                # Port 0 in advertised.listeners: the port that the listener got.
+                wanted = wanted._replace(port=port)
+            advertised.append(wanted)
+        return tuple(advertised)
+
+    def first_of_family(self, name: str) -> tuple[str, Value] | None:
+        """The member of the family of `name` (ms, minutes, hours …) that is in force, and its value; None if
+        all are unset.
+
+        A family is read from its strongest member down, so that log.retention.ms beats log.retention.hours
+        wherever each was set.
+        """
+        for member in SYNONYMS.get(name, (name,)):
+            value = self._values[member]
+            if value is not None:
+                return member, value
+        return None
+
+    def layer(self, source: ConfigSource) -> Mapping[str, str]:
+        """The texts that one layer sets."""
+        return next(layer for name, layer in self._layers if name is source)
+
+    def occurrences(self, name: str) -> list[tuple[ConfigSource, str, str | None]]:
+        """Every (source, setting, text) that speaks about `name` or a synonym of it, strongest first:
+        DescribeConfigs' synonyms.
+        """
+        family = SYNONYMS.get(name, (name,))
+        found: list[tuple[ConfigSource, str, str | None]] = [
+            (source, member, layer[member])
+            for source, layer in self._layers
+            for member in family
+            if member in layer
+        ]
+        for member in family:
+            default = BROKER_SETTINGS[member].default
+            if default is not None:
+                found.append((ConfigSource.DEFAULT_CONFIG, member, render_value(default)))
+        return found
+
+    def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """The same file and command line under other dynamic settings."""
+        return BrokerConfig(
+            self.layer(ConfigSource.STATIC_BROKER_CONFIG), cluster_dynamic=cluster, broker_dynamic=broker
+        )
+
+    def native_settings(self) -> dict[str, int | float | str | bool | None]:
+        """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated
+        text.
+        """
+        return {
+            name: ",".join(value) if isinstance(value, tuple) else value
+            for name, value in self._values.items()
+        }
+
+
+def _parse(name: str, text: str) -> Value:
+    try:
+        return BROKER_SETTINGS[name].parse(text)
+    except InvalidValue as problem:
+        raise ConfigError(f"{name}={text}: {problem}") from None

@@ -1,0 +1,42 @@
+"""The table of broker settings: every one that this broker obeys, under Kafka's name where Kafka has it.
+
+Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`,
+`DynamicBrokerConfig`); where a default or a scope
+differs, its documentation says so. What Kafka has and this broker has not is in `foreign`.
+"""
+
+from __future__ import annotations
+
+from pybroker.config import broker_groups, broker_log, broker_network
+from pybroker.config.definition import ConfigDef
+
+BROKER_SETTINGS = ConfigDef(
+    broker_network.IDENTITY
+    + broker_network.LISTENERS
+    + broker_network.SOCKETS
+    + broker_network.OPERATION
+    + broker_log.DIRECTORIES
+    + broker_log.DURABILITY
+    + broker_log.SEGMENTS
+    + broker_log.RETENTION
+    + broker_log.COMPACTION
+    + broker_log.RECORDS
+    + broker_log.TOPICS
+    + broker_groups.GROUPS
+    + broker_groups.OFFSETS
+)
+
+# The settings that say the same thing in other units, strongest first (Kafka:
+# DynamicBrokerConfig.brokerConfigSynonyms).
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    name: family
+    for family in (
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        ("log.dirs", "log.dir"),
+        ("node.id", "broker.id"),
+    )
+    for name in family
+}

@@ -1,0 +1,106 @@
+"""Broker settings: consumer groups, committed offsets and producer ids."""
+
+# ruff: noqa: E501  (one row of a table, one sentence a setting)
+from __future__ import annotations
+
+from pybroker.config.values import ConfigKey, ConfigType, at_least, between, items_of
+
+INT, SHORT, LONG, LIST = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST
+
+GROUPS = (
+    ConfigKey(
+        "group.min.session.timeout.ms",
+        INT,
+        6000,
+        "Shortest session timeout a group member may ask for, in ms.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "group.max.session.timeout.ms",
+        INT,
+        1800000,
+        "Longest session timeout a group member may ask for, in ms.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        "How long an empty group waits for further members before its first assignment, in ms.",
+        at_least(0),
+    ),
+    ConfigKey("group.max.size", INT, 2147483647, "Most members of one group.", at_least(1)),
+    ConfigKey(
+        "group.coordinator.rebalance.protocols",
+        LIST,
+        ("classic",),
+        "Group protocols that are served: classic (JoinGroup and SyncGroup).",
+        items_of("classic", empty=False),
+    ),
+)
+
+OFFSETS = (
+    ConfigKey(
+        "offsets.topic.num.partitions",
+        INT,
+        50,
+        "Partitions of __consumer_offsets. It must not change once the topic exists.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "offsets.topic.replication.factor",
+        SHORT,
+        1,
+        "Replicas of __consumer_offsets (Kafka: 3; one node can hold one).",
+        at_least(1),
+    ),
+    ConfigKey(
+        "offsets.topic.segment.bytes",
+        INT,
+        104857600,
+        "Segment size of __consumer_offsets; small, so that it compacts and loads quickly.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "offsets.topic.compression.codec",
+        INT,
+        0,
+        "Codec of stored offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        between(0, 4),
+    ),
+    ConfigKey(
+        "offsets.retention.minutes",
+        INT,
+        10080,
+        "How long committed offsets are kept once a group is empty (or, without a group, after the commit), in minutes.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "offsets.retention.check.interval.ms",
+        LONG,
+        600000,
+        "How often expired offsets are looked for, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "offset.metadata.max.bytes",
+        INT,
+        4096,
+        "Largest text that may go with a committed offset.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "offsets.load.buffer.size",
+        INT,
+        5242880,
+        "Bytes that are read at a time when a coordinator loads its offsets.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "offsets.commit.timeout.ms",
+        INT,
+        5000,
+        "Longest time a commit waits until it is on disk, in ms.",
+        at_least(1),
+    ),
+)

@@ -1,0 +1,221 @@
+"""Broker settings: who this broker is, where it listens, and what a connection may cost."""
+
+# ruff: noqa: E501  (one row of a table, one sentence a setting)
+from __future__ import annotations
+
+import os
+
+from pybroker.config.listeners import host_port
+from pybroker.config.values import ConfigKey, ConfigType, Scope, Value, at_least, between, not_empty, one_of
+
+BOOLEAN, STRING, INT, LONG, LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+)
+CLUSTER = Scope.CLUSTER_WIDE
+
+
+def data_threads_default() -> int:
+    """One thread a core up to two cores, then one core is left to the control plane; more than eight never paid off."""
+    cores = os.cpu_count() or 1
+    return cores if cores <= 2 else min(cores - 1, 8)
+
+
+def _optional_host_port(value: Value) -> None:
+    if value:
+        host_port(str(value))
+
+
+IDENTITY = (
+    ConfigKey(
+        "node.id",
+        INT,
+        1,
+        "Number of this broker in its cluster. broker.id is the older name of the same setting.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "broker.id", INT, None, "Older name of node.id. When both are given they must agree.", at_least(-1)
+    ),
+    ConfigKey(
+        "broker.rack",
+        STRING,
+        None,
+        "Rack of this broker, told to clients so that they can read from near replicas.",
+    ),
+)
+
+LISTENERS = (
+    ConfigKey(
+        "listeners",
+        LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Addresses to listen on, as NAME://host:port. An empty host means every interface; port 0 means a free one. "
+        "The default is reachable from this machine only.",
+        not_empty,
+    ),
+    ConfigKey(
+        "advertised.listeners",
+        LIST,
+        None,
+        "Addresses that clients are told to connect to, by listener name. Unset: the addresses of listeners, where an empty host becomes this host's name.",
+    ),
+    ConfigKey(
+        "listener.security.protocol.map",
+        STRING,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "Security protocol of each listener name, as NAME:PROTOCOL pairs.",
+    ),
+    ConfigKey(
+        "inter.broker.listener.name",
+        STRING,
+        None,
+        "Listener that brokers use among themselves. One node has nobody to talk to.",
+    ),
+    ConfigKey(
+        "metrics.listener",
+        STRING,
+        "",
+        "Address host:port on which /metrics (Prometheus text), /healthz and /readyz are served over plain HTTP. Empty: none. "
+        "Not one of Kafka's settings.",
+        _optional_host_port,
+    ),
+)
+
+SOCKETS = (
+    ConfigKey(
+        "num.network.threads",
+        INT,
+        data_threads_default(),
+        "Threads that serve connections, each with an event loop of its own. The default follows the number of cores "
+        "(Kafka: 3). Fixed at start, because connections stay with their thread.",
+        between(1, 256),
+    ),
+    ConfigKey(
+        "socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", at_least(1)
+    ),
+    ConfigKey(
+        "socket.send.buffer.bytes",
+        INT,
+        102400,
+        "SO_SNDBUF of a connection in bytes; -1 leaves it to the operating system.",
+        at_least(-1),
+    ),
+    ConfigKey(
+        "socket.receive.buffer.bytes",
+        INT,
+        102400,
+        "SO_RCVBUF of a connection in bytes; -1 leaves it to the operating system.",
+        at_least(-1),
+    ),
+    ConfigKey(
+        "socket.request.max.bytes",
+        INT,
+        104857600,
+        "Largest request accepted, in bytes; a larger one closes the connection before any memory is taken.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "connections.max.idle.ms",
+        LONG,
+        600000,
+        "A connection that is idle for longer is closed, in ms; -1 never.",
+        at_least(-1),
+    ),
+    ConfigKey(
+        "max.connections",
+        INT,
+        10000,
+        "Connections in all. Bounded by default (Kafka: no bound), so that half-open peers cannot use up the broker.",
+        at_least(0),
+        CLUSTER,
+    ),
+    ConfigKey(
+        "max.connections.per.ip",
+        INT,
+        1000,
+        "Connections from one address. Bounded by default (Kafka: no bound).",
+        at_least(0),
+        CLUSTER,
+    ),
+    ConfigKey(
+        "max.connections.per.ip.overrides",
+        STRING,
+        "",
+        "Exceptions to max.connections.per.ip, as address:count pairs.",
+        None,
+        CLUSTER,
+    ),
+    ConfigKey(
+        "max.connection.creation.rate",
+        INT,
+        2147483647,
+        "New connections accepted a second.",
+        at_least(0),
+        CLUSTER,
+    ),
+    ConfigKey(
+        "queued.max.request.bytes",
+        LONG,
+        268435456,
+        "Memory that requests in progress may hold in all, in bytes; above it the broker stops reading from sockets. "
+        "Bounded by default (Kafka: -1, no bound).",
+        at_least(-1),
+    ),
+    ConfigKey(
+        "queued.max.requests",
+        INT,
+        500,
+        "Requests that may wait for the control plane; above it the broker stops reading from the sockets they come from.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        1000,
+        "Fetch sessions that the broker remembers (KIP-227); further clients fetch without a session.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "fetch.max.bytes",
+        INT,
+        57671680,
+        "Most bytes that one fetch is answered with, whatever the client asks for.",
+        at_least(1024),
+    ),
+    ConfigKey(
+        "max.request.partition.size.limit",
+        INT,
+        2000,
+        "Most partitions that one answer to DescribeTopicPartitions holds.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "connection.inflight.max.bytes",
+        LONG,
+        209715200,
+        "Requests and replies that one connection may have in progress, in bytes; above it nothing more is read from that connection. "
+        "Not one of Kafka's settings.",
+        at_least(1024),
+    ),
+)
+
+OPERATION = (
+    ConfigKey(
+        "shutdown.timeout.ms",
+        LONG,
+        30000,
+        "Longest time a clean stop may take, in ms; then the process ends as it is and the next start recovers. Not one of Kafka's settings.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "log.level",
+        STRING,
+        "INFO",
+        "Least severe level that is logged to standard error. Loggers can be changed while running (kafka-configs, broker-loggers). Not one of Kafka's settings.",
+        one_of("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
+    ),
+)

@@ -1,0 +1,72 @@
+"""Listener addresses: `NAME://host:port`, Kafka's notation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pybroker.config.values import InvalidValue
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+
+
+class Listener(NamedTuple):
+    """One address. `host` "" is every interface; `port` 0 is a free port (only where the broker listens)."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def host_port(text: str) -> tuple[str, int]:
+    """`host:port`, where an IPv6 host stands in brackets; raises InvalidValue."""
+    host, colon, port_text = text.rpartition(":")
+    if not colon or not (port_text.isascii() and port_text.isdigit()) or int(port_text) > 65535:
+        raise InvalidValue("expected host:port with a port between 0 and 65535")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise InvalidValue("an IPv6 address must stand in brackets, as in [::1]:9092")
+    return host, int(port_text)
+
+
+def protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,…` as a map with upper-case names; raises InvalidValue."""
+    protocols: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = pair.partition(":")
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if not colon or not name:
+            raise InvalidValue(f"expected NAME:PROTOCOL, found {pair!r}")
+        if protocol not in PROTOCOLS:
+            raise InvalidValue(f"{protocol!r} is not a security protocol ({', '.join(PROTOCOLS)})")
+        if name in protocols:
+            raise InvalidValue(f"listener {name} is mapped twice")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_listeners(items: tuple[str, ...], protocols: dict[str, str]) -> tuple[Listener, ...]:
+    """The listeners of a `listeners` or `advertised.listeners` value; names and ports are unique; raises
+    InvalidValue.
+    """
+    listeners: list[Listener] = []
+    for item in items:
+        name, separator, address = item.partition("://")
+        name = name.strip().upper()
+        if not separator or not name:
+            raise InvalidValue(f"expected NAME://host:port, found {item!r}")
+        if name not in protocols:
+            raise InvalidValue(f"listener {name} has no entry in listener.security.protocol.map")
+        host, port = host_port(address.strip())
+        if any(other.name == name for other in listeners):
+            raise InvalidValue(f"listener {name} is named twice")
+        if port and any(other.port == port and other.host == host for other in listeners):
+            raise InvalidValue(f"two listeners have the address {address.strip()}")
+        listeners.append(Listener(name, host, port, protocols[name]))
+    return tuple(listeners)

@@ -1,0 +1,206 @@
+"""From server.properties and `--set key=value` to a BrokerConfig: every name known, every value checked,
+every complaint one line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pybroker.config import foreign
+from pybroker.config.broker_config import BrokerConfig, ConfigSource
+from pybroker.config.broker_defs import BROKER_SETTINGS
+from pybroker.config.definition import nearest_name
+from pybroker.config.listeners import SERVED_PROTOCOLS, parse_listeners, protocol_map
+from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
+from pybroker.config.values import ConfigError, InvalidValue, render_value
+
+PROPERTIES_BYTES_MAX = 1 << 20
+"""Longer than any settings file: something else was named by mistake (a log, a device)."""
+
+
+class Setting(NamedTuple):
+    """One setting as it was given, and where, for the complaint: `server.properties line 7` or `--set`."""
+
+    text: str
+    where: str
+
+
+class Loaded(NamedTuple):
+    """A checked configuration, and what the log should say about it."""
+
+    config: BrokerConfig
+    warnings: list[str]
+
+
+def load_config(
+    file: str | os.PathLike[str] | None = None,
+    assignments: Iterable[str] = (),
+    settings: Mapping[str, object] | None = None,
+) -> Loaded:
+    """The configuration of a file (read as Java properties), over which go `settings`, over which go
+    `key=value` assignments. Raises ConfigError.
+    """
+    given: dict[str, Setting] = {}
+    if file is not None:
+        given.update(_read_properties(os.fspath(file)))
+    for name, value in (settings or {}).items():
+        given[name] = Setting(_text_of(value), "settings")
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {assignment}: expected key=value")
+        given[name.strip()] = Setting(text.strip(), "--set")
+    return check_settings(given)
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def _read_properties(path: str) -> dict[str, Setting]:
+    import javaproperties  # only a start with a file needs it; start time is a bar
+
+    try:
+        with open(path, "rb") as stream:
+            raw = stream.read(PROPERTIES_BYTES_MAX + 1)
+    except OSError as problem:
+        raise ConfigError(f"{path}: cannot read the settings file: {problem.strerror}") from None
+    if len(raw) > PROPERTIES_BYTES_MAX:
+        raise ConfigError(f"{path}: longer than {PROPERTIES_BYTES_MAX} bytes; is this a settings file?")
+    given: dict[str, Setting] = {}
+    line = 1
+    try:
+        for element in javaproperties.parse(raw.decode("utf-8")):
+            if isinstance(element, javaproperties.KeyValue):
+                given[element.key] = Setting(element.value.strip(), f"{path} line {line}")
+            line += element.source.count("\n")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text file in UTF-8") from None
+    except javaproperties.InvalidUEscapeError:
+        raise ConfigError(f"{path} line {line}: a \\u must be followed by four hexadecimal digits") from None
+    return given
+
+
+def check_settings(given: Mapping[str, Setting]) -> Loaded:
+    """The configuration that these settings make. Raises ConfigError for the first that is unknown, wrong or
+    cannot be obeyed.
+    """
+    static: dict[str, str] = {}
+    without_effect: list[str] = []
+    for name, setting in given.items():
+        key = BROKER_SETTINGS.get(name)
+        if key is None:
+            _check_foreign(name, setting)
+            without_effect.append(name)
+            continue
+        try:
+            static[name] = render_value(key.parse(setting.text)) or ""
+        except InvalidValue as problem:
+            shown = "(hidden)" if key.sensitive else setting.text
+            raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
+    _drop_controller_listeners(static, given)
+    config = BrokerConfig(static)
+    _check_together(config, given)
+    warnings = []
+    if without_effect:
+        warnings.append(
+            "Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(without_effect))
+        )
+    return Loaded(config, warnings)
+
+
+def _check_foreign(name: str, setting: Setting) -> None:
+    remedy = foreign.refusal(name, setting.text)
+    if remedy is not None:
+        raise ConfigError(f"{name}={setting.text} ({setting.where}): {remedy}")
+    if foreign.is_foreign(name):
+        return
+    nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS])
+    hint = (
+        f"; did you mean {nearest}?"
+        if nearest
+        else "; the settings are listed in Apache Kafka's documentation of broker configs"
+    )
+    raise ConfigError(f"{name} ({setting.where}): unknown setting{hint}")
+
+
+def _drop_controller_listeners(static: dict[str, str], given: Mapping[str, Setting]) -> None:
+    """Kafka's sample file opens a listener for the KRaft controller; here the controller is part of the
+    process and needs none.
+    """
+    names = given.get("controller.listener.names")
+    if names is None:
+        return
+    controllers = {name.strip().upper() for name in names.text.split(",")}
+    for setting in ("listeners", "advertised.listeners"):
+        if setting in static:
+            kept = [
+                item
+                for item in static[setting].split(",")
+                if item.partition("://")[0].strip().upper() not in controllers
+            ]
+            if not kept:
+                raise ConfigError(
+                    f"{setting}={given[setting].text} ({given[setting].where}): names controller listeners only, clients need one of their own"
+                )
+            static[setting] = ",".join(kept)
+
+
+def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
+    def fail(name: str, problem: object) -> ConfigError:
+        where = f" ({given[name].where})" if name in given else ""
+        return ConfigError(f"{name}={render_value(config[name])}{where}: {problem}")
+
+    static = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
+    if "node.id" in static and config["broker.id"] not in (None, -1, config["node.id"]):
+        raise fail("broker.id", f"node.id={config['node.id']} says otherwise; remove one of the two")
+    try:
+        protocols = protocol_map(config.get_str("listener.security.protocol.map"))
+    except InvalidValue as problem:
+        raise fail("listener.security.protocol.map", problem) from None
+    try:
+        listeners = parse_listeners(config.get_list("listeners"), protocols)
+    except InvalidValue as problem:
+        raise fail("listeners", problem) from None
+    for listener in listeners:
+        if listener.protocol not in SERVED_PROTOCOLS:
+            served = ", ".join(SERVED_PROTOCOLS)
+            served = ", ".join(SERVED_PROTOCOLS)
+            raise fail(
+                "listeners",
+                f"listener {listener.name} asks for {listener.protocol}; this broker serves {served}",
+            )
+    names = {listener.name for listener in listeners}
+    try:
+        advertised = parse_listeners(config.get_list("advertised.listeners"), protocols)
+    except InvalidValue as problem:
+        raise fail("advertised.listeners", problem) from None
+    for listener in advertised:
+        if listener.name not in names:
+            raise fail("advertised.listeners", f"listener {listener.name} is not among listeners")
+        if listener.host in ("", "0.0.0.0", "::"):
+            host = listener.host or "an empty host"
+            raise fail(
+                "advertised.listeners", f"clients cannot connect to {host}; name the address they should use"
+            )
+    inter_broker = config["inter.broker.listener.name"]
+    if inter_broker is not None and str(inter_broker).upper() not in names:
+        raise fail("inter.broker.listener.name", "not among listeners")
+    directories = config.log_dirs
+    if not all(config.get_list("log.dirs") or config.get_list("log.dir")):
+        raise fail("log.dirs", "a directory is missing between two commas")
+    if len(set(directories)) != len(directories):
+        raise fail("log.dirs", "a directory is named twice")
+    if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
+        raise fail("group.min.session.timeout.ms", "above group.max.session.timeout.ms")
+    for pair in filter(None, config.get_str("max.connections.per.ip.overrides").split(",")):
+        address, colon, count = pair.strip().rpartition(":")
+        if not colon or not address or not count.isdecimal():
+            raise fail("max.connections.per.ip.overrides", f"expected address:count, found {pair.strip()!r}")
+    check_resolved(resolve_topic_configs({}, config))

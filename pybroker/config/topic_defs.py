@@ -1,0 +1,212 @@
+"""The table of topic settings, and what a topic's settings come to once the broker's defaults are put under
+them.
+
+Names, types, bounds and synonyms follow Apache Kafka 4.4 (`LogConfig`, `ServerTopicConfigSynonyms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pybroker.config.broker_defs import BROKER_SETTINGS
+from pybroker.config.definition import ConfigDef, nearest_name
+from pybroker.config.values import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    InvalidValue,
+    Scope,
+    Value,
+    at_least,
+    render_value,
+    throttled_replicas,
+)
+
+if TYPE_CHECKING:
+    from pybroker.config.broker_config import BrokerConfig
+
+# Topic setting → the broker setting that is its default. Where broker settings come in families (ms, minutes,
+# hours), the strongest is named.
+BROKER_SYNONYM: dict[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+# Factor from a member of a family to milliseconds, the unit of the topic setting.
+UNIT_MS: dict[str, int] = {
+    "log.retention.minutes": 60_000,
+    "log.retention.hours": 3_600_000,
+    "log.roll.hours": 3_600_000,
+    "log.roll.jitter.hours": 3_600_000,
+}
+
+# Where the topic setting's default is the value of a broker setting of another unit, or null there.
+_OWN_DEFAULTS: dict[str, Value] = {
+    "retention.ms": 604_800_000,
+    "segment.ms": 604_800_000,
+    "segment.jitter.ms": 0,
+    "flush.ms": 9223372036854775807,
+}
+
+
+def _from_broker(name: str, synonym: str) -> ConfigKey:
+    broker = BROKER_SETTINGS[synonym]
+    return ConfigKey(
+        name,
+        broker.type,
+        _OWN_DEFAULTS.get(name, broker.default),
+        broker.documentation,
+        broker.validator,
+        Scope.CLUSTER_WIDE,
+    )
+
+
+_THROTTLE = "Replicas of this topic whose {} traffic is throttled, as partition:broker pairs or * (KIP-73)."
+
+TOPIC_SETTINGS = ConfigDef(
+    sorted(
+        [
+            *(_from_broker(name, synonym) for name, synonym in BROKER_SYNONYM.items()),
+            ConfigKey(
+                "leader.replication.throttled.replicas",
+                ConfigType.LIST,
+                (),
+                _THROTTLE.format("outgoing replication"),
+                throttled_replicas,
+            ),
+            ConfigKey(
+                "follower.replication.throttled.replicas",
+                ConfigType.LIST,
+                (),
+                _THROTTLE.format("incoming replication"),
+                throttled_replicas,
+            ),
+            ConfigKey(
+                "internal.segment.bytes",
+                ConfigType.INT,
+                None,
+                "Segment size without the lower bound of segment.bytes; for tests.",
+                at_least(14),
+                Scope.CLUSTER_WIDE,
+                True,
+            ),
+        ],
+        key=lambda key: key.name,
+    )
+)
+
+# Topic settings of Kafka that change nothing here, with the values that ask for nothing. Mirroring tools copy
+# them from topic to topic.
+ONLY_AS: dict[str, tuple[str, str]] = {
+    "remote.storage.enable": ("false", "tiered storage is not part of this broker"),
+    "remote.log.copy.disable": ("false", "tiered storage is not part of this broker"),
+    "remote.log.delete.on.disable": ("false", "tiered storage is not part of this broker"),
+    "remote.copy.lag.bytes": ("-1", "tiered storage is not part of this broker"),
+    "remote.copy.lag.ms": ("0", "tiered storage is not part of this broker"),
+    "local.retention.bytes": ("-2", "tiered storage is not part of this broker; use retention.bytes"),
+    "local.retention.ms": ("-2", "tiered storage is not part of this broker; use retention.ms"),
+    "errors.deadletterqueue.group.enable": ("false", "share groups are not part of this broker"),
+}
+
+
+def validate_topic_config(name: str, text: str | None) -> str | None:
+    """The canonical text of one topic setting, or None where it is one of Kafka's that asks for nothing here.
+    Raises ConfigError (INVALID_CONFIG on the wire).
+    """
+    if text is None:
+        raise ConfigError(f"{name}: a topic setting needs a value; null is not one")
+    only = ONLY_AS.get(name)
+    if only is not None:
+        if text.strip() != only[0]:
+            raise ConfigError(f"{name}={text}: {only[1]}, so that only {only[0]} is accepted")
+        return None
+    key = TOPIC_SETTINGS.get(name)
+    if key is None:
+        nearest = nearest_name(name, TOPIC_SETTINGS)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        raise ConfigError(f"unknown topic setting {name}{hint}")
+    try:
+        return render_value(key.parse(text))
+    except InvalidValue as problem:
+        raise ConfigError(f"{name}={text}: {problem}") from None
+
+
+def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The canonical texts of a topic's own settings, checked one by one and against each other. Raises
+    ConfigError (INVALID_CONFIG on the wire).
+    """
+    canonical: dict[str, str] = {}
+    for name, text in configs.items():
+        value = validate_topic_config(name, text)
+        if value is not None:
+            canonical[name] = value
+    return canonical
+
+
+def check_resolved(resolved: Mapping[str, str]) -> None:
+    """What must hold between the settings of one topic (Kafka: LogConfig.validateTopicLogConfigValues).
+    Raises ConfigError.
+    """
+    least, most = resolved["min.compaction.lag.ms"], resolved["max.compaction.lag.ms"]
+    if int(least) > int(most):
+        raise ConfigError(f"min.compaction.lag.ms={least} must not be above max.compaction.lag.ms={most}")
+
+
+def broker_default(name: str, config: BrokerConfig) -> str:
+    """The text that a topic setting has on this broker when the topic does not set it."""
+    synonym = BROKER_SYNONYM.get(name)
+    if synonym is not None:
+        found = config.first_of_family(synonym)
+        if found is not None:
+            member, value = found
+            if isinstance(value, int) and not isinstance(value, bool) and member in UNIT_MS:
+                # A negative number of hours means for ever, whatever the unit.
+                value = value * UNIT_MS[member] if value >= 0 else -1
+            return render_value(value) or ""
+    return render_value(TOPIC_SETTINGS[name].default) or ""
+
+
+def resolve_topic_configs(overrides: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
+    """Every topic setting with its value for a topic with these own settings on this broker: what native code
+    is given (canonical texts).
+
+    `overrides` that this version does not know (a store written by another one) are passed over.
+    """
+    resolved = {name: overrides.get(name) or broker_default(name, config) for name in TOPIC_SETTINGS}
+    for name in (
+        "cleanup.policy",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    ):
+        if name in overrides:  # the empty list is a value of its own
+            resolved[name] = overrides[name]
+    small = resolved.pop("internal.segment.bytes")
+    if small:
+        resolved["segment.bytes"] = small
+    return resolved

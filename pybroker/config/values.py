@@ -1,0 +1,214 @@
+"""What a setting's text means: Kafka's types, strict parsing, and the one canonical way back to text.
+
+Relied on by the tables (`broker_defs`, `topic_defs`), by the loader and by DescribeConfigs, which shows the
+canonical text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, IntEnum
+from math import isfinite
+from typing import NamedTuple, TypeAlias
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigType(IntEnum):
+    """The type of a setting, numbered as DescribeConfigs puts it on the wire (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Scope(Enum):
+    """When a broker setting may change (KIP-226): never while running, for one broker, or for the whole
+    cluster too.
+    """
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used. The text is one line that names the setting, its value, where it came
+    from and the remedy.
+    """
+
+
+class InvalidValue(ValueError):
+    """A value refused by its type or validator; the text completes the sentence "<setting>=<value>: …"."""
+
+
+Validator: TypeAlias = Callable[[Value], None]
+
+
+class ConfigKey(NamedTuple):
+    """One row of a settings table."""
+
+    name: str
+    type: ConfigType
+    default: Value
+    documentation: str
+    validator: Validator | None = None
+    scope: Scope = Scope.READ_ONLY
+    internal: bool = False
+    """Internal settings are honoured but not listed by DescribeConfigs (as Kafka's `defineInternal`)."""
+
+    def parse(self, text: str) -> Value:
+        """The typed value of `text`; raises InvalidValue."""
+        value = parse_value(self.name, self.type, text)
+        if self.validator is not None:
+            self.validator(value)
+        return value
+
+    @property
+    def sensitive(self) -> bool:
+        """Sensitive values never leave the process, neither in answers nor in the log."""
+        return self.type is ConfigType.PASSWORD
+
+
+_INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def parse_value(name: str, kind: ConfigType, text: str) -> Value:
+    """`text` as a value of `kind`. Integers may carry a unit where the name says what is counted: `4h` for
+    `….ms`, `1GiB` for `….bytes`.
+    """
+    text = text.strip()
+    if kind in _INTEGER_BITS:
+        return _parse_integer(name, kind, text)
+    if kind is ConfigType.BOOLEAN:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise InvalidValue("expected true or false")
+        return lowered == "true"
+    if kind is ConfigType.DOUBLE:
+        return _parse_double(text)
+    if kind is ConfigType.LIST:
+        return tuple(part.strip() for part in text.split(",")) if text else ()
+    return text
+
+
+def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
+    digits, factor, unit_hint = text, 1, ""
+    if name.endswith(".ms"):
+        units, unit_hint = _DURATION_MS, " (units ms, s, m, h, d are understood)"
+    elif name.endswith(".bytes"):
+        units, unit_hint = _SIZE_BYTES, " (units KiB, MiB, GiB, TiB are understood)"
+    else:
+        units = {}
+    # Longest suffix first, so that "ms" is not read as "m" followed by rubbish.
+    for suffix in sorted(units, key=len, reverse=True):
+        if text.endswith(suffix):
+            digits, factor = text[: -len(suffix)].rstrip(), units[suffix]
+            break
+    unsigned = digits[1:] if digits[:1] in ("-", "+") else digits
+    if not (unsigned.isascii() and unsigned.isdigit() and len(unsigned) <= 20):
+        raise InvalidValue(f"expected a whole number{unit_hint}")
+    number = int(digits) * factor
+    limit = 1 << (_INTEGER_BITS[kind] - 1)
+    if not -limit <= number < limit:
+        raise InvalidValue(f"out of range for a {_INTEGER_BITS[kind]}-bit number")
+    return number
+
+
+def _parse_double(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise InvalidValue("expected a number") from None
+    if not isfinite(number):
+        raise InvalidValue("expected a finite number")
+    return number
+
+
+def render_value(value: Value) -> str | None:
+    """The canonical text of a value, as Kafka's tools show it; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).replace("e+", "E").replace("e-", "E-")
+    return str(value)
+
+
+def at_least(low: int | float) -> Validator:
+    """Numbers from `low`; null passes, because unset is not a number."""
+
+    def check(value: Value) -> None:
+        if value is not None and value < low:  # type: ignore[operator]
+            raise InvalidValue(f"must be at least {low}")
+
+    return check
+
+
+def between(low: int | float, high: int | float) -> Validator:
+    """Numbers from `low` to `high`, both included."""
+
+    def check(value: Value) -> None:
+        if value is not None and not low <= value <= high:  # type: ignore[operator]
+            raise InvalidValue(f"must be between {low} and {high}")
+
+    return check
+
+
+def one_of(*allowed: str) -> Validator:
+    """Exactly one of the words."""
+
+    def check(value: Value) -> None:
+        if value is not None and value not in allowed:
+            raise InvalidValue(f"must be one of {', '.join(allowed)}")
+
+    return check
+
+
+def items_of(*allowed: str, empty: bool = True) -> Validator:
+    """A list of the words, each at most once."""
+
+    def check(value: Value) -> None:
+        items = value if isinstance(value, tuple) else ()
+        if not items and not empty:
+            raise InvalidValue(f"must name at least one of {', '.join(allowed)}")
+        if any(item not in allowed for item in items):
+            raise InvalidValue(f"may only contain {', '.join(allowed)}")
+        if len(set(items)) != len(items):
+            raise InvalidValue("must not name anything twice")
+
+    return check
+
+
+def not_empty(value: Value) -> None:
+    """Text or lists that must say something."""
+    if value in ("", (), None) or (isinstance(value, tuple) and "" in value):
+        raise InvalidValue("must not be empty")
+
+
+def gzip_level(value: Value) -> None:
+    """zlib's levels (KIP-390): -1 is its own choice."""
+    if value != -1 and not (isinstance(value, int) and 1 <= value <= 9):
+        raise InvalidValue("must be -1 or between 1 and 9")
+
+
+def throttled_replicas(value: Value) -> None:
+    """`*`, nothing, or partition:broker pairs (KIP-73)."""
+    items = value if isinstance(value, tuple) else ()
+    if items == ("*",):
+        return
+    for item in items:
+        partition, colon, broker = item.partition(":")
+        if not (colon and partition.isdecimal() and broker.isdecimal()):
+            raise InvalidValue("must be * or a list of partition:broker pairs")
