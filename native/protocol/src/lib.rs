@@ -2,6 +2,10 @@
 
 pub mod api_key;
 pub mod error_code;
+pub mod frame;
+pub mod header;
+pub mod hot;
+pub mod primitives;
 
 pub use api_key::{Api, ApiKey, Plane};
 pub use error_code::ErrorCode;

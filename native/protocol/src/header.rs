@@ -1,0 +1,72 @@
+//! Request and response headers (KIP-482: request v2 and response v1 carry tagged fields).
+//!
+//! The client id keeps its legacy form in every header version, so that a broker can read a header whose key
+//! or version it does not know. ApiVersions answers with response header v0 in all versions (KIP-511).
+
+use crate::primitives::{DecodeError, Reader, Writer};
+
+/// The first eight bytes of every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestPrefix {
+    /// Which request.
+    pub api_key: i16,
+    /// Its version.
+    pub api_version: i16,
+    /// Comes back in the response.
+    pub correlation_id: i32,
+}
+
+/// A whole request header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestHeader<'a> {
+    /// Key, version and correlation id.
+    pub prefix: RequestPrefix,
+    /// The name the client gives itself; for logs and quotas only.
+    pub client_id: Option<&'a str>,
+}
+
+impl RequestPrefix {
+    /// Reads the part that has the same layout in every request that ever was.
+    #[inline]
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(RequestPrefix { api_key: reader.i16()?, api_version: reader.i16()?, correlation_id: reader.i32()? })
+    }
+}
+
+impl<'a> RequestHeader<'a> {
+    /// Reads what follows the prefix. `flexible` = the message version is flexible (header v2).
+    #[inline]
+    pub fn read_rest(prefix: RequestPrefix, reader: &mut Reader<'a>, flexible: bool) -> Result<Self, DecodeError> {
+        let client_id = reader.nullable_string(false)?;
+        reader.skip_tags(flexible)?;
+        Ok(RequestHeader { prefix, client_id })
+    }
+
+    /// Appends the header; the counterpart for tests, clients and the inter-broker channel.
+    pub fn write(&self, out: &mut Vec<u8>, flexible: bool) {
+        let mut writer = Writer::new(out, false);
+        writer.i16(self.prefix.api_key);
+        writer.i16(self.prefix.api_version);
+        writer.i32(self.prefix.correlation_id);
+        writer.nullable_string(self.client_id);
+        if flexible {
+            writer.raw(&[0]);
+        }
+    }
+}
+
+/// Appends a response header: the correlation id and, in v1, an empty tagged section.
+#[inline]
+pub fn write_response_header(out: &mut Vec<u8>, correlation_id: i32, flexible: bool) {
+    let mut writer = Writer::new(out, flexible);
+    writer.i32(correlation_id);
+    writer.no_tags();
+}
+
+/// Reads a response header; returns the correlation id.
+#[inline]
+pub fn read_response_header(reader: &mut Reader<'_>, flexible: bool) -> Result<i32, DecodeError> {
+    let correlation_id = reader.i32()?;
+    reader.skip_tags(flexible)?;
+    Ok(correlation_id)
+}

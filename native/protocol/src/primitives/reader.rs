@@ -1,0 +1,406 @@
+//! The bounded reader.
+
+use pybroker_model::Uuid;
+
+use super::ELEMENTS_MAX;
+
+/// Why bytes from outside are not a message. The connection that sent them is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A field reaches beyond the end of the message.
+    #[error("the message ends inside a field")]
+    Truncated,
+    /// A length or count below −1, or above what can be represented.
+    #[error("a length is negative")]
+    NegativeLength,
+    /// More elements than the bytes that remain can hold.
+    #[error("a count exceeds the bytes that remain")]
+    CountTooLarge,
+    /// More elements in one request than [`ELEMENTS_MAX`].
+    #[error("the message has more than {ELEMENTS_MAX} elements")]
+    TooManyElements,
+    /// A varint longer than its type, or with bits beyond it.
+    #[error("a varint is too long")]
+    VarintTooLong,
+    /// A string is not UTF-8.
+    #[error("a string is not UTF-8")]
+    NotUtf8,
+    /// Null where the schema has no null.
+    #[error("null in a field that cannot be null")]
+    UnexpectedNull,
+    /// Tags of a tagged section do not ascend strictly (KIP-482).
+    #[error("tagged fields are not in ascending order")]
+    TagsOutOfOrder,
+    /// A known tagged field did not use all of its bytes.
+    #[error("a tagged field has the wrong size")]
+    TagSizeMismatch,
+    /// Bytes are left over after the last field: another layout, or garbage.
+    #[error("bytes are left over after the message")]
+    TrailingBytes,
+    /// This codec does not know the version.
+    #[error("the version is not one this message has")]
+    UnsupportedVersion,
+}
+
+/// A range of a message's bytes that outlives the borrow of the message.
+///
+/// Produce stamps batches in place, so its decoded form cannot hold references into the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First byte, counted from the start of the buffer the [`Reader`] was made from.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The bytes of this span in the buffer it was read from.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than the one the span was read from (a bug of ours, not of a client).
+    #[inline]
+    pub fn of(self, buffer: &[u8]) -> &[u8] {
+        &buffer[self.start as usize..self.end as usize]
+    }
+
+    /// As a standard range.
+    #[inline]
+    pub fn range(self) -> core::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// True if no byte is covered.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// Reads primitive types from a message, front to back.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    buffer: &'a [u8],
+    position: usize,
+    elements_left: u32,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader over one message with the default element budget.
+    #[inline]
+    pub fn new(buffer: &'a [u8]) -> Self {
+        Self::with_budget(buffer, ELEMENTS_MAX)
+    }
+
+    /// A reader that accepts at most `elements` array elements in all.
+    #[inline]
+    pub fn with_budget(buffer: &'a [u8], elements: u32) -> Self {
+        Reader { buffer, position: 0, elements_left: elements }
+    }
+
+    /// Offset of the next byte from the start of the buffer.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes not read yet.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.buffer.len() - self.position
+    }
+
+    /// The bytes not read yet.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        &self.buffer[self.position..]
+    }
+
+    /// The next `count` bytes.
+    #[inline]
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        if count > self.remaining() {
+            return Err(DecodeError::Truncated);
+        }
+        let taken = &self.buffer[self.position..self.position + count];
+        self.position += count;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        match self.buffer[self.position..].first_chunk::<N>() {
+            Some(chunk) => {
+                self.position += N;
+                Ok(*chunk)
+            }
+            None => Err(DecodeError::Truncated),
+        }
+    }
+
+    /// BOOLEAN: one byte, anything but 0 is true (as Kafka reads it).
+    #[inline]
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.array::<1>()?[0] != 0)
+    }
+
+    /// INT8.
+    #[inline]
+    pub fn i8(&mut self) -> Result<i8, DecodeError> {
+        Ok(i8::from_be_bytes(self.array()?))
+    }
+
+    /// INT16.
+    #[inline]
+    pub fn i16(&mut self) -> Result<i16, DecodeError> {
+        Ok(i16::from_be_bytes(self.array()?))
+    }
+
+    /// UINT16.
+    #[inline]
+    pub fn u16(&mut self) -> Result<u16, DecodeError> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    /// INT32.
+    #[inline]
+    pub fn i32(&mut self) -> Result<i32, DecodeError> {
+        Ok(i32::from_be_bytes(self.array()?))
+    }
+
+    /// UINT32.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// INT64.
+    #[inline]
+    pub fn i64(&mut self) -> Result<i64, DecodeError> {
+        Ok(i64::from_be_bytes(self.array()?))
+    }
+
+    /// FLOAT64.
+    #[inline]
+    pub fn f64(&mut self) -> Result<f64, DecodeError> {
+        Ok(f64::from_be_bytes(self.array()?))
+    }
+
+    /// UUID; all zero bits stand for null.
+    #[inline]
+    pub fn uuid(&mut self) -> Result<Uuid, DecodeError> {
+        Ok(Uuid::from_bytes(self.array()?))
+    }
+
+    /// UNSIGNED_VARINT: at most 5 bytes and 32 bits.
+    #[inline]
+    pub fn unsigned_varint(&mut self) -> Result<u32, DecodeError> {
+        let first = self.array::<1>()?[0];
+        if first < 0x80 {
+            return Ok(u32::from(first));
+        }
+        let mut value = u32::from(first & 0x7f);
+        for shift in [7, 14, 21, 28] {
+            let byte = self.array::<1>()?[0];
+            if shift == 28 && byte > 0x0f {
+                return Err(DecodeError::VarintTooLong);
+            }
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::VarintTooLong)
+    }
+
+    /// VARINT: zig-zag.
+    #[inline]
+    pub fn varint(&mut self) -> Result<i32, DecodeError> {
+        let raw = self.unsigned_varint()?;
+        Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
+    }
+
+    /// VARLONG: zig-zag, at most 10 bytes and 64 bits.
+    pub fn varlong(&mut self) -> Result<i64, DecodeError> {
+        let mut raw = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.array::<1>()?[0];
+            if shift == 63 && byte > 1 {
+                return Err(DecodeError::VarintTooLong);
+            }
+            raw |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok((raw >> 1) as i64 ^ -((raw & 1) as i64));
+            }
+        }
+        Err(DecodeError::VarintTooLong)
+    }
+
+    /// Length of a string: `None` = null.
+    #[inline]
+    fn string_len(&mut self, flexible: bool) -> Result<Option<usize>, DecodeError> {
+        if flexible {
+            return self.compact_len();
+        }
+        match self.i16()? {
+            -1 => Ok(None),
+            length if length < 0 => Err(DecodeError::NegativeLength),
+            length => Ok(Some(length as usize)),
+        }
+    }
+
+    /// Length of bytes, or count of an array: `None` = null.
+    #[inline]
+    fn long_len(&mut self, flexible: bool) -> Result<Option<usize>, DecodeError> {
+        if flexible {
+            return self.compact_len();
+        }
+        match self.i32()? {
+            -1 => Ok(None),
+            length if length < 0 => Err(DecodeError::NegativeLength),
+            length => Ok(Some(length as usize)),
+        }
+    }
+
+    #[inline]
+    fn compact_len(&mut self) -> Result<Option<usize>, DecodeError> {
+        match self.unsigned_varint()? {
+            0 => Ok(None),
+            plus_one if plus_one > i32::MAX as u32 => Err(DecodeError::NegativeLength),
+            plus_one => Ok(Some(plus_one as usize - 1)),
+        }
+    }
+
+    /// (COMPACT_)NULLABLE_STRING.
+    #[inline]
+    pub fn nullable_string(&mut self, flexible: bool) -> Result<Option<&'a str>, DecodeError> {
+        match self.string_len(flexible)? {
+            None => Ok(None),
+            Some(length) => {
+                let bytes = self.take(length)?;
+                core::str::from_utf8(bytes).map(Some).map_err(|_| DecodeError::NotUtf8)
+            }
+        }
+    }
+
+    /// (COMPACT_)STRING.
+    #[inline]
+    pub fn string(&mut self, flexible: bool) -> Result<&'a str, DecodeError> {
+        self.nullable_string(flexible)?.ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// (COMPACT_)STRING as a span whose bytes are known to be UTF-8.
+    #[inline]
+    pub fn string_span(&mut self, flexible: bool) -> Result<Span, DecodeError> {
+        let length = self.string(flexible)?.len();
+        Ok(self.span_of_last(length))
+    }
+
+    /// (COMPACT_)NULLABLE_BYTES, also RECORDS.
+    #[inline]
+    pub fn nullable_bytes(&mut self, flexible: bool) -> Result<Option<&'a [u8]>, DecodeError> {
+        match self.long_len(flexible)? {
+            None => Ok(None),
+            Some(length) => self.take(length).map(Some),
+        }
+    }
+
+    /// (COMPACT_)BYTES.
+    #[inline]
+    pub fn bytes(&mut self, flexible: bool) -> Result<&'a [u8], DecodeError> {
+        self.nullable_bytes(flexible)?.ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// (COMPACT_)NULLABLE_BYTES as a span.
+    #[inline]
+    pub fn nullable_bytes_span(&mut self, flexible: bool) -> Result<Option<Span>, DecodeError> {
+        match self.nullable_bytes(flexible)? {
+            None => Ok(None),
+            Some(bytes) => Ok(Some(self.span_of_last(bytes.len()))),
+        }
+    }
+
+    #[inline]
+    fn span_of_last(&self, length: usize) -> Span {
+        // A frame is at most i32::MAX bytes (its length prefix), so positions fit.
+        Span { start: (self.position - length) as u32, end: self.position as u32 }
+    }
+
+    /// Count of a nullable array whose elements take at least `element_bytes_min` bytes each.
+    ///
+    /// The count returned is safe to reserve for: it fits into the bytes that remain and is charged to the
+    /// element budget.
+    #[inline]
+    pub fn nullable_array(&mut self, flexible: bool, element_bytes_min: usize) -> Result<Option<usize>, DecodeError> {
+        let Some(count) = self.long_len(flexible)? else { return Ok(None) };
+        if count > self.remaining() / element_bytes_min.max(1) {
+            return Err(DecodeError::CountTooLarge);
+        }
+        // remaining() is below 2^31, so the count fits u32.
+        self.elements_left = self.elements_left.checked_sub(count as u32).ok_or(DecodeError::TooManyElements)?;
+        Ok(Some(count))
+    }
+
+    /// Count of an array that cannot be null. See [`Reader::nullable_array`].
+    #[inline]
+    pub fn array_len(&mut self, flexible: bool, element_bytes_min: usize) -> Result<usize, DecodeError> {
+        self.nullable_array(flexible, element_bytes_min)?.ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// Skips a tagged section of a flexible version; a legacy version has none.
+    #[inline]
+    pub fn skip_tags(&mut self, flexible: bool) -> Result<(), DecodeError> {
+        if !flexible || self.buffer.get(self.position) == Some(&0) {
+            self.position += usize::from(flexible);
+            return Ok(());
+        }
+        self.tags(|_, _| Ok(false))
+    }
+
+    /// Walks the tagged section: `known(tag, value)` returns whether it understood the tag. A value that was
+    /// understood must be used to its last byte; others are skipped, never stored.
+    pub fn tags(
+        &mut self,
+        mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let count = self.unsigned_varint()? as usize;
+        // A tagged field is at least two bytes: tag and size.
+        if count > self.remaining() / 2 {
+            return Err(DecodeError::CountTooLarge);
+        }
+        let mut previous = None;
+        for _ in 0..count {
+            let tag = self.unsigned_varint()?;
+            if previous.is_some_and(|previous| tag <= previous) {
+                return Err(DecodeError::TagsOutOfOrder);
+            }
+            previous = Some(tag);
+            let size = self.unsigned_varint()? as usize;
+            if size > self.remaining() {
+                return Err(DecodeError::Truncated);
+            }
+            let end = self.position + size;
+            let mut value =
+                Reader { buffer: &self.buffer[..end], position: self.position, elements_left: self.elements_left };
+            if known(tag, &mut value)? {
+                if value.position != end {
+                    return Err(DecodeError::TagSizeMismatch);
+                }
+                self.elements_left = value.elements_left;
+            }
+            self.position = end;
+        }
+        Ok(())
+    }
+
+    /// The message is over: bytes left over mean another layout under the same key and version.
+    #[inline]
+    pub fn finish(&self) -> Result<(), DecodeError> {
+        if self.remaining() == 0 { Ok(()) } else { Err(DecodeError::TrailingBytes) }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a server is started with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::limits::Limits;
+
+/// How a listener secures its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecurityProtocol {
+    /// Neither encryption nor authentication.
+    Plaintext,
+    /// Authentication by SASL, no encryption: R18's limit holds until a client has authenticated.
+    SaslPlaintext,
+}
+
+/// Which requests a listener serves (DESIGN.md 3: chosen by listener, never by sniffing).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registry {
+    /// Released Apache Kafka.
+    Client,
+}
+
+/// One listening socket.
+#[derive(Debug, Clone)]
+pub struct ListenerConfig {
+    /// Its name in `listeners`.
+    pub name: Arc<str>,
+    /// Where to bind; port 0 = any free port.
+    pub address: SocketAddr,
+    /// How connections are secured.
+    pub security: SecurityProtocol,
+    /// Which requests it serves.
+    pub registry: Registry,
+}
+
+/// Settings that can change while the server runs; requests load them once.
+#[derive(Debug, Clone)]
+pub struct DynamicSettings {
+    /// `auto.create.topics.enable`: an unknown topic in a Metadata request goes to the control plane.
+    pub auto_create_topics: bool,
+    /// Limits of connections and memory.
+    pub limits: Limits,
+}
+
+impl Default for DynamicSettings {
+    fn default() -> Self {
+        DynamicSettings { auto_create_topics: true, limits: Limits::default() }
+    }
+}
+
+/// How loud a line of the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Normal life.
+    Info,
+    /// Somebody should look.
+    Warning,
+    /// Something is lost or refused for good.
+    Error,
+}
+
+/// Where lines for the log go. Called on data threads: must not block.
+pub type LogSink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
+
+/// What a server is started with.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// This broker's id.
+    pub broker_id: i32,
+    /// The sockets to listen on.
+    pub listeners: Vec<ListenerConfig>,
+    /// `num.network.threads`: data threads, each with its own runtime and share of the connections.
+    pub threads: usize,
+    /// Settings at the start.
+    pub settings: DynamicSettings,
+    /// Where lines for the log go.
+    pub log: LogSink,
+}
+
+impl core::fmt::Debug for ServerConfig {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_struct("ServerConfig")
+            .field("broker_id", &self.broker_id)
+            .field("listeners", &self.listeners)
+            .field("threads", &self.threads)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Data threads for a machine with this many cores (DESIGN.md 2: cores up to 2, then cores − 1, at most 8).
+pub fn default_threads(cores: usize) -> usize {
+    match cores {
+        0 | 1 => 1,
+        2 => 2,
+        more => (more - 1).min(8),
+    }
+}

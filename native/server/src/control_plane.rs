@@ -1,0 +1,125 @@
+//! The door to the control plane: requests that Rust does not answer by itself go through it, replies come back.
+//!
+//! The server knows only this trait; `native/bindings` implements it with the bounded queue that wakes Python's
+//! event loop (R13), tests implement it in a few lines.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+/// Which queue of the bridge a request waits in (R13), in order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Controller and replica traffic.
+    InterBroker,
+    /// What clients must not wait long for: authentication, group heartbeats, commits, coordinator look-ups.
+    Session,
+    /// Everything else.
+    Admin,
+}
+
+/// What is known about the connection that a request came from. One allocation per connection, shared by its
+/// requests.
+#[derive(Debug)]
+pub struct Peer {
+    /// Unique in this process.
+    pub connection_id: u64,
+    /// Name of the listener (`PLAINTEXT`, …).
+    pub listener: Arc<str>,
+    /// The client's address.
+    pub address: SocketAddr,
+}
+
+/// A request for the control plane.
+#[derive(Debug)]
+pub struct ControlRequest {
+    /// Which request.
+    pub api_key: i16,
+    /// Its version; supported by the listener's table, checked before.
+    pub api_version: i16,
+    /// For logs; the connection itself puts it into the response header.
+    pub correlation_id: i32,
+    /// The name the client gives itself.
+    pub client_id: Option<Box<str>>,
+    /// Who it is: `User:ANONYMOUS` without authentication.
+    pub principal: Arc<str>,
+    /// Where it came from.
+    pub peer: Arc<Peer>,
+    /// Which queue.
+    pub lane: Lane,
+    /// The message, after the request header; undecoded.
+    pub body: Bytes,
+    /// When the frame was complete.
+    pub received_at: Instant,
+    /// Where the answer goes.
+    pub reply: ReplySender,
+}
+
+/// The control plane's queue is full. The request comes back; the connection keeps it, stops reading its
+/// socket and tries again once [`ControlPlane::poll_ready`] says so.
+#[derive(Debug)]
+pub struct Busy(pub Box<ControlRequest>);
+
+/// Takes requests that Rust does not answer.
+pub trait ControlPlane: Send + Sync + 'static {
+    /// Queues a request. Called on a data thread: must not block or take the GIL.
+    fn submit(&self, request: ControlRequest) -> Result<(), Busy>;
+
+    /// Ready when `submit` of a request of this lane can be expected to succeed; else registers the waker.
+    fn poll_ready(&self, lane: Lane, context: &mut Context<'_>) -> Poll<()>;
+}
+
+/// What the control plane answers.
+#[derive(Debug)]
+pub enum ControlReply {
+    /// The response body. The connection writes length and header in front of it.
+    Body(Bytes),
+    /// Authentication has succeeded: the response body, and who this connection is from now on.
+    Authenticated {
+        /// Response body of SaslAuthenticate.
+        body: Bytes,
+        /// The principal (`User:alice`).
+        principal: Arc<str>,
+        /// When the client must have authenticated again, in milliseconds from now (KIP-368).
+        session_lifetime_ms: Option<u64>,
+    },
+    /// Drop the connection without an answer (a body that cannot be decoded).
+    Close,
+}
+
+/// The place for exactly one answer. Dropped unused, it closes the connection: a request is never left waiting.
+#[derive(Debug)]
+pub struct ReplySender(oneshot::Sender<ControlReply>);
+
+impl ReplySender {
+    /// A place for an answer and where it can be waited for.
+    pub fn new() -> (Self, oneshot::Receiver<ControlReply>) {
+        let (sender, receiver) = oneshot::channel();
+        (ReplySender(sender), receiver)
+    }
+
+    /// Answers with a response body (no length, no header).
+    pub fn send(self, body: Bytes) {
+        self.reply(ControlReply::Body(body));
+    }
+
+    /// Answers. A connection that has gone meanwhile does not mind.
+    pub fn reply(self, reply: ControlReply) {
+        // Err = nobody waits any more: the connection is closed, which `is_cancelled` tells beforehand.
+        drop(self.0.send(reply));
+    }
+
+    /// Drops the connection.
+    pub fn close(self) {
+        self.reply(ControlReply::Close);
+    }
+
+    /// True once the connection is gone and an answer would reach nobody.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_closed()
+    }
+}

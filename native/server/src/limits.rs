@@ -1,0 +1,75 @@
+//! Every number that bounds what clients can make this server hold or do, with its reason.
+
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+/// Limits that an operator sets; Kafka's names where Kafka has them.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// `socket.request.max.bytes`: a frame above is refused before any of it is kept.
+    pub request_bytes_max: usize,
+    /// `sasl.server.max.receive.size`: the same before authentication, on listeners that authenticate (R18).
+    pub unauthenticated_request_bytes_max: usize,
+    /// `max.connections`: all listeners together.
+    pub connections_max: usize,
+    /// `max.connections.per.ip`.
+    pub connections_per_ip_max: usize,
+    /// `max.connections.per.ip.overrides`: by address text.
+    pub connections_per_ip_overrides: HashMap<std::net::IpAddr, usize>,
+    /// `max.connection.creation.rate`: new connections a second on this broker; 0 = no limit.
+    pub connection_creation_rate: u32,
+    /// `connections.max.idle.ms`: a connection without a finished request, a reply in progress or arriving bytes.
+    pub idle: Duration,
+    /// `queued.max.request.bytes`: memory held by frames that are incomplete or wait their turn, all connections.
+    pub in_flight_bytes_max: usize,
+    /// The same for one connection (a complete frame is always allowed, however large `request_bytes_max` lets it be).
+    pub in_flight_connection_bytes_max: usize,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub fetch_sessions_max: usize,
+    /// `fetch.max.bytes`: the largest Fetch response this broker gives.
+    pub fetch_bytes_max: i32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            request_bytes_max: 100 * 1024 * 1024,
+            unauthenticated_request_bytes_max: 64 * 1024,
+            connections_max: 10_000,
+            connections_per_ip_max: 10_000,
+            connections_per_ip_overrides: HashMap::new(),
+            connection_creation_rate: 0,
+            idle: Duration::from_secs(600),
+            in_flight_bytes_max: 512 * 1024 * 1024,
+            in_flight_connection_bytes_max: 16 * 1024 * 1024,
+            fetch_sessions_max: 1_000,
+            fetch_bytes_max: 55 * 1024 * 1024,
+        }
+    }
+}
+
+/// A peer that starts a frame must deliver some of it within this time, again and again, or be closed: half-open
+/// peers and byte-a-minute senders do not keep memory.
+pub(crate) const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// A peer that takes nothing of a reply for this long is gone.
+pub(crate) const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Requests of one connection that were read and not answered. librdkafka has up to 1,000 in flight
+/// (max.in.flight.requests.per.connection × batches is far below in practice); the Java producer 5.
+pub(crate) const SLOTS_MAX: usize = 128;
+
+/// Bytes of finished replies above which a connection is not read further until its peer has taken them.
+pub(crate) const PENDING_REPLY_BYTES_MAX: usize = 256 * 1024;
+
+/// Work of one connection in one turn of its thread: after either it lets the others run.
+pub(crate) const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Requests of one connection in one turn.
+pub(crate) const TURN_REQUESTS_MAX: usize = 32;
+/// Bytes that one turn hands to the kernel with sendfile.
+pub(crate) const TURN_SEND_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Records of at least this many bytes go from the page cache to the socket with sendfile; fewer are read into
+/// the reply (the extra system call costs more than the copy).
+pub(crate) const SENDFILE_BYTES_MIN: usize = 16 * 1024;

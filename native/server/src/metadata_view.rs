@@ -1,0 +1,228 @@
+//! What this broker knows of the cluster: an immutable snapshot that Python publishes and data threads load.
+//!
+//! Deltas come in order (R12). One writer copies the maps (of `Arc`s), changes the copy and swaps it in; a request
+//! loads one snapshot and uses it to its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use pybroker_model::{BuildIdHasher, TopicId};
+
+/// Where a listener of a broker can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Name of the listener.
+    pub listener: Arc<str>,
+    /// Advertised host.
+    pub host: Arc<str>,
+    /// Advertised port.
+    pub port: i32,
+}
+
+/// A live broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broker {
+    /// Broker id.
+    pub id: i32,
+    /// `broker.rack`.
+    pub rack: Option<Arc<str>>,
+    /// One per listener that clients may use.
+    pub endpoints: Vec<Endpoint>,
+}
+
+impl Broker {
+    /// The address to tell clients of `listener`; `None` if the broker does not offer it.
+    pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| &*endpoint.listener == listener)
+    }
+}
+
+/// State of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionMetadata {
+    /// Partition index.
+    pub partition: i32,
+    /// Broker id of the leader; negative: none.
+    pub leader: i32,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// In-sync replicas.
+    pub isr: Vec<i32>,
+    /// All replicas, preferred leader first.
+    pub replicas: Vec<i32>,
+    /// Replicas on dead brokers or failed disks.
+    pub offline: Vec<i32>,
+}
+
+/// One topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicMetadata {
+    /// Its identity.
+    pub id: TopicId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Kept by the broker for itself (`__consumer_offsets`).
+    pub internal: bool,
+    /// Ascending by index.
+    pub partitions: Vec<PartitionMetadata>,
+}
+
+impl TopicMetadata {
+    /// The partition with this index.
+    pub fn partition(&self, index: i32) -> Option<&PartitionMetadata> {
+        let position = usize::try_from(index).ok()?;
+        match self.partitions.get(position) {
+            Some(partition) if partition.partition == index => Some(partition),
+            _ => self.partitions.iter().find(|partition| partition.partition == index),
+        }
+    }
+}
+
+/// The snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct MetadataView {
+    /// Grows by one with each delta.
+    pub version: u64,
+    /// The cluster's id (KIP-78).
+    pub cluster_id: Arc<str>,
+    /// Broker id of the controller; negative: unknown.
+    pub controller_id: i32,
+    /// Live brokers, ascending by id.
+    pub brokers: Arc<[Broker]>,
+    by_name: BTreeMap<Arc<str>, Arc<TopicMetadata>>,
+    by_id: HashMap<TopicId, Arc<TopicMetadata>, BuildIdHasher>,
+}
+
+impl MetadataView {
+    /// The topic that has this name now.
+    pub fn topic_by_name(&self, name: &str) -> Option<&Arc<TopicMetadata>> {
+        self.by_name.get(name)
+    }
+
+    /// The topic with this id.
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<TopicMetadata>> {
+        self.by_id.get(&id)
+    }
+
+    /// All topics, ascending by name.
+    pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<TopicMetadata>> {
+        self.by_name.values()
+    }
+
+    /// The live broker with this id.
+    pub fn broker(&self, id: i32) -> Option<&Broker> {
+        self.brokers.iter().find(|broker| broker.id == id)
+    }
+}
+
+/// A change of the view. Removals take effect before changes, so a name may pass to a new topic in one delta.
+#[derive(Debug, Default)]
+pub struct MetadataDelta {
+    /// The new list of live brokers.
+    pub brokers: Option<Vec<Broker>>,
+    /// The new controller.
+    pub controller_id: Option<i32>,
+    /// Topics that are gone.
+    pub topics_removed: Vec<TopicId>,
+    /// Topics that are new or whose partitions changed, whole.
+    pub topics_changed: Vec<TopicMetadata>,
+}
+
+/// The holder of the current view.
+#[derive(Debug)]
+pub struct MetadataHolder {
+    /// What requests load.
+    current: ArcSwap<MetadataView>,
+    /// Held while a delta is applied: deltas are ordered, none is lost.
+    writer: Mutex<()>,
+}
+
+impl MetadataHolder {
+    /// An empty view of a cluster.
+    pub fn new(cluster_id: &str) -> Self {
+        let view = MetadataView { cluster_id: cluster_id.into(), controller_id: -1, ..MetadataView::default() };
+        MetadataHolder { current: ArcSwap::from_pointee(view), writer: Mutex::new(()) }
+    }
+
+    /// The current view, for the duration of one request.
+    #[inline]
+    pub fn load(&self) -> arc_swap::Guard<Arc<MetadataView>> {
+        self.current.load()
+    }
+
+    /// Applies a delta and returns the version that includes it; requests that start later see it.
+    pub fn apply(&self, delta: MetadataDelta) -> u64 {
+        let _one_writer = self.writer.lock();
+        let mut view = MetadataView::clone(&self.current.load());
+        view.version += 1;
+        if let Some(mut brokers) = delta.brokers {
+            brokers.sort_by_key(|broker| broker.id);
+            view.brokers = brokers.into();
+        }
+        if let Some(controller_id) = delta.controller_id {
+            view.controller_id = controller_id;
+        }
+        for id in delta.topics_removed {
+            view.remove(id);
+        }
+        for mut topic in delta.topics_changed {
+            topic.partitions.sort_by_key(|partition| partition.partition);
+            view.remove(topic.id);
+            // A name belongs to one topic: a later incarnation takes it from an earlier one.
+            if let Some(earlier) = view.by_name.get(&topic.name).map(|earlier| earlier.id) {
+                view.remove(earlier);
+            }
+            let topic = Arc::new(topic);
+            view.by_id.insert(topic.id, Arc::clone(&topic));
+            view.by_name.insert(Arc::clone(&topic.name), topic);
+        }
+        let version = view.version;
+        self.current.store(Arc::new(view));
+        version
+    }
+}
+
+impl MetadataView {
+    fn remove(&mut self, id: TopicId) {
+        if let Some(topic) = self.by_id.remove(&id) {
+            self.by_name.remove(&topic.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pybroker_model::Uuid;
+
+    fn topic(id: u128, name: &str) -> TopicMetadata {
+        let id = TopicId::new(Uuid::from_bytes(id.to_be_bytes())).expect("not zero");
+        TopicMetadata { id, name: name.into(), internal: false, partitions: Vec::new() }
+    }
+
+    #[test]
+    fn a_name_passes_to_the_new_incarnation() {
+        let holder = MetadataHolder::new("c");
+        let old = topic(1, "a");
+        let new = topic(2, "a");
+        let (old_id, new_id) = (old.id, new.id);
+        assert_eq!(holder.apply(MetadataDelta { topics_changed: vec![old], ..MetadataDelta::default() }), 1);
+        let before = holder.load();
+        assert_eq!(
+            holder.apply(MetadataDelta {
+                topics_removed: vec![old_id],
+                topics_changed: vec![new, topic(3, "b")],
+                ..MetadataDelta::default()
+            }),
+            2
+        );
+        let view = holder.load();
+        assert!(view.topic_by_id(old_id).is_none());
+        assert_eq!(view.topic_by_name("a").map(|topic| topic.id), Some(new_id));
+        assert_eq!(view.topics().map(|topic| &*topic.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(before.topic_by_name("a").map(|topic| topic.id), Some(old_id), "a loaded view does not change");
+    }
+}
