@@ -37,10 +37,15 @@ pub enum Guess {
 /// Reads the length prefix. `max` is the listener's limit in bytes, prefix not counted.
 #[inline]
 pub fn frame_length(bytes: &[u8], max: usize) -> FrameLength {
-    let Some(prefix) = bytes.first_chunk::<LENGTH_BYTES>() else { return FrameLength::Incomplete };
+    let Some(prefix) = bytes.first_chunk::<LENGTH_BYTES>() else {
+        return FrameLength::Incomplete;
+    };
     let length = i32::from_be_bytes(*prefix);
     if length < REQUEST_BYTES_MIN as i32 || length as usize > max {
-        return FrameLength::Refused { length, guess: guess(prefix) };
+        return FrameLength::Refused {
+            length,
+            guess: guess(prefix),
+        };
     }
     FrameLength::Body(length as usize)
 }
@@ -49,7 +54,9 @@ fn guess(prefix: &[u8; LENGTH_BYTES]) -> Guess {
     match prefix {
         // Record type handshake, protocol version 3.x (SSL 3 to TLS 1.3).
         [0x16, 0x03, 0x00..=0x04, _] => Guess::Tls,
-        b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"PRI " => Guess::Http,
+        b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"PRI " => {
+            Guess::Http
+        }
         _ => Guess::Garbage,
     }
 }
@@ -60,17 +67,61 @@ mod tests {
 
     #[test]
     fn lengths_outside_the_limits_are_refused_and_explained() {
-        let check = |bytes: &[u8], expected: FrameLength| assert_eq!(frame_length(bytes, 1000), expected, "{bytes:?}");
+        let check = |bytes: &[u8], expected: FrameLength| {
+            assert_eq!(frame_length(bytes, 1000), expected, "{bytes:?}")
+        };
         check(&[], FrameLength::Incomplete);
         check(&[0, 0, 0], FrameLength::Incomplete);
         check(&[0, 0, 0, 8], FrameLength::Body(8));
         check(&[0, 0, 3, 232], FrameLength::Body(1000));
-        check(&[0, 0, 3, 233], FrameLength::Refused { length: 1001, guess: Guess::Garbage });
-        check(&[0, 0, 0, 7], FrameLength::Refused { length: 7, guess: Guess::Garbage });
-        check(&[0, 0, 0, 0], FrameLength::Refused { length: 0, guess: Guess::Garbage });
-        check(&[0xff; 4], FrameLength::Refused { length: -1, guess: Guess::Garbage });
-        check(&[0x7f, 0xff, 0xff, 0xff], FrameLength::Refused { length: i32::MAX, guess: Guess::Garbage });
-        check(&[0x16, 3, 1, 2], FrameLength::Refused { length: 0x1603_0102, guess: Guess::Tls });
-        check(b"GET /", FrameLength::Refused { length: 0x4745_5420, guess: Guess::Http });
+        check(
+            &[0, 0, 3, 233],
+            FrameLength::Refused {
+                length: 1001,
+                guess: Guess::Garbage,
+            },
+        );
+        check(
+            &[0, 0, 0, 7],
+            FrameLength::Refused {
+                length: 7,
+                guess: Guess::Garbage,
+            },
+        );
+        check(
+            &[0, 0, 0, 0],
+            FrameLength::Refused {
+                length: 0,
+                guess: Guess::Garbage,
+            },
+        );
+        check(
+            &[0xff; 4],
+            FrameLength::Refused {
+                length: -1,
+                guess: Guess::Garbage,
+            },
+        );
+        check(
+            &[0x7f, 0xff, 0xff, 0xff],
+            FrameLength::Refused {
+                length: i32::MAX,
+                guess: Guess::Garbage,
+            },
+        );
+        check(
+            &[0x16, 3, 1, 2],
+            FrameLength::Refused {
+                length: 0x1603_0102,
+                guess: Guess::Tls,
+            },
+        );
+        check(
+            b"GET /",
+            FrameLength::Refused {
+                length: 0x4745_5420,
+                guess: Guess::Http,
+            },
+        );
     }
 }

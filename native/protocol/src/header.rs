@@ -29,14 +29,22 @@ impl RequestPrefix {
     /// Reads the part that has the same layout in every request that ever was.
     #[inline]
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(RequestPrefix { api_key: reader.i16()?, api_version: reader.i16()?, correlation_id: reader.i32()? })
+        Ok(RequestPrefix {
+            api_key: reader.i16()?,
+            api_version: reader.i16()?,
+            correlation_id: reader.i32()?,
+        })
     }
 }
 
 impl<'a> RequestHeader<'a> {
     /// Reads what follows the prefix. `flexible` = the message version is flexible (header v2).
     #[inline]
-    pub fn read_rest(prefix: RequestPrefix, reader: &mut Reader<'a>, flexible: bool) -> Result<Self, DecodeError> {
+    pub fn read_rest(
+        prefix: RequestPrefix,
+        reader: &mut Reader<'a>,
+        flexible: bool,
+    ) -> Result<Self, DecodeError> {
         let client_id = reader.nullable_string(false)?;
         reader.skip_tags(flexible)?;
         Ok(RequestHeader { prefix, client_id })

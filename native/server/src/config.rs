@@ -45,7 +45,10 @@ pub struct DynamicSettings {
 
 impl Default for DynamicSettings {
     fn default() -> Self {
-        DynamicSettings { auto_create_topics: true, limits: Limits::default() }
+        DynamicSettings {
+            auto_create_topics: true,
+            limits: Limits::default(),
+        }
     }
 }
 

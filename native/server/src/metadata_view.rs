@@ -36,7 +36,9 @@ pub struct Broker {
 impl Broker {
     /// The address to tell clients of `listener`; `None` if the broker does not offer it.
     pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
-        self.endpoints.iter().find(|endpoint| &*endpoint.listener == listener)
+        self.endpoints
+            .iter()
+            .find(|endpoint| &*endpoint.listener == listener)
     }
 }
 
@@ -76,7 +78,10 @@ impl TopicMetadata {
         let position = usize::try_from(index).ok()?;
         match self.partitions.get(position) {
             Some(partition) if partition.partition == index => Some(partition),
-            _ => self.partitions.iter().find(|partition| partition.partition == index),
+            _ => self
+                .partitions
+                .iter()
+                .find(|partition| partition.partition == index),
         }
     }
 }
@@ -143,8 +148,15 @@ pub struct MetadataHolder {
 impl MetadataHolder {
     /// An empty view of a cluster.
     pub fn new(cluster_id: &str) -> Self {
-        let view = MetadataView { cluster_id: cluster_id.into(), controller_id: -1, ..MetadataView::default() };
-        MetadataHolder { current: ArcSwap::from_pointee(view), writer: Mutex::new(()) }
+        let view = MetadataView {
+            cluster_id: cluster_id.into(),
+            controller_id: -1,
+            ..MetadataView::default()
+        };
+        MetadataHolder {
+            current: ArcSwap::from_pointee(view),
+            writer: Mutex::new(()),
+        }
     }
 
     /// The current view, for the duration of one request.
@@ -169,7 +181,9 @@ impl MetadataHolder {
             view.remove(id);
         }
         for mut topic in delta.topics_changed {
-            topic.partitions.sort_by_key(|partition| partition.partition);
+            topic
+                .partitions
+                .sort_by_key(|partition| partition.partition);
             view.remove(topic.id);
             // A name belongs to one topic: a later incarnation takes it from an earlier one.
             if let Some(earlier) = view.by_name.get(&topic.name).map(|earlier| earlier.id) {
@@ -200,7 +214,12 @@ mod tests {
 
     fn topic(id: u128, name: &str) -> TopicMetadata {
         let id = TopicId::new(Uuid::from_bytes(id.to_be_bytes())).expect("not zero");
-        TopicMetadata { id, name: name.into(), internal: false, partitions: Vec::new() }
+        TopicMetadata {
+            id,
+            name: name.into(),
+            internal: false,
+            partitions: Vec::new(),
+        }
     }
 
     #[test]
@@ -209,7 +228,13 @@ mod tests {
         let old = topic(1, "a");
         let new = topic(2, "a");
         let (old_id, new_id) = (old.id, new.id);
-        assert_eq!(holder.apply(MetadataDelta { topics_changed: vec![old], ..MetadataDelta::default() }), 1);
+        assert_eq!(
+            holder.apply(MetadataDelta {
+                topics_changed: vec![old],
+                ..MetadataDelta::default()
+            }),
+            1
+        );
         let before = holder.load();
         assert_eq!(
             holder.apply(MetadataDelta {
@@ -222,7 +247,14 @@ mod tests {
         let view = holder.load();
         assert!(view.topic_by_id(old_id).is_none());
         assert_eq!(view.topic_by_name("a").map(|topic| topic.id), Some(new_id));
-        assert_eq!(view.topics().map(|topic| &*topic.name).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(before.topic_by_name("a").map(|topic| topic.id), Some(old_id), "a loaded view does not change");
+        assert_eq!(
+            view.topics().map(|topic| &*topic.name).collect::<Vec<_>>(),
+            ["a", "b"]
+        );
+        assert_eq!(
+            before.topic_by_name("a").map(|topic| topic.id),
+            Some(old_id),
+            "a loaded view does not change"
+        );
     }
 }

@@ -100,7 +100,11 @@ impl<'a> Reader<'a> {
     /// A reader that accepts at most `elements` array elements in all.
     #[inline]
     pub fn with_budget(buffer: &'a [u8], elements: u32) -> Self {
-        Reader { buffer, position: 0, elements_left: elements }
+        Reader {
+            buffer,
+            position: 0,
+            elements_left: elements,
+        }
     }
 
     /// Offset of the next byte from the start of the buffer.
@@ -283,7 +287,9 @@ impl<'a> Reader<'a> {
             None => Ok(None),
             Some(length) => {
                 let bytes = self.take(length)?;
-                core::str::from_utf8(bytes).map(Some).map_err(|_| DecodeError::NotUtf8)
+                core::str::from_utf8(bytes)
+                    .map(Some)
+                    .map_err(|_| DecodeError::NotUtf8)
             }
         }
     }
@@ -291,7 +297,8 @@ impl<'a> Reader<'a> {
     /// (COMPACT_)STRING.
     #[inline]
     pub fn string(&mut self, flexible: bool) -> Result<&'a str, DecodeError> {
-        self.nullable_string(flexible)?.ok_or(DecodeError::UnexpectedNull)
+        self.nullable_string(flexible)?
+            .ok_or(DecodeError::UnexpectedNull)
     }
 
     /// (COMPACT_)STRING as a span whose bytes are known to be UTF-8.
@@ -313,7 +320,8 @@ impl<'a> Reader<'a> {
     /// (COMPACT_)BYTES.
     #[inline]
     pub fn bytes(&mut self, flexible: bool) -> Result<&'a [u8], DecodeError> {
-        self.nullable_bytes(flexible)?.ok_or(DecodeError::UnexpectedNull)
+        self.nullable_bytes(flexible)?
+            .ok_or(DecodeError::UnexpectedNull)
     }
 
     /// (COMPACT_)NULLABLE_BYTES as a span.
@@ -328,7 +336,10 @@ impl<'a> Reader<'a> {
     #[inline]
     fn span_of_last(&self, length: usize) -> Span {
         // A frame is at most i32::MAX bytes (its length prefix), so positions fit.
-        Span { start: (self.position - length) as u32, end: self.position as u32 }
+        Span {
+            start: (self.position - length) as u32,
+            end: self.position as u32,
+        }
     }
 
     /// Count of a nullable array whose elements take at least `element_bytes_min` bytes each.
@@ -336,20 +347,34 @@ impl<'a> Reader<'a> {
     /// The count returned is safe to reserve for: it fits into the bytes that remain and is charged to the
     /// element budget.
     #[inline]
-    pub fn nullable_array(&mut self, flexible: bool, element_bytes_min: usize) -> Result<Option<usize>, DecodeError> {
-        let Some(count) = self.long_len(flexible)? else { return Ok(None) };
+    pub fn nullable_array(
+        &mut self,
+        flexible: bool,
+        element_bytes_min: usize,
+    ) -> Result<Option<usize>, DecodeError> {
+        let Some(count) = self.long_len(flexible)? else {
+            return Ok(None);
+        };
         if count > self.remaining() / element_bytes_min.max(1) {
             return Err(DecodeError::CountTooLarge);
         }
         // remaining() is below 2^31, so the count fits u32.
-        self.elements_left = self.elements_left.checked_sub(count as u32).ok_or(DecodeError::TooManyElements)?;
+        self.elements_left = self
+            .elements_left
+            .checked_sub(count as u32)
+            .ok_or(DecodeError::TooManyElements)?;
         Ok(Some(count))
     }
 
     /// Count of an array that cannot be null. See [`Reader::nullable_array`].
     #[inline]
-    pub fn array_len(&mut self, flexible: bool, element_bytes_min: usize) -> Result<usize, DecodeError> {
-        self.nullable_array(flexible, element_bytes_min)?.ok_or(DecodeError::UnexpectedNull)
+    pub fn array_len(
+        &mut self,
+        flexible: bool,
+        element_bytes_min: usize,
+    ) -> Result<usize, DecodeError> {
+        self.nullable_array(flexible, element_bytes_min)?
+            .ok_or(DecodeError::UnexpectedNull)
     }
 
     /// Skips a tagged section of a flexible version; a legacy version has none.
@@ -385,8 +410,11 @@ impl<'a> Reader<'a> {
                 return Err(DecodeError::Truncated);
             }
             let end = self.position + size;
-            let mut value =
-                Reader { buffer: &self.buffer[..end], position: self.position, elements_left: self.elements_left };
+            let mut value = Reader {
+                buffer: &self.buffer[..end],
+                position: self.position,
+                elements_left: self.elements_left,
+            };
             if known(tag, &mut value)? {
                 if value.position != end {
                     return Err(DecodeError::TagSizeMismatch);
@@ -401,6 +429,10 @@ impl<'a> Reader<'a> {
     /// The message is over: bytes left over mean another layout under the same key and version.
     #[inline]
     pub fn finish(&self) -> Result<(), DecodeError> {
-        if self.remaining() == 0 { Ok(()) } else { Err(DecodeError::TrailingBytes) }
+        if self.remaining() == 0 {
+            Ok(())
+        } else {
+            Err(DecodeError::TrailingBytes)
+        }
     }
 }

@@ -128,7 +128,9 @@ impl<'v> Writer<'v> {
     /// (COMPACT_)NULLABLE_STRING. See [`Writer::string`].
     #[inline]
     pub fn nullable_string(&mut self, value: Option<&str>) {
-        let Some(value) = value else { return self.string_len(None) };
+        let Some(value) = value else {
+            return self.string_len(None);
+        };
         let cut = value.floor_char_boundary(value.len().min(i16::MAX as usize));
         self.string_len(Some(cut));
         self.raw(&value.as_bytes()[..cut]);
@@ -177,7 +179,10 @@ impl<'v> Writer<'v> {
     pub fn tag(&mut self, tag: u32, write: impl FnOnce(&mut Writer<'_>)) {
         self.unsigned_varint(tag);
         let start = self.out.len();
-        write(&mut Writer { out: self.out, flexible: true });
+        write(&mut Writer {
+            out: self.out,
+            flexible: true,
+        });
         let size = (self.out.len() - start) as u32;
         self.unsigned_varint(size);
         let rotate_by = unsigned_varint_bytes(size);

@@ -1,0 +1,128 @@
+//! ApiVersions (key 18), versions 0–5. v3 is flexible and names the client's software (KIP-511); v5 names the
+//! cluster and node that the client believes it talks to (KIP-1242).
+
+use super::check_version;
+use crate::primitives::{DecodeError, Reader, Writer};
+
+/// Versions of the message.
+pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=5;
+const FLEXIBLE: i16 = 3;
+
+/// The request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiVersionsRequest<'a> {
+    /// Name of the client library (v3+).
+    pub client_software_name: &'a str,
+    /// Its version (v3+).
+    pub client_software_version: &'a str,
+    /// Where the client believes to be (v5+).
+    pub cluster_id: Option<&'a str>,
+    /// The broker it believes to talk to; −1: does not know (v5+).
+    pub node_id: i32,
+}
+
+impl<'a> ApiVersionsRequest<'a> {
+    /// Reads a request body.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let mut request = ApiVersionsRequest {
+            client_software_name: "",
+            client_software_version: "",
+            cluster_id: None,
+            node_id: -1,
+        };
+        let mut reader = Reader::new(body);
+        if version >= FLEXIBLE {
+            request.client_software_name = reader.string(true)?;
+            request.client_software_version = reader.string(true)?;
+            if version >= 5 {
+                request.cluster_id = reader.nullable_string(true)?;
+                request.node_id = reader.i32()?;
+            }
+            reader.skip_tags(true)?;
+        }
+        reader.finish()?;
+        Ok(request)
+    }
+
+    /// Appends the request body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE);
+        if version >= FLEXIBLE {
+            writer.string(self.client_software_name);
+            writer.string(self.client_software_version);
+            if version >= 5 {
+                writer.nullable_string(self.cluster_id);
+                writer.i32(self.node_id);
+            }
+        }
+        writer.no_tags();
+    }
+}
+
+/// One key and the versions served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiVersion {
+    /// API key.
+    pub api_key: i16,
+    /// Lowest version.
+    pub min_version: i16,
+    /// Highest version.
+    pub max_version: i16,
+}
+
+/// The response. pybroker has no features to report: their tagged fields keep their defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiVersionsResponse {
+    /// Kafka error code.
+    pub error_code: i16,
+    /// What is served.
+    pub api_keys: Vec<ApiVersion>,
+    /// How long the client was throttled (v1+).
+    pub throttle_time_ms: i32,
+}
+
+impl ApiVersionsResponse {
+    /// Reads a response body; features are skipped.
+    pub fn decode(body: &[u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let flexible = version >= FLEXIBLE;
+        let mut reader = Reader::new(body);
+        let error_code = reader.i16()?;
+        let count = reader.array_len(flexible, 6)?;
+        let mut api_keys = Vec::with_capacity(count);
+        for _ in 0..count {
+            api_keys.push(ApiVersion {
+                api_key: reader.i16()?,
+                min_version: reader.i16()?,
+                max_version: reader.i16()?,
+            });
+            reader.skip_tags(flexible)?;
+        }
+        let throttle_time_ms = if version >= 1 { reader.i32()? } else { 0 };
+        reader.skip_tags(flexible)?;
+        reader.finish()?;
+        Ok(ApiVersionsResponse {
+            error_code,
+            api_keys,
+            throttle_time_ms,
+        })
+    }
+
+    /// Appends the response body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE);
+        writer.i16(self.error_code);
+        writer.array_len(self.api_keys.len());
+        for key in &self.api_keys {
+            writer.i16(key.api_key);
+            writer.i16(key.min_version);
+            writer.i16(key.max_version);
+            writer.no_tags();
+        }
+        if version >= 1 {
+            writer.i32(self.throttle_time_ms);
+        }
+        writer.no_tags();
+    }
+}

@@ -1,0 +1,388 @@
+//! Fetch request (key 1), versions 4–18: sessions from v7 (KIP-227), flexible from v12, by topic id from v13
+//! (KIP-516), replica state as a tagged field from v15 (KIP-903), replica directory v17, high watermark v18.
+
+use pybroker_model::Uuid;
+
+use super::check_version;
+use crate::primitives::{DecodeError, Reader, Span, Writer};
+
+/// Versions of the message.
+pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
+/// First flexible version.
+pub const FLEXIBLE: i16 = 12;
+/// First version by topic id.
+pub const BY_ID: i16 = 13;
+/// First version with fetch sessions.
+pub const SESSIONS: i16 = 7;
+
+/// The request; positions refer to the body it was read from. Reused from request to request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchRequest {
+    /// The cluster the client believes to talk to (v12+, tagged; raft only).
+    pub cluster_id: Option<Span>,
+    /// Broker id of a follower, −1 for a consumer (tagged from v15).
+    pub replica_id: i32,
+    /// Broker epoch of a follower (v15+), else −1.
+    pub replica_epoch: i64,
+    /// How long to wait for `min_bytes`, milliseconds.
+    pub max_wait_ms: i32,
+    /// Answer when this much is there.
+    pub min_bytes: i32,
+    /// Bytes of records in the whole answer; at least one batch comes in any case.
+    pub max_bytes: i32,
+    /// 0 = read uncommitted, 1 = read committed.
+    pub isolation_level: i8,
+    /// Session id, 0 = none (v7+).
+    pub session_id: i32,
+    /// Session epoch, −1 = sessionless, 0 = new session (v7+).
+    pub session_epoch: i32,
+    /// Topics with partitions to add or change, or all of them.
+    pub topics: Vec<FetchTopic>,
+    /// Partitions of all topics, in order.
+    pub partitions: Vec<FetchPartition>,
+    /// Partitions to remove from the session (v7+).
+    pub forgotten: Vec<ForgottenTopic>,
+    /// Partition indexes of all forgotten topics, in order.
+    pub forgotten_partitions: Vec<i32>,
+    /// The consumer's rack (v11+).
+    pub rack_id: Span,
+}
+
+impl Default for FetchRequest {
+    fn default() -> Self {
+        FetchRequest {
+            cluster_id: None,
+            replica_id: -1,
+            replica_epoch: -1,
+            max_wait_ms: 0,
+            min_bytes: 0,
+            max_bytes: i32::MAX,
+            isolation_level: 0,
+            session_id: 0,
+            session_epoch: -1,
+            topics: Vec::new(),
+            partitions: Vec::new(),
+            forgotten: Vec::new(),
+            forgotten_partitions: Vec::new(),
+            rack_id: Span::default(),
+        }
+    }
+}
+
+/// One topic of a Fetch request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchTopic {
+    /// Its name (to v12).
+    pub name: Span,
+    /// Its id (from v13), else zero.
+    pub topic_id: Uuid,
+    /// Index of its first partition in [`FetchRequest::partitions`].
+    pub partitions_start: u32,
+    /// One past its last partition.
+    pub partitions_end: u32,
+}
+
+impl FetchTopic {
+    /// Its partitions in [`FetchRequest::partitions`].
+    #[inline]
+    pub fn partitions(&self) -> core::ops::Range<usize> {
+        self.partitions_start as usize..self.partitions_end as usize
+    }
+}
+
+/// One partition of a Fetch request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchPartition {
+    /// Partition index.
+    pub partition: i32,
+    /// The leader epoch the client knows, −1 = none (v9+).
+    pub current_leader_epoch: i32,
+    /// First offset wanted.
+    pub fetch_offset: i64,
+    /// Epoch of the record before `fetch_offset`, −1 = not known (v12+).
+    pub last_fetched_epoch: i32,
+    /// First offset of a follower's log (v5+).
+    pub log_start_offset: i64,
+    /// Bytes wanted of this partition.
+    pub partition_max_bytes: i32,
+    /// A follower's directory (v17+, tagged).
+    pub replica_directory_id: Uuid,
+    /// A follower's high watermark (v18+, tagged); `i64::MAX` = not told.
+    pub high_watermark: i64,
+}
+
+/// Partitions of one topic that a session forgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForgottenTopic {
+    /// Its name (v7–12).
+    pub name: Span,
+    /// Its id (from v13), else zero.
+    pub topic_id: Uuid,
+    /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
+    pub partitions_start: u32,
+    /// One past its last partition.
+    pub partitions_end: u32,
+}
+
+impl ForgottenTopic {
+    /// Its partitions in [`FetchRequest::forgotten_partitions`].
+    #[inline]
+    pub fn partitions(&self) -> core::ops::Range<usize> {
+        self.partitions_start as usize..self.partitions_end as usize
+    }
+}
+
+impl FetchRequest {
+    /// Reads a request body, replacing what was in `self`. After an error the content is unspecified.
+    pub fn decode(&mut self, body: &[u8], version: i16) -> Result<(), DecodeError> {
+        check_version(version, VERSIONS)?;
+        let flexible = version >= FLEXIBLE;
+        self.topics.clear();
+        self.partitions.clear();
+        self.forgotten.clear();
+        self.forgotten_partitions.clear();
+        self.cluster_id = None;
+        self.replica_epoch = -1;
+        self.rack_id = Span::default();
+        let mut reader = Reader::new(body);
+        self.replica_id = if version <= 14 { reader.i32()? } else { -1 };
+        self.max_wait_ms = reader.i32()?;
+        self.min_bytes = reader.i32()?;
+        self.max_bytes = reader.i32()?;
+        self.isolation_level = reader.i8()?;
+        (self.session_id, self.session_epoch) = if version >= SESSIONS {
+            (reader.i32()?, reader.i32()?)
+        } else {
+            (0, -1)
+        };
+        self.read_topics(&mut reader, version)?;
+        if version >= SESSIONS {
+            self.read_forgotten(&mut reader, version)?;
+        }
+        if version >= 11 {
+            self.rack_id = reader.string_span(flexible)?;
+        }
+        if flexible {
+            let mut cluster_id = None;
+            let mut replica = (self.replica_id, -1);
+            reader.tags(|tag, value| match tag {
+                0 => {
+                    if let Some(text) = value.nullable_string(true)? {
+                        let end = value.position() as u32;
+                        cluster_id = Some(Span {
+                            start: end - text.len() as u32,
+                            end,
+                        });
+                    }
+                    Ok(true)
+                }
+                1 if version >= 15 => {
+                    replica = (value.i32()?, value.i64()?);
+                    value.skip_tags(true)?;
+                    Ok(true)
+                }
+                _ => Ok(false),
+            })?;
+            self.cluster_id = cluster_id;
+            (self.replica_id, self.replica_epoch) = replica;
+        }
+        reader.finish()
+    }
+
+    fn read_topics(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<(), DecodeError> {
+        let flexible = version >= FLEXIBLE;
+        let by_id = version >= BY_ID;
+        let topics = reader.array_len(
+            flexible,
+            if by_id {
+                18
+            } else if flexible {
+                3
+            } else {
+                6
+            },
+        )?;
+        self.topics.reserve(topics);
+        for _ in 0..topics {
+            let name = if by_id {
+                Span::default()
+            } else {
+                reader.string_span(flexible)?
+            };
+            let topic_id = if by_id { reader.uuid()? } else { Uuid::ZERO };
+            let count = reader.array_len(flexible, 16)?;
+            let partitions_start = self.partitions.len() as u32;
+            self.partitions.reserve(count);
+            for _ in 0..count {
+                self.partitions.push(read_partition(reader, version)?);
+            }
+            reader.skip_tags(flexible)?;
+            let partitions_end = self.partitions.len() as u32;
+            self.topics.push(FetchTopic {
+                name,
+                topic_id,
+                partitions_start,
+                partitions_end,
+            });
+        }
+        Ok(())
+    }
+
+    fn read_forgotten(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<(), DecodeError> {
+        let flexible = version >= FLEXIBLE;
+        let by_id = version >= BY_ID;
+        let topics = reader.array_len(
+            flexible,
+            if by_id {
+                18
+            } else if flexible {
+                3
+            } else {
+                6
+            },
+        )?;
+        self.forgotten.reserve(topics);
+        for _ in 0..topics {
+            let name = if by_id {
+                Span::default()
+            } else {
+                reader.string_span(flexible)?
+            };
+            let topic_id = if by_id { reader.uuid()? } else { Uuid::ZERO };
+            let count = reader.array_len(flexible, 4)?;
+            let partitions_start = self.forgotten_partitions.len() as u32;
+            self.forgotten_partitions.reserve(count);
+            for _ in 0..count {
+                self.forgotten_partitions.push(reader.i32()?);
+            }
+            reader.skip_tags(flexible)?;
+            let partitions_end = self.forgotten_partitions.len() as u32;
+            self.forgotten.push(ForgottenTopic {
+                name,
+                topic_id,
+                partitions_start,
+                partitions_end,
+            });
+        }
+        Ok(())
+    }
+
+    /// Appends the request body; `buffer` is what the spans refer to.
+    pub fn encode(&self, buffer: &[u8], version: i16, out: &mut Vec<u8>) {
+        let text = |span: Span| core::str::from_utf8(span.of(buffer)).unwrap_or_default();
+        let by_id = version >= BY_ID;
+        let mut writer = Writer::new(out, version >= FLEXIBLE);
+        if version <= 14 {
+            writer.i32(self.replica_id);
+        }
+        writer.i32(self.max_wait_ms);
+        writer.i32(self.min_bytes);
+        writer.i32(self.max_bytes);
+        writer.i8(self.isolation_level);
+        if version >= SESSIONS {
+            writer.i32(self.session_id);
+            writer.i32(self.session_epoch);
+        }
+        writer.array_len(self.topics.len());
+        for topic in &self.topics {
+            if by_id {
+                writer.uuid(topic.topic_id)
+            } else {
+                writer.string(text(topic.name))
+            }
+            let partitions = &self.partitions[topic.partitions()];
+            writer.array_len(partitions.len());
+            for partition in partitions {
+                write_partition(&mut writer, version, partition);
+            }
+            writer.no_tags();
+        }
+        if version >= SESSIONS {
+            writer.array_len(self.forgotten.len());
+            for topic in &self.forgotten {
+                if by_id {
+                    writer.uuid(topic.topic_id)
+                } else {
+                    writer.string(text(topic.name))
+                }
+                writer.i32_array(&self.forgotten_partitions[topic.partitions()]);
+                writer.no_tags();
+            }
+        }
+        if version >= 11 {
+            writer.string(text(self.rack_id));
+        }
+        if version >= FLEXIBLE {
+            let replica = version >= 15 && (self.replica_id, self.replica_epoch) != (-1, -1);
+            writer.tag_count(u32::from(self.cluster_id.is_some()) + u32::from(replica));
+            if let Some(cluster_id) = self.cluster_id {
+                writer.tag(0, |writer| writer.string(text(cluster_id)));
+            }
+            if replica {
+                writer.tag(1, |writer| {
+                    writer.i32(self.replica_id);
+                    writer.i64(self.replica_epoch);
+                    writer.no_tags();
+                });
+            }
+        }
+    }
+}
+
+#[inline]
+fn read_partition(reader: &mut Reader<'_>, version: i16) -> Result<FetchPartition, DecodeError> {
+    let mut partition = FetchPartition {
+        partition: reader.i32()?,
+        current_leader_epoch: if version >= 9 { reader.i32()? } else { -1 },
+        fetch_offset: reader.i64()?,
+        last_fetched_epoch: if version >= 12 { reader.i32()? } else { -1 },
+        log_start_offset: if version >= 5 { reader.i64()? } else { -1 },
+        partition_max_bytes: reader.i32()?,
+        replica_directory_id: Uuid::ZERO,
+        high_watermark: i64::MAX,
+    };
+    if version >= 17 {
+        reader.tags(|tag, value| match tag {
+            0 => {
+                partition.replica_directory_id = value.uuid()?;
+                Ok(true)
+            }
+            1 if version >= 18 => {
+                partition.high_watermark = value.i64()?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        })?;
+    } else {
+        reader.skip_tags(version >= FLEXIBLE)?;
+    }
+    Ok(partition)
+}
+
+fn write_partition(writer: &mut Writer<'_>, version: i16, partition: &FetchPartition) {
+    writer.i32(partition.partition);
+    if version >= 9 {
+        writer.i32(partition.current_leader_epoch);
+    }
+    writer.i64(partition.fetch_offset);
+    if version >= 12 {
+        writer.i32(partition.last_fetched_epoch);
+    }
+    if version >= 5 {
+        writer.i64(partition.log_start_offset);
+    }
+    writer.i32(partition.partition_max_bytes);
+    if version >= 17 {
+        let directory = partition.replica_directory_id != Uuid::ZERO;
+        let watermark = version >= 18 && partition.high_watermark != i64::MAX;
+        writer.tag_count(u32::from(directory) + u32::from(watermark));
+        if directory {
+            writer.tag(0, |writer| writer.uuid(partition.replica_directory_id));
+        }
+        if watermark {
+            writer.tag(1, |writer| writer.i64(partition.high_watermark));
+        }
+    } else {
+        writer.no_tags();
+    }
+}

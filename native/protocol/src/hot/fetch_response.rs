@@ -1,0 +1,372 @@
+//! Fetch response (key 1), versions 4–18. Written in pieces, so that records can stay in their file: head of a
+//! partition, then its records (bytes here or file bytes later), then its tail.
+
+use pybroker_model::Uuid;
+
+use super::fetch_request::{BY_ID, FLEXIBLE, SESSIONS, VERSIONS};
+use super::{
+    LeaderIdAndEpoch, NodeEndpoint, check_version, read_endpoints, write_endpoints_section,
+};
+use crate::primitives::{DecodeError, Reader, Writer};
+
+/// The response.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FetchResponse<'a> {
+    /// How long the client was throttled.
+    pub throttle_time_ms: i32,
+    /// Kafka error code of the session or the whole request (v7+).
+    pub error_code: i16,
+    /// Session id, 0 = none (v7+).
+    pub session_id: i32,
+    /// The topics.
+    pub topics: Vec<FetchableTopicResponse<'a>>,
+    /// Addresses of the leaders named (v16+).
+    pub node_endpoints: Vec<NodeEndpoint<'a>>,
+}
+
+/// One topic of a Fetch response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchableTopicResponse<'a> {
+    /// Its name (to v12).
+    pub name: &'a str,
+    /// Its id (from v13).
+    pub topic_id: Uuid,
+    /// Its partitions.
+    pub partitions: Vec<FetchPartitionResponse<'a>>,
+}
+
+/// An aborted transaction, for consumers that read committed records only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// The producer.
+    pub producer_id: i64,
+    /// Offset of the transaction's first record in the partition.
+    pub first_offset: i64,
+}
+
+/// An epoch and the offset where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpochEndOffset {
+    /// Leader epoch.
+    pub epoch: i32,
+    /// End offset.
+    pub end_offset: i64,
+}
+
+/// One partition of a Fetch response, without its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchPartitionHead {
+    /// Partition index.
+    pub partition: i32,
+    /// Kafka error code.
+    pub error_code: i16,
+    /// High watermark, −1 with most errors.
+    pub high_watermark: i64,
+    /// Last stable offset.
+    pub last_stable_offset: i64,
+    /// First offset of the log (v5+).
+    pub log_start_offset: i64,
+    /// Where the follower's or client's log parts from ours (v12+).
+    pub diverging_epoch: Option<EpochEndOffset>,
+    /// Set if the error says that this broker does not lead (v12+).
+    pub current_leader: Option<LeaderIdAndEpoch>,
+    /// Snapshot to fetch instead (v12+; raft only).
+    pub snapshot_id: Option<EpochEndOffset>,
+    /// `None` = null: not asked for.
+    pub aborted_transactions: Option<Vec<AbortedTransaction>>,
+    /// A nearer replica, −1 = none (v11+).
+    pub preferred_read_replica: i32,
+}
+
+/// One partition of a Fetch response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchPartitionResponse<'a> {
+    /// All but the records.
+    pub head: FetchPartitionHead,
+    /// The record batches.
+    pub records: Option<&'a [u8]>,
+}
+
+impl FetchPartitionHead {
+    /// A refusal.
+    pub fn refused(partition: i32, error_code: i16) -> Self {
+        FetchPartitionHead {
+            partition,
+            error_code,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            diverging_epoch: None,
+            current_leader: None,
+            snapshot_id: None,
+            aborted_transactions: None,
+            preferred_read_replica: -1,
+        }
+    }
+}
+
+/// Writes a Fetch response piece by piece, in the order of the methods. Holds no buffer, so that file bytes can
+/// come between two pieces.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchResponseWriter {
+    version: i16,
+}
+
+impl FetchResponseWriter {
+    /// For one version.
+    pub fn new(version: i16) -> Self {
+        FetchResponseWriter { version }
+    }
+
+    #[inline]
+    fn writer<'v>(&self, out: &'v mut Vec<u8>) -> Writer<'v> {
+        Writer::new(out, self.version >= FLEXIBLE)
+    }
+
+    /// Starts the body of a response about this many topics.
+    pub fn start(
+        &self,
+        out: &mut Vec<u8>,
+        throttle_time_ms: i32,
+        error_code: i16,
+        session_id: i32,
+        topics: usize,
+    ) {
+        let mut writer = self.writer(out);
+        writer.i32(throttle_time_ms);
+        if self.version >= SESSIONS {
+            writer.i16(error_code);
+            writer.i32(session_id);
+        }
+        writer.array_len(topics);
+    }
+
+    /// Starts a topic.
+    #[inline]
+    pub fn topic(&self, out: &mut Vec<u8>, name: &str, topic_id: Uuid, partitions: usize) {
+        let mut writer = self.writer(out);
+        if self.version >= BY_ID {
+            writer.uuid(topic_id);
+        } else {
+            writer.string(name);
+        }
+        writer.array_len(partitions);
+    }
+
+    /// Starts a partition, up to and including the length of its records, which must follow.
+    #[inline]
+    pub fn partition(
+        &self,
+        out: &mut Vec<u8>,
+        head: &FetchPartitionHead,
+        records_bytes: Option<usize>,
+    ) {
+        let mut writer = self.writer(out);
+        writer.i32(head.partition);
+        writer.i16(head.error_code);
+        writer.i64(head.high_watermark);
+        writer.i64(head.last_stable_offset);
+        if self.version >= 5 {
+            writer.i64(head.log_start_offset);
+        }
+        match &head.aborted_transactions {
+            None => writer.nullable_len(None),
+            Some(transactions) => {
+                writer.array_len(transactions.len());
+                for transaction in transactions {
+                    writer.i64(transaction.producer_id);
+                    writer.i64(transaction.first_offset);
+                    writer.no_tags();
+                }
+            }
+        }
+        if self.version >= 11 {
+            writer.i32(head.preferred_read_replica);
+        }
+        writer.nullable_len(records_bytes);
+    }
+
+    /// Ends a partition, after its records.
+    #[inline]
+    pub fn end_partition(&self, out: &mut Vec<u8>, head: &FetchPartitionHead) {
+        let mut writer = self.writer(out);
+        if self.version < FLEXIBLE {
+            return;
+        }
+        let count = u32::from(head.diverging_epoch.is_some())
+            + u32::from(head.current_leader.is_some())
+            + u32::from(head.snapshot_id.is_some());
+        writer.tag_count(count);
+        if let Some(diverging) = head.diverging_epoch {
+            writer.tag(0, |writer| {
+                writer.i32(diverging.epoch);
+                writer.i64(diverging.end_offset);
+                writer.no_tags();
+            });
+        }
+        if let Some(leader) = head.current_leader {
+            writer.tag(1, |writer| leader.write(writer));
+        }
+        if let Some(snapshot) = head.snapshot_id {
+            writer.tag(2, |writer| {
+                writer.i64(snapshot.end_offset);
+                writer.i32(snapshot.epoch);
+                writer.no_tags();
+            });
+        }
+    }
+
+    /// Ends a topic.
+    #[inline]
+    pub fn end_topic(&self, out: &mut Vec<u8>) {
+        self.writer(out).no_tags();
+    }
+
+    /// Ends the response.
+    #[inline]
+    pub fn end(&self, out: &mut Vec<u8>, node_endpoints: &[NodeEndpoint<'_>]) {
+        write_endpoints_section(
+            &mut self.writer(out),
+            if self.version >= 16 {
+                node_endpoints
+            } else {
+                &[]
+            },
+        );
+    }
+}
+
+impl<'a> FetchResponse<'a> {
+    /// Appends the response body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let writer = FetchResponseWriter::new(version);
+        writer.start(
+            out,
+            self.throttle_time_ms,
+            self.error_code,
+            self.session_id,
+            self.topics.len(),
+        );
+        for topic in &self.topics {
+            writer.topic(out, topic.name, topic.topic_id, topic.partitions.len());
+            for partition in &topic.partitions {
+                writer.partition(out, &partition.head, partition.records.map(<[u8]>::len));
+                out.extend_from_slice(partition.records.unwrap_or_default());
+                writer.end_partition(out, &partition.head);
+            }
+            writer.end_topic(out);
+        }
+        writer.end(out, &self.node_endpoints);
+    }
+
+    /// Reads a response body.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let flexible = version >= FLEXIBLE;
+        let by_id = version >= BY_ID;
+        let mut reader = Reader::new(body);
+        let throttle_time_ms = reader.i32()?;
+        let (error_code, session_id) = if version >= SESSIONS {
+            (reader.i16()?, reader.i32()?)
+        } else {
+            (0, 0)
+        };
+        let count = reader.array_len(
+            flexible,
+            if by_id {
+                18
+            } else if flexible {
+                3
+            } else {
+                6
+            },
+        )?;
+        let mut topics = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = if by_id { "" } else { reader.string(flexible)? };
+            let topic_id = if by_id { reader.uuid()? } else { Uuid::ZERO };
+            let count = reader.array_len(flexible, 24)?;
+            let mut partitions = Vec::with_capacity(count);
+            for _ in 0..count {
+                partitions.push(read_partition(&mut reader, version)?);
+            }
+            reader.skip_tags(flexible)?;
+            topics.push(FetchableTopicResponse {
+                name,
+                topic_id,
+                partitions,
+            });
+        }
+        let mut node_endpoints = Vec::new();
+        if flexible {
+            reader.tags(|tag, value| {
+                let known = tag == 0 && version >= 16;
+                if known {
+                    node_endpoints = read_endpoints(value)?;
+                }
+                Ok(known)
+            })?;
+        }
+        reader.finish()?;
+        Ok(FetchResponse {
+            throttle_time_ms,
+            error_code,
+            session_id,
+            topics,
+            node_endpoints,
+        })
+    }
+}
+
+fn read_partition<'a>(
+    reader: &mut Reader<'a>,
+    version: i16,
+) -> Result<FetchPartitionResponse<'a>, DecodeError> {
+    let flexible = version >= FLEXIBLE;
+    let mut head = FetchPartitionHead::refused(reader.i32()?, reader.i16()?);
+    head.high_watermark = reader.i64()?;
+    head.last_stable_offset = reader.i64()?;
+    if version >= 5 {
+        head.log_start_offset = reader.i64()?;
+    }
+    if let Some(count) = reader.nullable_array(flexible, 16)? {
+        let mut transactions = Vec::with_capacity(count);
+        for _ in 0..count {
+            transactions.push(AbortedTransaction {
+                producer_id: reader.i64()?,
+                first_offset: reader.i64()?,
+            });
+            reader.skip_tags(flexible)?;
+        }
+        head.aborted_transactions = Some(transactions);
+    }
+    if version >= 11 {
+        head.preferred_read_replica = reader.i32()?;
+    }
+    let records = reader.nullable_bytes(flexible)?;
+    if flexible {
+        reader.tags(|tag, value| match tag {
+            0 => {
+                head.diverging_epoch = Some(EpochEndOffset {
+                    epoch: value.i32()?,
+                    end_offset: value.i64()?,
+                });
+                value.skip_tags(true).map(|()| true)
+            }
+            1 => {
+                head.current_leader = Some(LeaderIdAndEpoch::read(value)?);
+                Ok(true)
+            }
+            2 => {
+                let end_offset = value.i64()?;
+                head.snapshot_id = Some(EpochEndOffset {
+                    end_offset,
+                    epoch: value.i32()?,
+                });
+                value.skip_tags(true).map(|()| true)
+            }
+            _ => Ok(false),
+        })?;
+    }
+    Ok(FetchPartitionResponse { head, records })
+}

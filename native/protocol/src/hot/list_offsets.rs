@@ -1,0 +1,229 @@
+//! ListOffsets (key 2), versions 0–11. v0 answers with several offsets, v1 with one and its timestamp; isolation
+//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Special timestamps: see `k02`.
+
+use super::check_version;
+use crate::primitives::{DecodeError, Reader, Writer};
+
+/// Versions of the message.
+pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=11;
+const FLEXIBLE: i16 = 6;
+
+/// The request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOffsetsRequest<'a> {
+    /// Broker id of a follower, −1 for a client.
+    pub replica_id: i32,
+    /// 0 = read uncommitted, 1 = read committed (v2+).
+    pub isolation_level: i8,
+    /// The topics.
+    pub topics: Vec<ListOffsetsTopic<'a>>,
+    /// How long a look-up in remote storage may take (v10+).
+    pub timeout_ms: i32,
+}
+
+/// One topic of the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOffsetsTopic<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its partitions.
+    pub partitions: Vec<ListOffsetsPartition>,
+}
+
+/// One partition of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListOffsetsPartition {
+    /// Partition index.
+    pub partition: i32,
+    /// The leader epoch the client knows, −1 = none (v4+).
+    pub current_leader_epoch: i32,
+    /// A time, or a negative number with a meaning of its own.
+    pub timestamp: i64,
+    /// Offsets wanted (v0), else 1.
+    pub max_num_offsets: i32,
+}
+
+impl<'a> ListOffsetsRequest<'a> {
+    /// Reads a request body.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let flexible = version >= FLEXIBLE;
+        let mut reader = Reader::new(body);
+        let replica_id = reader.i32()?;
+        let isolation_level = if version >= 2 { reader.i8()? } else { 0 };
+        let count = reader.array_len(flexible, if flexible { 3 } else { 6 })?;
+        let mut topics = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = reader.string(flexible)?;
+            let count = reader.array_len(flexible, 12)?;
+            let mut partitions = Vec::with_capacity(count);
+            for _ in 0..count {
+                partitions.push(ListOffsetsPartition {
+                    partition: reader.i32()?,
+                    current_leader_epoch: if version >= 4 { reader.i32()? } else { -1 },
+                    timestamp: reader.i64()?,
+                    max_num_offsets: if version == 0 { reader.i32()? } else { 1 },
+                });
+                reader.skip_tags(flexible)?;
+            }
+            reader.skip_tags(flexible)?;
+            topics.push(ListOffsetsTopic { name, partitions });
+        }
+        let timeout_ms = if version >= 10 { reader.i32()? } else { 0 };
+        reader.skip_tags(flexible)?;
+        reader.finish()?;
+        Ok(ListOffsetsRequest {
+            replica_id,
+            isolation_level,
+            topics,
+            timeout_ms,
+        })
+    }
+
+    /// Appends the request body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE);
+        writer.i32(self.replica_id);
+        if version >= 2 {
+            writer.i8(self.isolation_level);
+        }
+        writer.array_len(self.topics.len());
+        for topic in &self.topics {
+            writer.string(topic.name);
+            writer.array_len(topic.partitions.len());
+            for partition in &topic.partitions {
+                writer.i32(partition.partition);
+                if version >= 4 {
+                    writer.i32(partition.current_leader_epoch);
+                }
+                writer.i64(partition.timestamp);
+                if version == 0 {
+                    writer.i32(partition.max_num_offsets);
+                }
+                writer.no_tags();
+            }
+            writer.no_tags();
+        }
+        if version >= 10 {
+            writer.i32(self.timeout_ms);
+        }
+        writer.no_tags();
+    }
+}
+
+/// The response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOffsetsResponse<'a> {
+    /// How long the client was throttled (v2+).
+    pub throttle_time_ms: i32,
+    /// The topics, as in the request.
+    pub topics: Vec<ListOffsetsTopicResponse<'a>>,
+}
+
+/// One topic of the response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOffsetsTopicResponse<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its partitions.
+    pub partitions: Vec<ListOffsetsPartitionResponse>,
+}
+
+/// One partition of the response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOffsetsPartitionResponse {
+    /// Partition index.
+    pub partition: i32,
+    /// Kafka error code.
+    pub error_code: i16,
+    /// Offsets, highest first (v0).
+    pub old_style_offsets: Vec<i64>,
+    /// Timestamp of the record found, −1 = none (v1+).
+    pub timestamp: i64,
+    /// Its offset, −1 = none (v1+).
+    pub offset: i64,
+    /// Its leader epoch, −1 = none (v4+).
+    pub leader_epoch: i32,
+}
+
+impl<'a> ListOffsetsResponse<'a> {
+    /// Appends the response body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE);
+        if version >= 2 {
+            writer.i32(self.throttle_time_ms);
+        }
+        writer.array_len(self.topics.len());
+        for topic in &self.topics {
+            writer.string(topic.name);
+            writer.array_len(topic.partitions.len());
+            for partition in &topic.partitions {
+                writer.i32(partition.partition);
+                writer.i16(partition.error_code);
+                if version == 0 {
+                    writer.array_len(partition.old_style_offsets.len());
+                    for offset in &partition.old_style_offsets {
+                        writer.i64(*offset);
+                    }
+                } else {
+                    writer.i64(partition.timestamp);
+                    writer.i64(partition.offset);
+                }
+                if version >= 4 {
+                    writer.i32(partition.leader_epoch);
+                }
+                writer.no_tags();
+            }
+            writer.no_tags();
+        }
+        writer.no_tags();
+    }
+
+    /// Reads a response body.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let flexible = version >= FLEXIBLE;
+        let mut reader = Reader::new(body);
+        let throttle_time_ms = if version >= 2 { reader.i32()? } else { 0 };
+        let count = reader.array_len(flexible, if flexible { 3 } else { 6 })?;
+        let mut topics = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = reader.string(flexible)?;
+            let count = reader.array_len(flexible, 10)?;
+            let mut partitions = Vec::with_capacity(count);
+            for _ in 0..count {
+                let (partition, error_code) = (reader.i32()?, reader.i16()?);
+                let mut old_style_offsets = Vec::new();
+                if version == 0 {
+                    let count = reader.array_len(false, 8)?;
+                    for _ in 0..count {
+                        old_style_offsets.push(reader.i64()?);
+                    }
+                }
+                let (timestamp, offset) = if version == 0 {
+                    (-1, -1)
+                } else {
+                    (reader.i64()?, reader.i64()?)
+                };
+                let leader_epoch = if version >= 4 { reader.i32()? } else { -1 };
+                reader.skip_tags(flexible)?;
+                partitions.push(ListOffsetsPartitionResponse {
+                    partition,
+                    error_code,
+                    old_style_offsets,
+                    timestamp,
+                    offset,
+                    leader_epoch,
+                });
+            }
+            reader.skip_tags(flexible)?;
+            topics.push(ListOffsetsTopicResponse { name, partitions });
+        }
+        reader.skip_tags(flexible)?;
+        reader.finish()?;
+        Ok(ListOffsetsResponse {
+            throttle_time_ms,
+            topics,
+        })
+    }
+}
