@@ -9,6 +9,7 @@
 //	load metadata     Metadata of all topics, again and again
 //	load recreate     delete, create again under the same name, first acknowledged record
 //	load delete       delete the topics that `topics` made
+//	load describe     keep the control plane busy with DescribeConfigs
 //
 // The client's own cost is kept low (requests are encoded once where possible), so that the broker is the
 // limit. With -pid the broker's CPU time is read from /proc around the timed part only.
@@ -47,12 +48,12 @@ type options struct {
 
 var operations = map[string]func(options) (result, error){
 	"produce": produce, "fetch": fetch, "many": many, "e2e": endToEnd, "topics": createAndWrite,
-	"firstwrite": firstWrite, "metadata": metadataStorm, "recreate": recreate, "delete": deleteAll,
+	"firstwrite": firstWrite, "metadata": metadataStorm, "recreate": recreate, "delete": deleteAll, "describe": describe,
 }
 
 func main() {
 	if len(os.Args) < 2 || operations[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete [flags]")
+		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete|describe [flags]")
 		os.Exit(2)
 	}
 	var o options

@@ -267,3 +267,31 @@ func deleteAll(o options) (result, error) {
 	}
 	return result{"deleted_ms": milliseconds(time.Since(start))}, nil
 }
+
+// describe keeps the control plane busy: configurations of all topics, again and again, until the time is over.
+func describe(o options) (result, error) {
+	o.connections = 1
+	r, m := result{}, startMeter(o.pid)
+	end := m.start.Add(o.duration)
+	count := int64(0)
+	err := inParallel(o, func(_ int, w *wire) error {
+		for time.Now().Before(end) {
+			q := kmsg.NewPtrDescribeConfigsRequest()
+			for _, name := range topicNames(o) {
+				resource := kmsg.NewDescribeConfigsRequestResource()
+				resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeTopic, name
+				q.Resources = append(q.Resources, resource)
+			}
+			if _, err := w.call(q); err != nil {
+				return err
+			}
+			count++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.stop(r, count, 0)
+	return r, nil
+}

@@ -69,7 +69,7 @@ func (w *wire) receive(reply kmsg.Response) (int, error) {
 	if reply == nil {
 		return n, nil
 	}
-	body = body[4:]                                // correlation id
+	body = body[4:]                              // correlation id
 	if reply.IsFlexible() && reply.Key() != 18 { // ApiVersions keeps the short header (KIP-511)
 		body = body[1:]
 	}

@@ -1,0 +1,59 @@
+"""The programs that make the load: built once, run once a measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.support.brokers import BrokerProcess
+
+HERE = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
+TIMEOUT_S = 300
+
+
+def build() -> None:
+    """Builds the load client (Go) and the limit program (Rust); cheap when nothing has changed."""
+    target().mkdir(parents=True, exist_ok=True)
+    subprocess.run(["go", "build", "-o", str(_client()), "."], cwd=HERE / "load", check=True, timeout=900)
+    subprocess.run(["cargo", "build", "-q", "--release", "-p", "pybroker-limit"], cwd=ROOT, check=True, timeout=900)
+
+
+def target() -> Path:
+    """Cargo's target directory, where the built programs are kept."""
+    return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+
+
+def _client() -> Path:
+    return target() / "bench-load"
+
+
+def command(broker: BrokerProcess, operation: str, **options: object) -> list[str]:
+    """The command line of one measurement."""
+    flags = [part for name, value in options.items() for part in (f"-{name.replace('_', '-')}", str(value))]
+    return [str(_client()), operation, "-bootstrap", broker.bootstrap, "-pid", str(broker.pid), *flags]
+
+
+def run(broker: BrokerProcess, operation: str, **options: object) -> dict[str, Any]:
+    """One measurement of `broker`: the figures, named with their units."""
+    done = subprocess.run(
+        command(broker, operation, **options), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{broker.name}: {done.stderr.strip()[-500:]}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+def limit(operation: str, connections: int, megabytes: int, folder: Path) -> dict[str, Any]:
+    """What the machine allows at best: `produce` or `fetch` with the least possible work."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [str(target() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder)],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
