@@ -146,9 +146,8 @@ def _drop_controller_listeners(static: dict[str, str], given: Mapping[str, Setti
                 if item.partition("://")[0].strip().upper() not in controllers
             ]
             if not kept:
-                raise ConfigError(
-                    f"{setting}={given[setting].text} ({given[setting].where}): names controller listeners only, clients need one of their own"
-                )
+                where = f"{setting}={given[setting].text} ({given[setting].where})"
+                raise ConfigError(f"{where}: only controllers are named; clients need a listener too")
             static[setting] = ",".join(kept)
 
 
