@@ -1,0 +1,53 @@
+"""The native core, typed. The only module that imports `pybroker._native`."""
+
+from __future__ import annotations
+
+from pybroker._native import (
+    CodecError,
+    Completion,
+    ListenerError,
+    LocalPartition,
+    LogDirError,
+    LogDirInfo,
+    LogDirPartition,
+    MetadataDelta,
+    NativeBroker,
+    NativeError,
+    PartitionIndex,
+    PartitionOffsets,
+    PartitionOrder,
+    Request,
+    StagedDirectory,
+    StopOrder,
+    Uuid,
+    build_batch,
+    crc32c,
+    decode,
+    encode,
+    validate_batch,
+)
+
+__all__ = [
+    "CodecError",
+    "Completion",
+    "ListenerError",
+    "LocalPartition",
+    "LogDirError",
+    "LogDirInfo",
+    "LogDirPartition",
+    "MetadataDelta",
+    "NativeBroker",
+    "NativeError",
+    "PartitionIndex",
+    "PartitionOffsets",
+    "PartitionOrder",
+    "Request",
+    "StagedDirectory",
+    "StopOrder",
+    "Uuid",
+    "build_batch",
+    "crc32c",
+    "decode",
+    "encode",
+    "validate_batch",
+]
