@@ -23,7 +23,7 @@ need = @$(1) >/dev/null 2>&1 || { echo "Missing: $(2). $(3)" >&2; exit 1; }
 retry = for attempt in 1 2 3 4; do $(1) && break; [ $$attempt = 4 ] && exit 1; echo "Trying again: $(firstword $(1))" >&2; sleep $$((attempt * 3)); done
 
 .PHONY: help build run test test-rust test-python test-slow test-kafka lint types fmt fmt-check clippy bench clean \
-	kip-coverage lock fetch need-build need-java need-go
+	lock fetch need-build need-java need-go
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,9 +66,6 @@ clippy: need-build $(VENV)/.created ## Rust lints, as errors
 bench: need-java need-go $(VENV)/.locked $(VENV)/.built ## Apache Kafka and pybroker in turn: one table with figures, ratios and limits
 	$(BIN)/python -m benches.compare $(BENCH_ARGS)
 	$(BIN)/python -m pytest benches/native -q --benchmark-only --benchmark-disable-gc
-
-kip-coverage: $(VENV)/.locked $(VENV)/.built ## which points of the documents have a test
-	$(BIN)/python -m tests.support.kip_coverage
 
 lock: $(VENV)/.created ## resolve the Python lock files anew
 	$(PIP) install -q uv

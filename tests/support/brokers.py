@@ -169,7 +169,7 @@ class KafkaProcess(BrokerProcess):
         logging = self.folder / "log4j2.properties"
         logging.write_text(
             "status=error\nappender.c.type=Console\nappender.c.name=c\nappender.c.layout.type=PatternLayout\n"
-            "appender.c.layout.pattern=[%d] %p %m (%c)%n\nrootLogger.level=info\nrootLogger.appenderRef.c.ref=c\n"
+            "appender.c.layout.pattern=[%d] %p %m (%c)%n\nrootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\n"
         )
         class_path = f"{jars(BROKER)}/*"
         if not (self.data_dir / "meta.properties").exists():

@@ -1,0 +1,179 @@
+"""aiokafka, on an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, for_code
+
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+
+TIMEOUT_S = 30.0
+UNKNOWN_TOPIC_MS = 8_000
+# aiokafka's own names for a few codes.
+_KAFKA_NAMES = {"INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION"}
+T = TypeVar("T")
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def _raw(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _received(record: Any) -> Received:
+    headers = tuple((name, value.decode()) for name, value in record.headers)
+    return Received(record.partition, record.offset, _text(record.key), _text(record.value), headers)
+
+
+def _name_of(kind: type[KafkaError]) -> str:
+    """Kafka's name of the code that the broker answered; the class's own name for errors of the client."""
+    name = str(getattr(kind, "message", "") or kind.__name__)
+    return _KAFKA_NAMES.get(name, name)
+
+
+def _refuse_errors(response: Any, field: str) -> None:
+    """aiokafka hands per-topic errors back instead of raising them."""
+    for row in getattr(response, field):
+        if row[1] != 0:
+            raise BrokerError(_name_of(for_code(row[1])), str(row))
+
+
+class _Loop:
+    """An event loop in a thread: aiokafka heartbeats and fetches there while the test does something else."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S * 2)
+        except KafkaError as problem:
+            raise BrokerError(_name_of(type(problem)), str(problem)) from problem
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(TIMEOUT_S)
+        self._loop.close()
+
+
+class AiokafkaMember(Member):
+    """A subscribed `AIOKafkaConsumer`."""
+
+    def __init__(self, loop: _Loop, settings: dict[str, Any], topic: str) -> None:
+        self._loop, self._topic = loop, topic
+
+        async def start() -> aiokafka.AIOKafkaConsumer:
+            consumer = aiokafka.AIOKafkaConsumer(**settings)
+            # subscribe() before start() would wait for the first assignment, which needs the other members' polls.
+            await consumer.start()
+            consumer.subscribe([topic])
+            return consumer
+
+        self._consumer = loop.run(start())
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        batches = self._loop.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+        return [_received(record) for batch in batches.values() for record in batch]
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        self._loop.run(self._consumer.commit({
+            aiokafka.TopicPartition(self._topic, partition): offset for partition, offset in offsets.items()
+        }))
+
+    def close(self) -> None:
+        self._loop.run(self._consumer.stop())
+
+
+class Aiokafka(Client):
+    """aiokafka's producer, consumer and admin client."""
+
+    name = "aiokafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._loop = _Loop()
+
+    def _admin(self, work: Any) -> Any:
+        async def call() -> Any:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+            await admin.start()
+            try:
+                return await work(admin)
+            finally:
+                await admin.close()
+
+        return self._loop.run(call())
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        new = NewTopic(topic, partitions, 1)
+        _refuse_errors(self._admin(lambda admin: admin.create_topics([new], timeout_ms=30_000)), "topic_errors")
+
+    def delete_topic(self, topic: str) -> None:
+        _refuse_errors(self._admin(lambda admin: admin.delete_topics([topic], timeout_ms=30_000)), "topic_error_codes")
+
+    def produce(
+        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
+    ) -> list[int]:
+        async def work() -> list[int]:
+            producer = aiokafka.AIOKafkaProducer(
+                bootstrap_servers=self._bootstrap, acks=acks.acks if acks.acks == "all" else int(acks.acks),
+                enable_idempotence=acks.idempotent, compression_type=None if compression == "none" else compression,
+                linger_ms=5, request_timeout_ms=UNKNOWN_TOPIC_MS,
+            )
+            await producer.start()
+            try:
+                sends = [
+                    await producer.send(
+                        topic, value=_raw(record.value), key=_raw(record.key), partition=record.partition,
+                        headers=[(name, value.encode()) for name, value in record.headers],
+                    )
+                    for record in records
+                ]
+                done = await asyncio.gather(*sends)
+            finally:
+                await producer.stop()
+            return [-1 if acks.acks == "0" else each.offset for each in done]
+
+        return self._loop.run(work())
+
+    def read(self, topic: str, partitions: int, count: int) -> list[Received]:
+        async def work() -> list[Received]:
+            consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+            await consumer.start()
+            try:
+                everything = [aiokafka.TopicPartition(topic, partition) for partition in range(partitions)]
+                consumer.assign(everything)
+                for each in everything:
+                    consumer.seek(each, 0)
+                found: list[Received] = []
+                give_up = asyncio.get_running_loop().time() + TIMEOUT_S
+                while len(found) < count and asyncio.get_running_loop().time() < give_up:
+                    for batch in (await consumer.getmany(timeout_ms=500)).values():
+                        found.extend(_received(record) for record in batch)
+                return found
+            finally:
+                await consumer.stop()
+
+        return self._loop.run(work())
+
+    def join(self, group: str, topic: str) -> Member:
+        return AiokafkaMember(self._loop, {
+            "bootstrap_servers": self._bootstrap, "group_id": group, "enable_auto_commit": False,
+            "auto_offset_reset": "earliest", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 300,
+        }, topic)
+
+    def close(self) -> None:
+        self._loop.close()

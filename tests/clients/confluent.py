@@ -1,0 +1,144 @@
+"""confluent-kafka: librdkafka under Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka as ck
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+
+TIMEOUT_S = 30.0
+# librdkafka keeps its own names for a few codes.
+_KAFKA_NAMES = {"TOPIC_EXCEPTION": "INVALID_TOPIC_EXCEPTION", "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION"}
+
+
+def _error(error: ck.KafkaError) -> BrokerError:
+    name = error.name().lstrip("_")
+    return BrokerError(_KAFKA_NAMES.get(name, name), error.str())
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except ck.KafkaException as problem:
+        raise _error(problem.args[0]) from problem
+
+
+def _received(message: ck.Message) -> Received:
+    problem = message.error()
+    if problem is not None:
+        raise _error(problem)
+    headers = tuple((name, value.decode()) for name, value in message.headers() or ())
+    key, value = message.key(), message.value()
+    return Received(
+        message.partition(), message.offset(), None if key is None else key.decode(),
+        None if value is None else value.decode(), headers,
+    )
+
+
+class ConfluentMember(Member):
+    """A subscribed `Consumer`."""
+
+    def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        self._topic = topic
+        self._consumer = ck.Consumer(settings)
+        self._consumer.subscribe([topic])
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        return [_received(message) for message in self._consumer.consume(500, timeout_s)]
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        wanted = [ck.TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
+        with _translated():
+            self._consumer.commit(offsets=wanted, asynchronous=False)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Confluent(Client):
+    """librdkafka's producer, consumer and admin client."""
+
+    name = "confluent-kafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2}
+        self._admin = AdminClient(self._common)
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        wanted = ck.admin.NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        with _translated():
+            self._admin.create_topics([wanted], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def delete_topic(self, topic: str) -> None:
+        with _translated():
+            self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def produce(
+        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
+    ) -> list[int]:
+        producer = ck.Producer({
+            **self._common, "acks": acks.acks, "enable.idempotence": acks.idempotent, "compression.type": compression,
+            "linger.ms": 5, "message.timeout.ms": int(TIMEOUT_S * 1000),
+            # Without idempotence a retry of one of several requests in flight would reorder records.
+            "max.in.flight.requests.per.connection": 5 if acks.idempotent else 1,
+            # How long a topic may be unknown before producing to it is an error.
+            "topic.metadata.propagation.max.ms": 3000,
+        })
+        offsets = [-1] * len(records)
+        problems: list[ck.KafkaError] = []
+
+        def delivered(index: int) -> Any:
+            def report(problem: ck.KafkaError | None, message: ck.Message) -> None:
+                if problem is not None:
+                    problems.append(problem)
+                else:
+                    offset = message.offset()
+                    offsets[index] = -1 if acks.acks == "0" or offset is None else offset
+
+            return report
+
+        for index, record in enumerate(records):
+            producer.produce(
+                topic, partition=record.partition, key=record.key, value=record.value,
+                headers=[(name, value.encode()) for name, value in record.headers], on_delivery=delivered(index),
+            )
+            producer.poll(0)
+        left = producer.flush(TIMEOUT_S)
+        if problems:
+            raise _error(problems[0])
+        assert left == 0, f"{left} records were not delivered in time"
+        return offsets
+
+    def read(self, topic: str, partitions: int, count: int) -> list[Received]:
+        consumer = ck.Consumer({
+            **self._common, "group.id": "not-used", "enable.auto.commit": False, "auto.offset.reset": "error",
+            "fetch.queue.backoff.ms": 5,
+        })
+        try:
+            consumer.assign([ck.TopicPartition(topic, partition, 0) for partition in range(partitions)])
+            found: list[Received] = []
+            give_up = time.monotonic() + TIMEOUT_S
+            while len(found) < count and time.monotonic() < give_up:
+                found.extend(_received(message) for message in consumer.consume(1000, 0.5))
+            return found
+        finally:
+            consumer.close()
+
+    def join(self, group: str, topic: str) -> Member:
+        return ConfluentMember({
+            **self._common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+            "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300, "allow.auto.create.topics": False,
+        }, topic)
+
+    def close(self) -> None:
+        pass

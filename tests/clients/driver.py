@@ -1,0 +1,132 @@
+"""Clients in other languages: a child process that takes one command a line and answers one JSON line each.
+
+Command: `{"op": …, arguments}`. Answer: `{"ok": result}` or `{"error": Kafka's name of the code, "detail": …}`.
+Operations and arguments are those of `tests.clients.api`, members are numbered by the child.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+from tests.support import go, java, maven
+
+ANSWER_TIMEOUT_S = 90.0
+HERE = Path(__file__).parent
+
+
+class _Child:
+    """The process and its conversation: strictly a command, then its answer."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def ask(self, op: str, **arguments: Any) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        # A child that never answers must not hang the test: killing it ends the readline below.
+        watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line:
+            raise RuntimeError(f"the child ended or gave no answer to {op} within {ANSWER_TIMEOUT_S} s")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise BrokerError(answer["error"], answer.get("detail", ""))
+        return answer["ok"]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _received(rows: list[list[Any]]) -> list[Received]:
+    return [
+        Received(partition, offset, key, value, tuple((name, text) for name, text in headers))
+        for partition, offset, key, value, headers in rows
+    ]
+
+
+class DriverMember(Member):
+    """A consumer that lives in the child, known by its number."""
+
+    def __init__(self, child: _Child, number: int) -> None:
+        self._child, self._number = child, number
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        return _received(self._child.ask("poll", member=self._number, timeout_ms=int(timeout_s * 1000)))
+
+    def assignment(self) -> set[int]:
+        return set(self._child.ask("assignment", member=self._number))
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        self._child.ask("commit", member=self._number, offsets=[list(pair) for pair in offsets.items()])
+
+    def close(self) -> None:
+        self._child.ask("leave", member=self._number)
+
+
+class DrivenClient(Client):
+    """A client library in another language."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._child = _Child(command)
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self._child.ask("create", topic=topic, partitions=partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        self._child.ask("delete", topic=topic)
+
+    def produce(
+        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
+    ) -> list[int]:
+        rows = [[record.partition, record.key, record.value, record.headers] for record in records]
+        offsets = self._child.ask(
+            "produce", topic=topic, records=rows, acks=acks.acks, idempotent=acks.idempotent, compression=compression
+        )
+        return list(offsets)
+
+    def read(self, topic: str, partitions: int, count: int) -> list[Received]:
+        return _received(self._child.ask("read", topic=topic, partitions=partitions, count=count))
+
+    def join(self, group: str, topic: str) -> Member:
+        return DriverMember(self._child, self._child.ask("join", group=group, topic=topic))
+
+    def close(self) -> None:
+        self._child.close()
+
+
+class JavaClient(DrivenClient):
+    """Apache Kafka's own Java client."""
+
+    name = "java"
+
+    def __init__(self, bootstrap: str) -> None:
+        class_path = java.compiled(HERE / "java" / "ClientDriver.java", maven.jars(maven.CLIENTS))
+        super().__init__(java.java_command(class_path, "ClientDriver", [bootstrap]))
+
+
+class FranzClient(DrivenClient):
+    """franz-go."""
+
+    name = "franz-go"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__([str(go.built(HERE / "franz")), bootstrap])

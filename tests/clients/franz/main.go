@@ -1,0 +1,244 @@
+// A franz-go client, told what to do by one JSON command a line; tests/clients/driver.py describes the conversation.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const timeout = 30 * time.Second
+
+type command struct {
+	Op          string
+	Topic       string
+	Group       string
+	Partitions  int32
+	Records     [][]json.RawMessage
+	Acks        string
+	Idempotent  bool
+	Compression string
+	Count       int
+	Member      int
+	TimeoutMs   int64 `json:"timeout_ms"`
+	Offsets     [][2]int64
+}
+
+type member struct {
+	client *kgo.Client
+	topic  string
+	group  string
+}
+
+type driver struct {
+	bootstrap string
+	admin     *kadm.Client
+	members   []member
+}
+
+var compressions = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.bootstrap)}, options...)...)
+}
+
+func (d *driver) run(ctx context.Context, c command) (any, error) {
+	switch c.Op {
+	case "create":
+		_, err := d.admin.CreateTopic(ctx, c.Partitions, 1, nil, c.Topic)
+		return nil, err
+	case "delete":
+		_, err := d.admin.DeleteTopic(ctx, c.Topic)
+		return nil, err
+	case "produce":
+		return d.produce(ctx, c)
+	case "read":
+		return d.read(ctx, c)
+	case "join":
+		client, err := d.client(kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(10*time.Second),
+			kgo.HeartbeatInterval(300*time.Millisecond))
+		if err != nil {
+			return nil, err
+		}
+		d.members = append(d.members, member{client, c.Topic, c.Group})
+		return len(d.members) - 1, nil
+	case "poll":
+		wait, cancel := context.WithTimeout(ctx, time.Duration(c.TimeoutMs)*time.Millisecond)
+		defer cancel()
+		return rows(d.members[c.Member].client.PollFetches(wait))
+	case "assignment":
+		return d.assignment(ctx, d.members[c.Member])
+	case "commit":
+		m := d.members[c.Member]
+		var records []*kgo.Record
+		for _, pair := range c.Offsets {
+			// CommitRecords commits one past the record it is given.
+			records = append(records, &kgo.Record{Topic: m.topic, Partition: int32(pair[0]), Offset: pair[1] - 1, LeaderEpoch: -1})
+		}
+		return nil, m.client.CommitRecords(ctx, records...)
+	case "leave":
+		m := d.members[c.Member]
+		err := m.client.LeaveGroupContext(ctx)
+		m.client.Close()
+		return nil, err
+	}
+	return nil, fmt.Errorf("no such operation: %q", c.Op)
+}
+
+func (d *driver) produce(ctx context.Context, c command) (any, error) {
+	options := []kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(compressions[c.Compression]),
+		kgo.ProducerLinger(5 * time.Millisecond), kgo.RecordDeliveryTimeout(timeout), kgo.UnknownTopicRetries(1)}
+	if acks, known := map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}[c.Acks]; known {
+		options = append(options, kgo.RequiredAcks(acks))
+	}
+	if !c.Idempotent {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	client, err := d.client(options...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var sent []*kgo.Record
+	for _, row := range c.Records {
+		record := &kgo.Record{Topic: c.Topic}
+		var key, value *string
+		var headers [][2]string
+		for i, into := range []any{&record.Partition, &key, &value, &headers} {
+			if err := json.Unmarshal(row[i], into); err != nil {
+				return nil, err
+			}
+		}
+		if key != nil {
+			record.Key = []byte(*key)
+		}
+		if value != nil {
+			record.Value = []byte(*value)
+		}
+		for _, pair := range headers {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: pair[0], Value: []byte(pair[1])})
+		}
+		sent = append(sent, record)
+	}
+	if err := client.ProduceSync(ctx, sent...).FirstErr(); err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, len(sent))
+	for i, record := range sent {
+		if offsets[i] = record.Offset; c.Acks == "0" {
+			offsets[i] = -1
+		}
+	}
+	return offsets, nil
+}
+
+func (d *driver) read(ctx context.Context, c command) (any, error) {
+	partitions := map[int32]kgo.Offset{}
+	for p := int32(0); p < c.Partitions; p++ {
+		partitions[p] = kgo.NewOffset().At(0)
+	}
+	client, err := d.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.Topic: partitions}))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	found := [][]any{}
+	for len(found) < c.Count && ctx.Err() == nil {
+		more, err := rows(client.PollFetches(ctx))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	return found, nil
+}
+
+// assignment asks the broker: the client itself tells only by callbacks what it holds.
+func (d *driver) assignment(ctx context.Context, m member) (any, error) {
+	_, generation := m.client.GroupMetadata()
+	held := []int32{}
+	if generation < 0 {
+		return held, nil
+	}
+	id, _ := m.client.GroupMetadata()
+	groups, err := d.admin.DescribeGroups(ctx, m.group)
+	if err != nil {
+		return nil, err
+	}
+	for _, each := range groups[m.group].Members {
+		if assigned, known := each.Assigned.AsConsumer(); known && each.MemberID == id {
+			for _, topic := range assigned.Topics {
+				held = append(held, topic.Partitions...)
+			}
+		}
+	}
+	return held, nil
+}
+
+func rows(fetches kgo.Fetches) ([][]any, error) {
+	for _, problem := range fetches.Errors() {
+		if !errors.Is(problem.Err, context.DeadlineExceeded) {
+			return nil, problem.Err
+		}
+	}
+	found := [][]any{}
+	text := func(b []byte) any {
+		if b == nil {
+			return nil
+		}
+		return string(b)
+	}
+	fetches.EachRecord(func(r *kgo.Record) {
+		headers := [][2]string{}
+		for _, h := range r.Headers {
+			headers = append(headers, [2]string{h.Key, string(h.Value)})
+		}
+		found = append(found, []any{r.Partition, r.Offset, text(r.Key), text(r.Value), headers})
+	})
+	return found, nil
+}
+
+func main() {
+	d := &driver{bootstrap: os.Args[1]}
+	client, err := d.client()
+	if err != nil {
+		panic(err)
+	}
+	d.admin = kadm.NewClient(client)
+	answers := json.NewEncoder(os.Stdout)
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var c command
+		var result any
+		err := json.Unmarshal(lines.Bytes(), &c)
+		if err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			result, err = d.run(ctx, c)
+			cancel()
+		}
+		answer := map[string]any{"ok": result}
+		if err != nil {
+			answer = map[string]any{"error": err.Error(), "detail": err.Error()}
+			var code *kerr.Error
+			if errors.As(err, &code) {
+				answer["error"] = code.Message
+			}
+		}
+		if err := answers.Encode(answer); err != nil {
+			panic(err)
+		}
+	}
+}

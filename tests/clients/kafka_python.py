@@ -1,0 +1,144 @@
+"""kafka-python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import kafka
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError
+
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+
+TIMEOUT_S = 30.0
+TIMEOUT_MS = int(TIMEOUT_S * 1000)
+UNKNOWN_TOPIC_MS = 8_000
+# kafka-python's own names for a few codes.
+_KAFKA_NAMES = {"INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION"}
+
+
+def _name_of(problem: KafkaError) -> str:
+    """Kafka's name of the code that the broker answered; the class's own name for errors of the client."""
+    name = str(getattr(problem, "message", "") or type(problem).__name__)
+    return _KAFKA_NAMES.get(name, name)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as problem:
+        raise BrokerError(_name_of(problem), str(problem)) from problem
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def _raw(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _received(record: Any) -> Received:
+    headers = tuple((name, value.decode()) for name, value in record.headers)
+    return Received(record.partition, record.offset, _text(record.key), _text(record.value), headers)
+
+
+class KafkaPythonMember(Member):
+    """A subscribed `KafkaConsumer`."""
+
+    def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        self._topic = topic
+        self._consumer = kafka.KafkaConsumer(**settings)
+        self._consumer.subscribe([topic])
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        with _translated():
+            batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        return [_received(record) for batch in batches.values() for record in batch]
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        with _translated():
+            self._consumer.commit({
+                kafka.TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+                for partition, offset in offsets.items()
+            })
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+
+
+class KafkaPython(Client):
+    """kafka-python's producer, consumer and admin client."""
+
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        with _translated():
+            self._admin.create_topics([NewTopic(topic, partitions, 1)], timeout_ms=TIMEOUT_MS)
+
+    def delete_topic(self, topic: str) -> None:
+        with _translated():
+            self._admin.delete_topics([topic], timeout_ms=TIMEOUT_MS)
+
+    def produce(
+        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
+    ) -> list[int]:
+        with _translated():
+            producer = kafka.KafkaProducer(
+                bootstrap_servers=self._bootstrap, acks=acks.acks if acks.acks == "all" else int(acks.acks),
+                enable_idempotence=acks.idempotent, compression_type=None if compression == "none" else compression,
+                linger_ms=5, max_block_ms=UNKNOWN_TOPIC_MS,
+                max_in_flight_requests_per_connection=5 if acks.idempotent else 1, allow_auto_create_topics=False,
+                delivery_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS // 2,
+            )
+            try:
+                sends = [
+                    producer.send(
+                        topic, value=_raw(record.value), key=_raw(record.key), partition=record.partition,
+                        headers=[(name, value.encode()) for name, value in record.headers],
+                    )
+                    for record in records
+                ]
+                producer.flush(TIMEOUT_S)
+                done = [send.get(TIMEOUT_S) for send in sends]
+            finally:
+                producer.close(timeout=TIMEOUT_S)
+        return [-1 if acks.acks == "0" else each.offset for each in done]
+
+    def read(self, topic: str, partitions: int, count: int) -> list[Received]:
+        consumer = kafka.KafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+        try:
+            with _translated():
+                everything = [kafka.TopicPartition(topic, partition) for partition in range(partitions)]
+                consumer.assign(everything)
+                for each in everything:
+                    consumer.seek(each, 0)
+                found: list[Received] = []
+                give_up = time.monotonic() + TIMEOUT_S
+                while len(found) < count and time.monotonic() < give_up:
+                    for batch in consumer.poll(timeout_ms=500).values():
+                        found.extend(_received(record) for record in batch)
+            return found
+        finally:
+            consumer.close(autocommit=False)
+
+    def join(self, group: str, topic: str) -> Member:
+        return KafkaPythonMember({
+            "bootstrap_servers": self._bootstrap, "group_id": group, "enable_auto_commit": False,
+            "auto_offset_reset": "earliest", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 300,
+            "allow_auto_create_topics": False,
+        }, topic)
+
+    def close(self) -> None:
+        self._admin.close()

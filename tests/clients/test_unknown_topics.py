@@ -1,0 +1,30 @@
+"""Reading and writing a topic that does not exist: every client ends with an error and does not hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.api import BrokerError, Client
+from tests.clients.expectations import records
+
+# How each client says it. Those that wait for a topic to appear report their own time-out instead of the code.
+PRODUCE_ERRORS = {
+    "confluent-kafka": {"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC"},
+    "kafka-python": {"UNKNOWN_TOPIC_OR_PARTITION", "KafkaTimeoutError"},
+    "aiokafka": {"UNKNOWN_TOPIC_OR_PARTITION", "KafkaTimeoutError"},
+    "java": {"TimeoutException", "UNKNOWN_TOPIC_OR_PARTITION", "REQUEST_TIMED_OUT"},
+    "franz-go": {"UNKNOWN_TOPIC_OR_PARTITION"},
+}
+
+
+def test_producing_to_an_unknown_topic_is_an_error(client: Client, topic: str) -> None:
+    """Topics are not created automatically here: the broker says that it does not know the name."""
+    with pytest.raises(BrokerError) as problem:
+        client.produce(topic, records(1, partitions=1))
+    assert problem.value.name in PRODUCE_ERRORS[client.name]
+
+
+def test_the_broker_lives_on_after_the_error(client: Client, topic: str) -> None:
+    """A topic that was unknown a moment ago works as soon as it is created: no client keeps the refusal."""
+    client.create_topic(topic, 1)
+    assert client.produce(topic, records(3, partitions=1)) == [0, 1, 2]
