@@ -224,7 +224,7 @@ apis! {
     92 DeleteShareGroupOffsets 0..=0 flexible 0 Python dormant;
     93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python dormant;
     94 UnregisterController 0..=0 flexible 0 Python dormant;
-    32142 ListTopics 0..=0 flexible 0 Python dormant;
+    32142 ListTopics 0..=0 flexible none Python dormant;
 }
 
 /// The versions spoken on the inter-broker listener where they are the KIP-516 text's own (R9, checklist F to L and T):

@@ -1,6 +1,7 @@
 //! Kafka's wire format: bytes in and bytes out. No sockets, no clock, no Python.
 
 pub mod api_key;
+pub mod codec;
 pub mod error_code;
 pub mod frame;
 pub mod header;

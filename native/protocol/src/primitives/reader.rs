@@ -391,23 +391,31 @@ impl<'a> Reader<'a> {
     /// understood must be used to its last byte; others are skipped, never stored.
     pub fn tags(
         &mut self,
-        mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,
+        known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,
     ) -> Result<(), DecodeError> {
+        self.tags_into(known)
+    }
+
+    /// [`Reader::tags`] for a caller with an error type of its own: the schema codec, whose sinks fail in their way.
+    pub fn tags_into<E: From<DecodeError>>(
+        &mut self,
+        mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let count = self.unsigned_varint()? as usize;
         // A tagged field is at least two bytes: tag and size.
         if count > self.remaining() / 2 {
-            return Err(DecodeError::CountTooLarge);
+            return Err(DecodeError::CountTooLarge.into());
         }
         let mut previous = None;
         for _ in 0..count {
             let tag = self.unsigned_varint()?;
             if previous.is_some_and(|previous| tag <= previous) {
-                return Err(DecodeError::TagsOutOfOrder);
+                return Err(DecodeError::TagsOutOfOrder.into());
             }
             previous = Some(tag);
             let size = self.unsigned_varint()? as usize;
             if size > self.remaining() {
-                return Err(DecodeError::Truncated);
+                return Err(DecodeError::Truncated.into());
             }
             let end = self.position + size;
             let mut value = Reader {
@@ -417,7 +425,7 @@ impl<'a> Reader<'a> {
             };
             if known(tag, &mut value)? {
                 if value.position != end {
-                    return Err(DecodeError::TagSizeMismatch);
+                    return Err(DecodeError::TagSizeMismatch.into());
                 }
                 self.elements_left = value.elements_left;
             }

@@ -1,0 +1,177 @@
+//! What the bytes of one version of a message look like: the program that decoder and encoder follow.
+
+use super::schema::{ClassIndex, FieldType, Message};
+
+/// A struct in one version.
+#[derive(Debug)]
+pub struct Layout {
+    /// Which class of the message.
+    pub class: ClassIndex,
+    /// Whether a tag section ends the struct.
+    pub flexible: bool,
+    /// One per field of the class, in order.
+    pub slots: Vec<Slot>,
+    /// The tagged fields: (tag, place in `slots`), ascending by tag.
+    pub tagged: Vec<(u32, usize)>,
+    /// The fewest bytes such a struct can have.
+    pub min_bytes: usize,
+}
+
+/// A field in one version.
+#[derive(Debug)]
+pub struct Slot {
+    /// Whether and where the version has the field.
+    pub presence: Presence,
+    /// Its form; of no meaning if absent.
+    pub kind: Kind,
+}
+
+/// Whether and where a version has a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Not in this version: read as its default, not written.
+    Absent,
+    /// In its place between the other fields.
+    Inline,
+    /// In the tag section, and only if it is not its default.
+    Tagged,
+}
+
+/// The form of a value. `compact`: the length is an unsigned varint, one higher, 0 for null.
+#[derive(Debug)]
+#[allow(missing_docs)] // Kafka's names of the types
+pub enum Kind {
+    Bool,
+    Int8,
+    Int16,
+    Uint16,
+    Int32,
+    Int64,
+    Float64,
+    Uuid,
+    String {
+        nullable: bool,
+        compact: bool,
+    },
+    Bytes {
+        nullable: bool,
+        compact: bool,
+    },
+    Array {
+        nullable: bool,
+        compact: bool,
+        element: Box<Kind>,
+        element_min_bytes: usize,
+    },
+    Struct {
+        nullable: bool,
+        layout: Box<Layout>,
+    },
+}
+
+impl Kind {
+    /// The fewest bytes such a value can have.
+    pub fn min_bytes(&self) -> usize {
+        match self {
+            Kind::Bool | Kind::Int8 => 1,
+            Kind::Int16 | Kind::Uint16 => 2,
+            Kind::Int32 => 4,
+            Kind::Int64 | Kind::Float64 => 8,
+            Kind::Uuid => 16,
+            Kind::String { compact: true, .. }
+            | Kind::Bytes { compact: true, .. }
+            | Kind::Array { compact: true, .. } => 1,
+            Kind::String { compact: false, .. } => 2,
+            Kind::Bytes { compact: false, .. } | Kind::Array { compact: false, .. } => 4,
+            Kind::Struct { nullable: true, .. } => 1,
+            Kind::Struct {
+                nullable: false,
+                layout,
+            } => layout.min_bytes,
+        }
+    }
+}
+
+impl Layout {
+    /// The layout of `class` in `version`.
+    pub(super) fn of(message: &Message, class: ClassIndex, version: i16) -> Layout {
+        let flexible = message.is_flexible(version);
+        let mut tagged = Vec::new();
+        let mut min_bytes = usize::from(flexible);
+        let slots: Vec<Slot> = message.classes[class]
+            .fields
+            .iter()
+            .enumerate()
+            .map(|(place, field)| {
+                if !field.versions.contains(version) {
+                    return Slot {
+                        presence: Presence::Absent,
+                        kind: Kind::Bool,
+                    };
+                }
+                let nullable = field.nullable.contains(version);
+                let kind = kind_of(
+                    message,
+                    &field.kind,
+                    version,
+                    nullable,
+                    flexible && !field.plain,
+                );
+                let presence = match field.tag {
+                    Some((tag, versions)) if versions.contains(version) => {
+                        tagged.push((tag, place));
+                        Presence::Tagged
+                    }
+                    _ => {
+                        min_bytes += kind.min_bytes();
+                        Presence::Inline
+                    }
+                };
+                Slot { presence, kind }
+            })
+            .collect();
+        tagged.sort_unstable();
+        Layout {
+            class,
+            flexible,
+            slots,
+            tagged,
+            min_bytes,
+        }
+    }
+}
+
+fn kind_of(
+    message: &Message,
+    kind: &FieldType,
+    version: i16,
+    nullable: bool,
+    compact: bool,
+) -> Kind {
+    match kind {
+        FieldType::Bool => Kind::Bool,
+        FieldType::Int8 => Kind::Int8,
+        FieldType::Int16 => Kind::Int16,
+        FieldType::Uint16 => Kind::Uint16,
+        FieldType::Int32 => Kind::Int32,
+        FieldType::Int64 => Kind::Int64,
+        FieldType::Float64 => Kind::Float64,
+        FieldType::Uuid => Kind::Uuid,
+        FieldType::String => Kind::String { nullable, compact },
+        FieldType::Bytes | FieldType::Records => Kind::Bytes { nullable, compact },
+        FieldType::Struct(class) => Kind::Struct {
+            nullable,
+            layout: Box::new(Layout::of(message, *class, version)),
+        },
+        FieldType::Array(element) => {
+            let element = kind_of(message, element, version, false, compact);
+            let element_min_bytes = element.min_bytes();
+            Kind::Array {
+                nullable,
+                compact,
+                element: Box::new(element),
+                element_min_bytes,
+            }
+        }
+    }
+}

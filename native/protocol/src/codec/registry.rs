@@ -1,0 +1,109 @@
+//! Which messages there are: two registries, chosen by listener, never by looking at the bytes (DESIGN.md section 3).
+
+use std::sync::OnceLock;
+
+use super::files::{CLIENT, INTER_BROKER};
+use super::notation;
+use super::schema::{Message, MessageKind};
+
+/// The set of layouts a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Registry {
+    /// Released Apache Kafka.
+    Client,
+    /// Where it has a text of its own the KIP-516 text's, else as [`Registry::Client`].
+    InterBroker,
+}
+
+/// Request or response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Direction {
+    Request,
+    Response,
+}
+
+impl Registry {
+    /// The message of a key; `None` if the registry has no such key.
+    pub fn message(self, api_key: i16, direction: Direction) -> Option<&'static Message> {
+        let kind = match direction {
+            Direction::Request => MessageKind::Request,
+            Direction::Response => MessageKind::Response,
+        };
+        self.tables().find_map(|files| {
+            let place = files
+                .binary_search_by_key(&Some(api_key), |file| file.api_key)
+                .ok()?;
+            files[place]
+                .messages()
+                .iter()
+                .find(|message| message.kind == kind)
+        })
+    }
+
+    /// The message whose class has this name.
+    pub fn named(self, name: &str) -> Option<&'static Message> {
+        self.tables().find_map(|files| {
+            let file = files.iter().find(|file| file.names.contains(&name))?;
+            file.messages()
+                .iter()
+                .find(|message| message.name() == name)
+        })
+    }
+
+    /// The names of the messages that the registry itself describes.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        self.tables()
+            .next()
+            .into_iter()
+            .flatten()
+            .flat_map(|file| file.names)
+            .copied()
+    }
+
+    fn tables(self) -> impl Iterator<Item = &'static [SchemaFile]> {
+        let own = match self {
+            Registry::Client => None,
+            Registry::InterBroker => Some(&INTER_BROKER[..]),
+        };
+        own.into_iter().chain([&CLIENT[..]])
+    }
+}
+
+/// A schema file of the crate, read when one of its messages is first asked for: the broker starts without reading any.
+pub(super) struct SchemaFile {
+    /// Path below `schema/`.
+    pub(super) path: &'static str,
+    /// The key of its messages.
+    pub(super) api_key: Option<i16>,
+    /// The classes of its messages.
+    pub(super) names: &'static [&'static str],
+    pub(super) text: &'static str,
+    messages: OnceLock<Vec<Message>>,
+}
+
+impl SchemaFile {
+    pub(super) const fn new(
+        path: &'static str,
+        api_key: Option<i16>,
+        names: &'static [&'static str],
+        text: &'static str,
+    ) -> SchemaFile {
+        SchemaFile {
+            path,
+            api_key,
+            names,
+            text,
+            messages: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn messages(&'static self) -> &'static [Message] {
+        self.messages
+            .get_or_init(|| match notation::parse(self.text) {
+                Ok(messages) => messages,
+                // The files are part of the crate; a test reads each of them.
+                Err(error) => unreachable!("{}: {error}", self.path),
+            })
+    }
+}

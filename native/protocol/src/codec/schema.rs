@@ -1,0 +1,153 @@
+//! A message as its schema describes it, over all its versions.
+
+use std::sync::OnceLock;
+
+use super::layout::Layout;
+
+/// Place of a class in [`Message::classes`].
+pub type ClassIndex = usize;
+
+/// Consecutive versions, both ends included; empty if `first > last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    /// Lowest version.
+    pub first: i16,
+    /// Highest version.
+    pub last: i16,
+}
+
+impl VersionRange {
+    /// No version at all.
+    pub const NONE: VersionRange = VersionRange { first: 1, last: 0 };
+
+    /// Whether `version` lies in the range.
+    pub const fn contains(self, version: i16) -> bool {
+        self.first <= version && version <= self.last
+    }
+
+    /// Whether the range has no version.
+    pub const fn is_empty(self) -> bool {
+        self.first > self.last
+    }
+}
+
+/// What a field holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Kafka's names of the types
+pub enum FieldType {
+    Bool,
+    Int8,
+    Int16,
+    Uint16,
+    Int32,
+    Int64,
+    Float64,
+    Uuid,
+    String,
+    Bytes,
+    /// Record batches: bytes that nobody but the log looks into.
+    Records,
+    Struct(ClassIndex),
+    Array(Box<FieldType>),
+}
+
+/// The value of a field that a version does not have, or that a sender left out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DefaultValue {
+    /// Null.
+    Null,
+    /// Any integer type.
+    Int(i64),
+    /// A bool.
+    Bool(bool),
+    /// A float64.
+    Float(f64),
+    /// A string.
+    String(String),
+    /// The all-zero id.
+    ZeroUuid,
+    /// No bytes.
+    NoBytes,
+    /// No elements.
+    EmptyArray,
+    /// A struct whose fields all have their defaults.
+    Struct(ClassIndex),
+}
+
+/// One field of a struct.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Kafka's name in snake case.
+    pub name: String,
+    /// What it holds.
+    pub kind: FieldType,
+    /// The versions that have it.
+    pub versions: VersionRange,
+    /// The versions in which it may be null.
+    pub nullable: VersionRange,
+    /// Its tag and the versions in which it is a tagged field.
+    pub tag: Option<(u32, VersionRange)>,
+    /// Never in compact form, whatever the version (the request header's client id).
+    pub plain: bool,
+    /// Its value where nothing is sent.
+    pub default: DefaultValue,
+}
+
+/// A struct: the message itself, or one inside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// `CreateTopicsRequest`, `CreateTopicsRequest_CreatableTopic`.
+    pub name: String,
+    /// In the order of the wire.
+    pub fields: Vec<Field>,
+}
+
+/// What kind of message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum MessageKind {
+    Request,
+    Response,
+    Header,
+    Data,
+}
+
+/// One message over all its versions.
+#[derive(Debug)]
+pub struct Message {
+    /// Request, response, header or a record's content.
+    pub kind: MessageKind,
+    /// The key; `None` for headers and data.
+    pub api_key: Option<i16>,
+    /// The versions that exist.
+    pub versions: VersionRange,
+    /// First version with compact lengths and tagged fields.
+    pub first_flexible: Option<i16>,
+    /// The message's own class first, then those of its structs.
+    pub classes: Vec<Class>,
+    /// One cell per version, filled when the version is first used.
+    pub(super) layouts: Vec<OnceLock<Layout>>,
+}
+
+impl Message {
+    /// The name of the message's class.
+    pub fn name(&self) -> &str {
+        &self.classes[0].name
+    }
+
+    /// Whether `version` has compact lengths and tagged fields.
+    pub fn is_flexible(&self, version: i16) -> bool {
+        self.first_flexible.is_some_and(|first| version >= first)
+    }
+
+    /// How `version` looks on the wire; `None` if there is no such version.
+    pub fn layout(&self, version: i16) -> Option<&Layout> {
+        if !self.versions.contains(version) {
+            return None;
+        }
+        let cell = self
+            .layouts
+            .get(usize::from(version.abs_diff(self.versions.first)))?;
+        Some(cell.get_or_init(|| Layout::of(self, 0, version)))
+    }
+}

@@ -1,0 +1,13 @@
+//! The schema files, and the rules for bytes from outside (PROTOCOL.md 1.3).
+
+mod hostile;
+mod mutation;
+mod random;
+mod schemas;
+
+use super::*;
+
+/// The client registry's message of that name.
+fn client(name: &str) -> &'static Message {
+    Registry::Client.named(name).expect(name)
+}
