@@ -1,0 +1,104 @@
+//! What a partition answers when it cannot do what was asked. No wire codes here: the server maps each variant once.
+
+use std::sync::Arc;
+
+use pybroker_model::BatchError;
+
+/// Why an operation on a partition fails.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PartitionError {
+    /// This broker does not lead the partition (`NOT_LEADER_OR_FOLLOWER`).
+    #[error("not the leader")]
+    NotLeader,
+    /// The partition was deleted while the request ran (`UNKNOWN_TOPIC_OR_PARTITION`, by id `UNKNOWN_TOPIC_ID`).
+    #[error("the topic was deleted")]
+    Deleted,
+    /// The request names an older leader epoch (`FENCED_LEADER_EPOCH`).
+    #[error("leader epoch {requested} is older than the current {current}")]
+    FencedLeaderEpoch {
+        /// In the request.
+        requested: i32,
+        /// Here.
+        current: i32,
+    },
+    /// The request names a newer leader epoch (`UNKNOWN_LEADER_EPOCH`).
+    #[error("leader epoch {requested} is newer than the current {current}")]
+    UnknownLeaderEpoch {
+        /// In the request.
+        requested: i32,
+        /// Here.
+        current: i32,
+    },
+    /// Offset below the log start or above the end (`OFFSET_OUT_OF_RANGE`).
+    #[error("offset {requested} is outside [{log_start}, {end}]")]
+    OffsetOutOfRange {
+        /// In the request.
+        requested: i64,
+        /// First offset there is.
+        log_start: i64,
+        /// The largest that may be asked for.
+        end: i64,
+    },
+    /// Fewer in-sync replicas than `min.insync.replicas`; nothing was appended (`NOT_ENOUGH_REPLICAS`).
+    #[error("{isr} in-sync replicas, min.insync.replicas asks for {required}")]
+    NotEnoughReplicas {
+        /// In-sync replicas.
+        isr: usize,
+        /// The setting.
+        required: i32,
+    },
+    /// The in-sync replicas became too few after the append (`NOT_ENOUGH_REPLICAS_AFTER_APPEND`).
+    #[error("{isr} in-sync replicas after the append, min.insync.replicas asks for {required}")]
+    NotEnoughReplicasAfterAppend {
+        /// In-sync replicas.
+        isr: usize,
+        /// The setting.
+        required: i32,
+    },
+    /// The order names another incarnation of the topic that is not proven newer (`INCONSISTENT_TOPIC_ID`).
+    #[error("the partition on disk belongs to another topic id")]
+    InconsistentTopicId,
+    /// The disk failed, or the partition's directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
+    #[error("storage: {0}")]
+    Storage(Arc<str>),
+    /// The batches themselves are refused.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// A gap in a producer's sequence numbers (`OUT_OF_ORDER_SEQUENCE_NUMBER`).
+    #[error("out of order sequence number: {0}")]
+    OutOfOrderSequence(Arc<str>),
+    /// An older epoch of the producer id (`INVALID_PRODUCER_EPOCH`).
+    #[error("invalid producer epoch: {0}")]
+    InvalidProducerEpoch(Arc<str>),
+    /// Nothing is known of the producer id (`UNKNOWN_PRODUCER_ID`).
+    #[error("unknown producer id")]
+    UnknownProducerId,
+    /// A batch older than the last five of its producer, whose offset is not known any more
+    /// (`DUPLICATE_SEQUENCE_NUMBER`).
+    #[error("duplicate sequence number")]
+    DuplicateSequence,
+    /// A batch that does not fit the state of its transaction (`INVALID_TXN_STATE`).
+    #[error("invalid transaction state: {0}")]
+    InvalidTransactionState(Arc<str>),
+    /// More bytes than one segment may hold (`RECORD_LIST_TOO_LARGE`).
+    #[error("{size} bytes do not fit a segment of {segment_bytes}")]
+    RecordListTooLarge {
+        /// Of all batches together.
+        size: usize,
+        /// `segment.bytes`.
+        segment_bytes: usize,
+    },
+    /// The topic's cleanup policy does not allow it (`POLICY_VIOLATION`).
+    #[error("{0}")]
+    Policy(&'static str),
+    /// An argument that makes no sense (`INVALID_REQUEST`).
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+impl PartitionError {
+    /// A [`PartitionError::Storage`] with this text.
+    pub fn storage(reason: impl std::fmt::Display) -> Self {
+        Self::Storage(reason.to_string().into())
+    }
+}

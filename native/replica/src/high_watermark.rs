@@ -1,0 +1,62 @@
+//! How far a log may be shown to consumers (R2). Pure.
+
+/// What the ISR of a partition has, as far as its leader knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaEnds {
+    /// Brokers in sync other than the leader, with the end that each of them claims by its fetch offset; a follower
+    /// flushes before it claims. `None` until its first fetch of this leader epoch.
+    followers: Vec<(i32, Option<i64>)>,
+}
+
+impl ReplicaEnds {
+    /// For a leader that has heard of nobody yet. `isr` includes the leader.
+    #[must_use]
+    pub fn new(leader: i32, isr: &[i32]) -> Self {
+        let followers = isr.iter().filter(|&&id| id != leader).map(|&id| (id, None));
+        Self {
+            followers: followers.collect(),
+        }
+    }
+
+    /// A follower's fetch claims `end`. False if it is not in sync: its claim does not count.
+    pub fn claim(&mut self, broker: i32, end: i64) -> bool {
+        match self.followers.iter_mut().find(|(id, _)| *id == broker) {
+            Some((_, known)) => {
+                *known = Some(end);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The minimum over the ISR: `local_end` is the leader's own (flushed end in commit mode, log end in os mode).
+    /// `None` while a member of the ISR has not claimed anything: the high watermark stays where it is.
+    #[must_use]
+    pub fn minimum(&self, local_end: i64) -> Option<i64> {
+        self.followers
+            .iter()
+            .try_fold(local_end, |least, (_, end)| end.map(|end| least.min(end)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_replica_is_its_own_minimum() {
+        assert_eq!(ReplicaEnds::new(1, &[1]).minimum(7), Some(7));
+    }
+
+    #[test]
+    fn silent_followers_hold_it_back_and_strangers_do_not_count() {
+        let mut ends = ReplicaEnds::new(1, &[1, 2, 3]);
+        assert!(ends.claim(2, 5));
+        assert_eq!(ends.minimum(7), None);
+        assert!(!ends.claim(4, 1));
+        assert!(ends.claim(3, 9));
+        assert_eq!(ends.minimum(7), Some(5));
+        assert!(ends.claim(2, 9));
+        assert_eq!(ends.minimum(7), Some(7));
+    }
+}

@@ -1,0 +1,209 @@
+//! Who waits for an offset of a partition: produces for their commit, fetches for bytes.
+//!
+//! A waiter names an offset and is woken once, when the watched value exceeds it; it is not woken for less, and
+//! others are not woken with it. Dropping a registration takes it out.
+//!
+//! No wake-up is lost because both sides write before they read, in one total order (`SeqCst`): the publisher stores
+//! the value, then reads `count`; the waiter raises `count`, then reads the value. One of the two sees the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+/// A value that only grows (until it is closed), and those who wait for it.
+#[derive(Debug)]
+pub struct Watched {
+    value: AtomicI64,
+    /// Waiters in the list; the publisher takes the lock only if it is not 0.
+    count: AtomicUsize,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    waiters: Vec<Waiter>,
+    next_key: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    key: u64,
+    above: i64,
+    waker: Waker,
+}
+
+/// A list that once grew for a burst gives its memory back when it is empty.
+const CAPACITY_KEPT: usize = 64;
+
+impl Watched {
+    /// Starts at `value`.
+    #[must_use]
+    pub fn new(value: i64) -> Self {
+        Self {
+            value: AtomicI64::new(value),
+            count: AtomicUsize::new(0),
+            list: Mutex::default(),
+        }
+    }
+
+    /// The value now.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.value.load(SeqCst)
+    }
+
+    /// Raises the value to at least `value` and wakes those it satisfies. True if it grew.
+    pub fn raise(&self, value: i64) -> bool {
+        let before = self.value.fetch_max(value, SeqCst);
+        if before >= value {
+            return false;
+        }
+        self.wake_satisfied();
+        true
+    }
+
+    /// Sets the value, down as well (truncation of a follower), and wakes those it satisfies.
+    pub fn set(&self, value: i64) {
+        self.value.store(value, SeqCst);
+        self.wake_satisfied();
+    }
+
+    fn wake_satisfied(&self) {
+        if self.count.load(SeqCst) == 0 {
+            return;
+        }
+        let mut list = self.list.lock();
+        // Read under the lock: the newest value, so that one call serves several publishers.
+        let value = self.value.load(SeqCst);
+        let woken: Vec<Waker> = list.take(|waiter| waiter.above < value);
+        self.count.store(list.waiters.len(), SeqCst);
+        drop(list);
+        wake_each(woken);
+    }
+
+    /// Wakes everybody: the partition stops, is fenced or goes offline, and they must look why.
+    pub fn wake_all(&self) {
+        let mut list = self.list.lock();
+        let woken = list.take(|_| true);
+        self.count.store(0, SeqCst);
+        drop(list);
+        wake_each(woken);
+    }
+
+    /// Registers `waker` to be woken once when the value exceeds `above`. `None` if it does already (or did while
+    /// registering): do not wait.
+    pub fn register(self: &Arc<Self>, above: i64, waker: &Waker) -> Option<Registration> {
+        if self.get() > above {
+            return None;
+        }
+        let mut list = self.list.lock();
+        let key = list.next_key;
+        list.next_key += 1;
+        list.waiters.push(Waiter {
+            key,
+            above,
+            waker: waker.clone(),
+        });
+        self.count.store(list.waiters.len(), SeqCst);
+        if self.get() > above {
+            list.remove(key);
+            self.count.store(list.waiters.len(), SeqCst);
+            return None;
+        }
+        drop(list);
+        Some(Registration {
+            watched: Arc::clone(self),
+            key,
+        })
+    }
+
+    /// Registered waiters, for metrics and tests.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+}
+
+impl List {
+    fn take(&mut self, mut which: impl FnMut(&Waiter) -> bool) -> Vec<Waker> {
+        let mut taken: Vec<Waker> = Vec::new();
+        let mut at = 0;
+        while at < self.waiters.len() {
+            if which(&self.waiters[at]) {
+                let waker = self.waiters.swap_remove(at).waker;
+                // One connection often waits with several produces: it needs one wake-up.
+                if !taken.last().is_some_and(|last| last.will_wake(&waker)) {
+                    taken.push(waker);
+                }
+            } else {
+                at += 1;
+            }
+        }
+        if self.waiters.is_empty() {
+            self.waiters.shrink_to(CAPACITY_KEPT);
+        }
+        taken
+    }
+
+    fn remove(&mut self, key: u64) -> bool {
+        // The newest leave first as a rule, so look from the end.
+        match self.waiters.iter().rposition(|waiter| waiter.key == key) {
+            Some(at) => {
+                self.waiters.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+fn wake_each(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+/// A place in the list of waiters; dropping it gives the place up. Once woken it is spent: register again.
+#[derive(Debug)]
+#[must_use]
+pub struct Registration {
+    watched: Arc<Watched>,
+    key: u64,
+}
+
+impl Registration {
+    /// Replaces the waker (a future that moved to another task). False if it has been woken already.
+    pub fn update(&self, waker: &Waker) -> bool {
+        let mut list = self.watched.list.lock();
+        match list
+            .waiters
+            .iter_mut()
+            .rev()
+            .find(|waiter| waiter.key == self.key)
+        {
+            Some(waiter) => {
+                waiter.waker.clone_from(waker);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if self.watched.count.load(SeqCst) == 0 {
+            return;
+        }
+        let mut list = self.watched.list.lock();
+        if list.remove(self.key) {
+            self.watched.count.store(list.waiters.len(), SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+use std::sync::atomic::AtomicBool;
+use std::task::Wake;
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn counter() -> (Arc<Counter>, Waker) {
+    let counter = Arc::new(Counter::default());
+    (Arc::clone(&counter), Waker::from(counter))
+}
+
+#[test]
+fn only_those_satisfied_are_woken_and_only_once() {
+    let watched = Arc::new(Watched::new(0));
+    let (near, near_waker) = counter();
+    let (far, far_waker) = counter();
+    let _near = watched.register(3, &near_waker);
+    let _far = watched.register(9, &far_waker);
+    assert!(watched.raise(3));
+    assert_eq!(
+        (near.0.load(SeqCst), far.0.load(SeqCst)),
+        (0, 0),
+        "3 does not exceed 3"
+    );
+    watched.raise(4);
+    watched.raise(9);
+    assert_eq!((near.0.load(SeqCst), far.0.load(SeqCst)), (1, 0));
+    watched.raise(10);
+    assert_eq!((near.0.load(SeqCst), far.0.load(SeqCst)), (1, 1));
+    assert_eq!(watched.waiting(), 0);
+}
+
+#[test]
+fn a_satisfied_wait_is_not_registered() {
+    let watched = Arc::new(Watched::new(5));
+    let (_, waker) = counter();
+    assert!(watched.register(4, &waker).is_none());
+    assert_eq!(watched.waiting(), 0);
+    assert!(!watched.raise(5), "it does not grow");
+}
+
+#[test]
+fn dropping_a_registration_takes_it_out() {
+    let watched = Arc::new(Watched::new(0));
+    let (counter, waker) = counter();
+    let first = watched.register(1, &waker);
+    let second = watched.register(1, &waker);
+    assert_eq!(watched.waiting(), 2);
+    drop(first);
+    assert_eq!(watched.waiting(), 1);
+    drop(second);
+    watched.raise(2);
+    assert_eq!(counter.0.load(SeqCst), 0);
+}
+
+#[test]
+fn stopping_wakes_everybody() {
+    let watched = Arc::new(Watched::new(0));
+    let (counter, waker) = counter();
+    let registration = watched.register(i64::MAX, &waker).expect("waits");
+    watched.wake_all();
+    assert_eq!(counter.0.load(SeqCst), 1);
+    assert!(!registration.update(&waker), "spent");
+}
+
+#[test]
+fn several_waits_of_one_task_wake_it_once() {
+    let watched = Arc::new(Watched::new(0));
+    let (counter, waker) = counter();
+    let all: Vec<_> = (0..5)
+        .map(|above| watched.register(above, &waker))
+        .collect();
+    watched.raise(100);
+    assert_eq!(counter.0.load(SeqCst), 1);
+    drop(all);
+}
+
+struct Unpark(Thread, AtomicBool);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.store(true, SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// Waiters chase a value that two publishers raise step by step. A lost wake-up would leave a waiter parked; the
+/// generous time limit turns that into a failure.
+#[test]
+fn no_wake_up_is_lost_under_stress() {
+    const STEPS: i64 = 20_000;
+    let watched = Arc::new(Watched::new(0));
+    thread::scope(|scope| {
+        for waiter in 0..3 {
+            let watched = Arc::clone(&watched);
+            scope.spawn(move || {
+                let unpark = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
+                let waker = Waker::from(Arc::clone(&unpark));
+                let mut seen = waiter % 2;
+                while seen < STEPS {
+                    unpark.1.store(false, SeqCst);
+                    if let Some(registration) = watched.register(seen, &waker) {
+                        while !unpark.1.load(SeqCst) {
+                            thread::park_timeout(Duration::from_secs(60));
+                            assert!(
+                                unpark.1.load(SeqCst) || watched.get() <= seen,
+                                "lost wake-up above {seen}"
+                            );
+                        }
+                        drop(registration);
+                    }
+                    seen = watched.get();
+                }
+            });
+        }
+        for publisher in 0..2 {
+            let watched = Arc::clone(&watched);
+            scope.spawn(move || {
+                for value in 1..=STEPS {
+                    if value % 2 == publisher {
+                        watched.raise(value);
+                    }
+                    if value % 64 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(watched.waiting(), 0);
+}
