@@ -1,7 +1,9 @@
 """Time as an object, so that tests can move it.
 
-Wall time goes to disk and to clients; monotonic time measures waiting. A deadline that was stored as wall time is turned
-into monotonic time once, when it is loaded, and counted down from there: a wall clock that jumps moves nothing (A9, I1).
+Wall time goes to disk and to clients; monotonic time measures waiting. A deadline that was stored as wall
+time is turned
+into monotonic time once, when it is loaded, and counted down from there: a wall clock that jumps moves
+nothing (A9, I1).
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that stands still until a test moves it; `jump` moves wall time only, as an operator or NTP would."""
+    """A clock that stands still until a test moves it; `jump` moves wall time only, as an operator or NTP
+    would.
+    """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000) -> None:
         self._wall_ms = wall_ms

@@ -1,4 +1,6 @@
-"""Appends that Python starts (committed offsets, R13): a future for each, completed by the dispatcher's drain."""
+"""Appends that Python starts (committed offsets, R13): a future for each, completed by the dispatcher's
+drain.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ Record = tuple[bytes | None, bytes | None]
 
 
 class NativeAppends:
-    """Pairs `NativeBroker.append` with its `Completion`. Lives on the loop's thread only: the token is registered before
+    """Pairs `NativeBroker.append` with its `Completion`. Lives on the loop's thread only: the token is
+    registered before
     the same thread can drain its completion, so none is missed."""
 
     def __init__(self, native: NativeBroker, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,7 +32,8 @@ class NativeAppends:
     def append(
         self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int
     ) -> asyncio.Future[Completion]:
-        """Appends records to a local leader. The future gives the Completion once it is committed (after the flush in commit
+        """Appends records to a local leader. The future gives the Completion once it is committed (after the
+        flush in commit
         mode), or raises KafkaError with the code of the partition."""
         token = self._native.append(topic_id, partition, list(records), timestamp_ms)
         future: asyncio.Future[Completion] = self._loop.create_future()

@@ -1,7 +1,9 @@
 """From the native queue to a handler and back: key → api file; exactly one reply for each request, always.
 
-The native side wakes the loop through one file descriptor for a whole burst. `drain` hands over decoded requests; a handler
-is a plain function where the answer is at hand, else a coroutine whose first step runs here and now, so that only those
+The native side wakes the loop through one file descriptor for a whole burst. `drain` hands over decoded
+requests; a handler
+is a plain function where the answer is at hand, else a coroutine whose first step runs here and now, so that
+only those
 that really wait cost a scheduled step (measured: 1.2 µs against 2.1 µs with a task for each).
 """
 
@@ -28,13 +30,16 @@ DRAIN_MAX_ITEMS = 256
 """Requests taken in one turn of the loop; timers and other readers get their turn in between."""
 
 PARKED_MAX = 20_000
-"""Requests whose coroutine waits (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing their
+"""Requests whose coroutine waits (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing
+their
 connection: each holds memory, and clients that make so many come back with a delay of their own (R13)."""
 
 UNKNOWN_SERVER_ERROR = -1
 
 STOPPING = 15
-"""COORDINATOR_NOT_AVAILABLE: retriable for every client, and true of each request that a stopping broker gives up."""
+"""COORDINATOR_NOT_AVAILABLE: retriable for every client, and true of each request that a stopping broker
+gives up.
+"""
 
 
 class RequestContext(msgspec.Struct, frozen=True):
@@ -51,7 +56,9 @@ class RequestContext(msgspec.Struct, frozen=True):
 
 
 Handler = Callable[[RequestContext, Any], Any]
-"""Gives the response message, or a coroutine that does. Raising KafkaError answers its code in every slot of the response."""
+"""Gives the response message, or a coroutine that does. Raising KafkaError answers its code in every slot of
+the response.
+"""
 
 
 def routes(services: Services) -> dict[int, Handler]:
@@ -98,7 +105,9 @@ class Dispatcher:
         self._stopping = True
 
     async def cancel_parked(self, grace_s: float) -> None:
-        """Gives waiting handlers `grace_s` seconds, then cancels what is left: each of them still answers (R24)."""
+        """Gives waiting handlers `grace_s` seconds, then cancels what is left: each of them still answers
+        (R24).
+        """
         if self._parked:
             try:
                 await asyncio.wait_for(self._idle.wait(), grace_s)
@@ -131,7 +140,8 @@ class Dispatcher:
             request.connection_id,
         )
         if handler is None:
-            # The table of advertised keys and this one are compared by a test; what comes here is a bug of ours.
+            # The table of advertised keys and this one are compared by a test; what comes here is a bug of
+            # ours.
             log.error("no handler for API key %d; closing connection %d", request.api_key, request.connection_id)
             request.close()
             return

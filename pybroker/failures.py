@@ -1,6 +1,8 @@
-"""The response that says "this whole request failed with code X" for any message, so that no request stays unanswered.
+"""The response that says "this whole request failed with code X" for any message, so that no request stays
+unanswered.
 
-Kafka's responses put errors at the top, or in each item of an array that mirrors the request's. The classes of
+Kafka's responses put errors at the top, or in each item of an array that mirrors the request's. The classes
+of
 `protocol.messages` tell which; nothing here knows a single API.
 """
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Services:
-    """One broker's services. Fields that another slice owns are set by `app.Broker` before the listeners accept."""
+    """One broker's services. Fields that another slice owns are set by `app.Broker` before the listeners
+    accept.
+    """
 
     broker_id: int
     cluster_id: str

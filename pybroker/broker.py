@@ -1,0 +1,308 @@
+"""`pybroker.Broker`: a broker for tests and experiments, in a child process that ends with its parent.
+
+    with pybroker.Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+It starts on a free port, with its data in a temporary directory that goes away at the end. A child process,
+because neither a panic nor a
+busy interpreter of one side is then the other's. See `pybroker.testing` for pytest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+START_SECONDS_MAX = 60.0
+"""Generous, because a start may recover gigabytes; a broker that cannot start says so at once."""
+
+STOP_SECONDS_MAX = 60.0
+LOG_TAIL_BYTES = 16384
+
+TEST_SETTINGS: Mapping[str, str] = {
+    # A lone consumer of a test should not wait three seconds for others.
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class BrokerProcessError(RuntimeError):
+    """The child did not start or ended by itself; the text carries its last words."""
+
+
+class _Child:
+    """What must be undone even if the owner forgets the broker: the process and the temporary directory."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.lifeline: int | None = None
+        self.temporary: str | None = None
+
+    def clean(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.cut_lifeline()
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            self.temporary = None
+
+    def cut_lifeline(self) -> None:
+        if self.lifeline is not None:
+            os.close(self.lifeline)
+            self.lifeline = None
+
+
+class Broker:
+    """One broker process. A context manager (also `async with`), or `start()` and `close()`.
+
+    settings: broker settings under Kafka's names; values may be text, numbers, booleans, lists. They go over
+    what this class sets itself.
+    data_dir: where the data lives and stays; without it a temporary directory, removed by `close()`.
+    port: of 127.0.0.1; 0 takes a free one, which restarts keep.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self._settings = dict(settings or {})
+        self._data_dir = Path(data_dir) if data_dir is not None else None
+        self._port = port
+        self._endpoints: list[tuple[str, str, int]] = []
+        self._cluster_id: str | None = None
+        self._child = _Child()
+        self._finalizer = weakref.finalize(self, self._child.clean)
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for clients' bootstrap.servers."""
+        _, host, port = self._started()[0]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self._started()[0][2]
+
+    @property
+    def endpoints(self) -> list[tuple[str, str, int]]:
+        """Every client listener as (name, host, port)."""
+        return list(self._started())
+
+    @property
+    def cluster_id(self) -> str:
+        """The id that the cluster gave itself at the first start."""
+        self._started()
+        assert self._cluster_id is not None, "reported with the endpoints"
+        return self._cluster_id
+
+    @property
+    def data_dir(self) -> Path:
+        """The data directory, with one folder a partition."""
+        if self._data_dir is None:
+            self._child.temporary = tempfile.mkdtemp(prefix="pybroker-")
+            self._data_dir = Path(self._child.temporary) / "data"
+        return self._data_dir
+
+    @property
+    def log_path(self) -> Path:
+        """The file with what the broker says, all starts one after the other."""
+        return self.data_dir.with_name(self.data_dir.name + ".console.log")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        process = self._child.process
+        if process is None:
+            raise BrokerProcessError("the broker is not running")
+        return process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._child.process is not None and self._child.process.poll() is None
+
+    def start(self) -> Self:
+        """Starts the broker; returns when it serves clients. Raises BrokerProcessError with the broker's own
+        words if it does not.
+        """
+        if self.running:
+            raise BrokerProcessError("the broker runs already")
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
+        ready, ready_child = os.pipe()
+        lifeline_child, lifeline = os.pipe()
+        try:
+            with self.log_path.open("ab") as console:
+                process = subprocess.Popen(
+                    self._command(ready_child, lifeline_child),
+                    stdin=subprocess.DEVNULL,
+                    stdout=console,
+                    stderr=console,
+                    pass_fds=(ready_child, lifeline_child),
+                    start_new_session=True,  # Ctrl-C in the terminal is the test's, which then stops the broker
+                )
+        except BaseException:
+            os.close(ready)
+            os.close(lifeline)
+            raise
+        finally:
+            os.close(ready_child)
+            os.close(lifeline_child)
+        self._child.cut_lifeline()
+        self._child.process, self._child.lifeline = process, lifeline
+        try:
+            report = self._wait_ready(process, ready, log_begin)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            os.close(ready)
+        self._endpoints = [(name, host, port) for name, host, port in report["endpoints"]]
+        self._cluster_id = report["cluster_id"]
+        self._port = self._endpoints[0][2]
+        return self
+
+    def stop(self) -> int:
+        """A clean stop; the exit code. The data stays, `start()` goes on with it. Harmless if the broker is
+        not running.
+        """
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        """kill -9, as a crash. The data stays. Harmless if the broker is not running."""
+        return self._end(signal.SIGKILL)
+
+    def restart(self, *, crash: bool = False) -> Self:
+        """Stops the broker, or kills it, and starts it again on the same port and data."""
+        if crash:
+            self.kill()
+        else:
+            self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Stops the broker and removes its temporary directory."""
+        try:
+            self.stop()
+        finally:
+            self._finalizer()
+            if self._data_dir is not None and not self._data_dir.exists():
+                self._data_dir = None
+
+    def log_tail(self, begin: int = 0) -> str:
+        """The end of what the broker said (from byte `begin` of `log_path` on), for the message of a failed
+        test.
+        """
+        if self._data_dir is None or not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as console:
+            size = console.seek(0, os.SEEK_END)
+            console.seek(max(begin, size - LOG_TAIL_BYTES))
+            return console.read().decode("utf-8", "replace").strip()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _started(self) -> list[tuple[str, str, int]]:
+        if not self._endpoints:
+            raise BrokerProcessError("the broker was never started")
+        return self._endpoints
+
+    def _command(self, ready_fd: int, parent_fd: int) -> list[str]:
+        settings: dict[str, object] = {
+            **TEST_SETTINGS,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": str(self.data_dir),
+            **self._settings,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pybroker",
+            "start",
+            "--ready-fd",
+            str(ready_fd),
+            "--parent-fd",
+            str(parent_fd),
+        ]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={_text(value)}"]
+        return command
+
+    def _wait_ready(self, process: subprocess.Popen[bytes], ready: int, log_begin: int) -> dict[str, Any]:
+        """One line comes through the pipe when clients are served; its end without a line means that the
+        child is gone.
+        """
+        give_up = time.monotonic() + START_SECONDS_MAX
+        received = b""
+        while not received.endswith(b"\n"):
+            left = give_up - time.monotonic()
+            if left <= 0 or not select.select([ready], [], [], left)[0]:
+                raise BrokerProcessError(
+                    f"the broker was not ready after {START_SECONDS_MAX} s:\n{self.log_tail(log_begin)}"
+                )
+            chunk = os.read(ready, 65536)
+            if not chunk:
+                code = process.wait(STOP_SECONDS_MAX)
+                raise BrokerProcessError(f"the broker did not start (exit code {code}): {self.log_tail(log_begin)}")
+            received += chunk
+        report = json.loads(received)
+        assert isinstance(report, dict), "foreground writes an object"
+        return report
+
+    def _end(self, how: signal.Signals) -> int:
+        process = self._child.process
+        if process is None:
+            return 0
+        try:
+            process.send_signal(how)  # does nothing if the process has ended
+            code = process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerProcessError(
+                f"the broker did not stop within {STOP_SECONDS_MAX} s:\n{self.log_tail()}"
+            ) from None
+        finally:
+            self._child.process = None
+            self._child.cut_lifeline()
+        return code
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

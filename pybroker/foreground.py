@@ -1,0 +1,222 @@
+"""One broker in the foreground: settings, signals, the start line, one clear line for whatever keeps it from
+starting.
+
+Exit codes: 0 after a clean stop, 1 when the broker could not start or had to stop, 2 for settings that cannot
+be used (click's code for usage).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pybroker.config import BrokerConfig, ConfigError, load_config
+from pybroker.errors import StartError
+from pybroker.observability.logs import configure_logging
+
+if TYPE_CHECKING:
+    from pybroker.app import Broker
+    from pybroker.observability.http import MetricsServer
+
+log = logging.getLogger(__name__)
+
+EXIT_CANNOT_START = 1
+EXIT_BAD_SETTINGS = 2
+
+STOP_GRACE_SECONDS = 5
+"""What a stop may take beyond `shutdown.timeout.ms`, which bounds its single steps, before the process ends
+without it.
+"""
+
+
+def run_broker(
+    file: str | None, assignments: Sequence[str], *, ready_fd: int | None = None, parent_fd: int | None = None
+) -> int:
+    """Runs a broker until a signal; the exit code.
+
+    `ready_fd`: a pipe that gets one JSON line once clients are served. `parent_fd`: see `parent_watch`.
+    """
+    try:
+        config, warnings = load_config(file, assignments)
+    except ConfigError as problem:
+        return _complain(str(problem), EXIT_BAD_SETTINGS)
+    configure_logging(config.get_str("log.level"))
+    for warning in warnings:
+        log.warning("%s", warning)
+    _raise_file_limit()
+    try:
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    except ImportError:  # Windows' dependencies leave it out
+        loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(Foreground(loop, config, ready_fd, parent_fd).run())
+    finally:
+        loop.close()
+
+
+def _complain(problem: str, code: int) -> int:
+    print(f"pybroker: {' '.join(problem.split())}", file=sys.stderr, flush=True)
+    return code
+
+
+def _raise_file_limit() -> None:
+    """Each partition has open files: take what the system allows (R7)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # macOS reports an unlimited hard limit that it does not grant
+        log.debug("the limit of open files stays at %d", soft)
+
+
+class Foreground:
+    """From a configuration to an exit code."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, ready_fd: int | None, parent_fd: int | None
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._ready_fd = ready_fd
+        self._parent_fd = parent_fd
+        self._signal: asyncio.Future[int] = loop.create_future()
+        self._http: MetricsServer | None = None
+        self._serving = False
+
+    async def run(self) -> int:
+        """Starts, waits for a signal or a fatal failure, stops."""
+        if self._parent_fd is not None:
+            from pybroker.parent_watch import watch_parent
+
+            watch_parent(self._loop, self._parent_fd)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        from pybroker.app import Broker
+
+        broker = Broker(self._config)
+        try:
+            await self._start_http(broker)
+            starting = asyncio.ensure_future(broker.start())
+            await asyncio.wait((starting, self._signal), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                # A signal during the start (a long recovery): what is on disk stays valid, the next start
+                # goes on.
+                starting.cancel()
+                await asyncio.wait((starting,))
+            if starting.cancelled():
+                log.info("Stopped during the start")
+                return 0
+            starting.result()
+        except Exception as problem:
+            return _complain(self._explain(problem), EXIT_CANNOT_START)
+        self._serving = True
+        self._announce(broker)
+        await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
+        return await self._stop(broker)
+
+    def _on_signal(self, number: int) -> None:
+        # From here on the kernel's default: a second signal ends the process at once, even if the loop hangs.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            self._loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        if not self._signal.done():
+            self._signal.set_result(number)
+
+    async def _stop(self, broker: Broker) -> int:
+        self._serving = False
+        if self._signal.done():
+            log.info("%s: stopping", signal.Signals(self._signal.result()).name)
+        self._arm_deadline()
+        if self._http is not None:
+            self._http.stop()
+        try:
+            await broker.stop()
+        except Exception as problem:
+            log.error("The stop was not clean; the next start recovers", exc_info=problem)
+            return EXIT_CANNOT_START
+        if broker.failed.done():
+            return _complain(str(broker.failed.exception() or "the broker failed"), EXIT_CANNOT_START)
+        log.info("Stopped")
+        return 0
+
+    def _arm_deadline(self) -> None:
+        """Ends the process when the stop hangs. SIGALRM's default action needs neither the loop nor the GIL."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._config.get_int("shutdown.timeout.ms") / 1000 + STOP_GRACE_SECONDS)
+
+    async def _start_http(self, broker: Broker) -> None:
+        address = self._config.get_str("metrics.listener")
+        if not address:
+            return
+        from pybroker.config.listeners import host_port
+        from pybroker.observability.http import MetricsServer
+
+        host, port = host_port(address)
+        self._http = MetricsServer(host, port, lambda: self._metrics(broker), lambda: self._serving)
+        try:
+            bound = await self._http.start()
+        except OSError as problem:
+            raise StartError(f"metrics.listener={address}: cannot listen: {_reason(problem)}") from None
+        log.info("Metrics at http://%s:%d/metrics", *bound)
+
+    def _metrics(self, broker: Broker) -> str:
+        from pybroker.observability.broker_metrics import broker_metrics
+
+        return broker_metrics(broker.services) if broker.services is not None else ""
+
+    def _announce(self, broker: Broker) -> None:
+        services = broker.services
+        assert services is not None, "a started broker has services"
+        addresses = [str(listener) for listener in broker.endpoints]
+        data = ", ".join(self._config.log_dirs)
+        print(
+            f"pybroker is ready: {', '.join(addresses)}, cluster id {services.cluster_id}, data in {data}", flush=True
+        )
+        if self._ready_fd is not None:
+            report = {
+                "endpoints": [[one.name, one.host, one.port] for one in broker.endpoints],
+                "cluster_id": services.cluster_id,
+                "broker_id": services.broker_id,
+            }
+            os.write(self._ready_fd, json.dumps(report).encode() + b"\n")
+            os.close(self._ready_fd)
+
+    def _explain(self, problem: Exception) -> str:
+        if isinstance(problem, StartError | ConfigError):
+            return str(problem)
+        log.debug("the start failed", exc_info=problem)
+        if isinstance(problem, OSError):
+            where = f"{problem.filename}: " if problem.filename else ""
+            return f"cannot start: {where}{_reason(problem)}"
+        return (
+            f"cannot start: {type(problem).__name__}: {problem} "
+            "(this is a bug in pybroker; --set log.level=DEBUG shows where)"
+        )
+
+
+_ADVICE = {
+    errno.EADDRINUSE: "the address is in use by another process; stop that one or choose another port",
+    errno.EADDRNOTAVAIL: "this machine does not have that address",
+    errno.EACCES: "permission denied; run as a user who may, or choose another place",
+    errno.EPERM: "not permitted; run as a user who may, or choose another place",
+    errno.ENOSPC: "the disk is full; make room and start again",
+    errno.EDQUOT: "the disk quota is used up; make room and start again",
+    errno.EROFS: "the file system is read-only; choose another place with log.dirs",
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
+}
+
+
+def _reason(problem: OSError) -> str:
+    return _ADVICE.get(problem.errno or 0) or problem.strerror or str(problem)

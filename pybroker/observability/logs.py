@@ -1,0 +1,92 @@
+"""The log: one line an event on standard error, in Kafka's shape, with Kafka's levels, which can be changed
+while running.
+
+Text from outside (client ids, topic names, host names) reaches log messages. Control characters in a message
+are escaped, so
+that nobody can forge a line (G15); settings that are secrets never get here, because tables mark them
+(`ConfigKey.sensitive`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TextIO
+
+TRACE = 5
+ROOT = "root"
+"""Kafka's name of the logger that all others inherit from (KIP-412)."""
+
+LEVELS: dict[str, int] = {
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_NAMES = {number: name for name, number in LEVELS.items()}
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x09: "\\t",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+
+
+class KafkaFormatter(logging.Formatter):
+    """`[2026-01-31 12:00:00,123] INFO message (pybroker.controller)`; a traceback follows on lines of its
+    own.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        level = _NAMES.get(record.levelno, record.levelname)
+        message = record.getMessage().translate(_ESCAPES)
+        line = f"[{stamp},{int(record.msecs):03d}] {level} {message} ({record.name})"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+def configure_logging(level: str, stream: TextIO | None = None) -> None:
+    """Sends all loggers to standard error (or `stream`) from `level` up; replaces what an earlier call set
+    up.
+    """
+    logging.addLevelName(TRACE, "TRACE")
+    logging.addLevelName(logging.WARNING, "WARN")
+    logging.addLevelName(logging.CRITICAL, "FATAL")
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(KafkaFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(LEVELS[level])
+    # asyncio tells of its selector at DEBUG, once a loop, which is of no use to an operator.
+    logging.getLogger("asyncio").setLevel(max(LEVELS[level], logging.INFO))
+
+
+def logger_levels() -> dict[str, str]:
+    """Every known logger with the level in force, the root under Kafka's name for it."""
+    loggers = {ROOT: logging.getLogger()}
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger):
+            loggers[name] = logger
+    return {name: _name_of(logger.getEffectiveLevel()) for name, logger in sorted(loggers.items())}
+
+
+def _name_of(number: int) -> str:
+    """The nearest of Kafka's levels that is not less severe than `number`."""
+    return next((name for name, known in LEVELS.items() if known >= number), "FATAL")
+
+
+def is_logger(name: str) -> bool:
+    """Whether a logger of this name exists; asking does not create it."""
+    return name == ROOT or isinstance(logging.root.manager.loggerDict.get(name), logging.Logger)
+
+
+def set_logger_level(name: str, level: str | None) -> None:
+    """Sets a logger's level; None lets it inherit again."""
+    logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
+    logger.setLevel(LEVELS[level] if level is not None else logging.NOTSET)

@@ -1,0 +1,61 @@
+"""The text of /metrics: what native code counts, followed by what the control plane knows.
+
+Labels hold only what this broker chose (ids, version): nothing that a client names becomes a label, so the
+number of series is bounded (G15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Gauge(NamedTuple):
+    """A number that goes up and down, read when somebody looks."""
+
+    name: str
+    help: str
+    read: Callable[[], float]
+    labels: Mapping[str, str] = _NO_LABELS
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def render_gauges(gauges: Iterable[Gauge]) -> str:
+    """Prometheus text format 0.0.4. Gauges of one name must follow each other."""
+    lines: list[str] = []
+    last = ""
+    for gauge in gauges:
+        if gauge.name != last:
+            lines.append(f"# HELP {gauge.name} {gauge.help}")
+            lines.append(f"# TYPE {gauge.name} gauge")
+            last = gauge.name
+        labels = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in gauge.labels.items())
+        number = gauge.read()
+        shown = str(int(number)) if number == int(number) else repr(number)
+        lines.append(f"{gauge.name}{{{labels}}} {shown}" if labels else f"{gauge.name} {shown}")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def identity_gauges(cluster_id: str, broker_id: int, version: str) -> list[Gauge]:
+    """Who this is. KIP-78 shows the cluster id as a gauge whose value is text; in Prometheus text is a label
+    and the value is 1.
+    """
+    return [
+        Gauge(
+            "kafka_server_kafkaserver_clusterid_info",
+            "Id of the cluster (KIP-78: kafka.server:type=KafkaServer,name=ClusterId).",
+            lambda: 1,
+            {"cluster_id": cluster_id},
+        ),
+        Gauge(
+            "pybroker_info",
+            "Version, broker id and cluster id of this broker.",
+            lambda: 1,
+            {"version": version, "broker_id": str(broker_id), "cluster_id": cluster_id},
+        ),
+    ]
