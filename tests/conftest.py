@@ -14,7 +14,9 @@ StartBroker = Callable[..., BrokerProcess]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--broker", choices=sorted(KINDS), default="pybroker",
+        "--broker",
+        choices=sorted(KINDS),
+        default="pybroker",
         help="what client tests run against: the product, or Apache Kafka as the reference",
     )
 

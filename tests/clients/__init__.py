@@ -1,1 +1,1 @@
-"""The product, driven by clients that are not ours. Every test here passes against Apache Kafka too: `--broker=kafka`."""
+"""The product, driven by clients that are not ours. All of it passes against Apache Kafka too: `--broker=kafka`."""

@@ -89,9 +89,11 @@ class AiokafkaMember(Member):
         return {each.partition for each in self._consumer.assignment()}
 
     def commit(self, offsets: dict[int, int]) -> None:
-        self._loop.run(self._consumer.commit({
-            aiokafka.TopicPartition(self._topic, partition): offset for partition, offset in offsets.items()
-        }))
+        self._loop.run(
+            self._consumer.commit(
+                {aiokafka.TopicPartition(self._topic, partition): offset for partition, offset in offsets.items()}
+            )
+        )
 
     def close(self) -> None:
         self._loop.run(self._consumer.stop())
@@ -129,15 +131,21 @@ class Aiokafka(Client):
     ) -> list[int]:
         async def work() -> list[int]:
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=self._bootstrap, acks=acks.acks if acks.acks == "all" else int(acks.acks),
-                enable_idempotence=acks.idempotent, compression_type=None if compression == "none" else compression,
-                linger_ms=5, request_timeout_ms=UNKNOWN_TOPIC_MS,
+                bootstrap_servers=self._bootstrap,
+                acks=acks.acks if acks.acks == "all" else int(acks.acks),
+                enable_idempotence=acks.idempotent,
+                compression_type=None if compression == "none" else compression,
+                linger_ms=5,
+                request_timeout_ms=UNKNOWN_TOPIC_MS,
             )
             await producer.start()
             try:
                 sends = [
                     await producer.send(
-                        topic, value=_raw(record.value), key=_raw(record.key), partition=record.partition,
+                        topic,
+                        value=_raw(record.value),
+                        key=_raw(record.key),
+                        partition=record.partition,
                         headers=[(name, value.encode()) for name, value in record.headers],
                     )
                     for record in records
@@ -170,10 +178,18 @@ class Aiokafka(Client):
         return self._loop.run(work())
 
     def join(self, group: str, topic: str) -> Member:
-        return AiokafkaMember(self._loop, {
-            "bootstrap_servers": self._bootstrap, "group_id": group, "enable_auto_commit": False,
-            "auto_offset_reset": "earliest", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 300,
-        }, topic)
+        return AiokafkaMember(
+            self._loop,
+            {
+                "bootstrap_servers": self._bootstrap,
+                "group_id": group,
+                "enable_auto_commit": False,
+                "auto_offset_reset": "earliest",
+                "session_timeout_ms": 10_000,
+                "heartbeat_interval_ms": 300,
+            },
+            topic,
+        )
 
     def close(self) -> None:
         self._loop.close()

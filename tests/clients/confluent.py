@@ -37,8 +37,11 @@ def _received(message: ck.Message) -> Received:
     headers = tuple((name, value.decode()) for name, value in message.headers() or ())
     key, value = message.key(), message.value()
     return Received(
-        message.partition(), message.offset(), None if key is None else key.decode(),
-        None if value is None else value.decode(), headers,
+        message.partition(),
+        message.offset(),
+        None if key is None else key.decode(),
+        None if value is None else value.decode(),
+        headers,
     )
 
 
@@ -86,14 +89,20 @@ class Confluent(Client):
     def produce(
         self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
     ) -> list[int]:
-        producer = ck.Producer({
-            **self._common, "acks": acks.acks, "enable.idempotence": acks.idempotent, "compression.type": compression,
-            "linger.ms": 5, "message.timeout.ms": int(TIMEOUT_S * 1000),
-            # Without idempotence a retry of one of several requests in flight would reorder records.
-            "max.in.flight.requests.per.connection": 5 if acks.idempotent else 1,
-            # How long a topic may be unknown before producing to it is an error.
-            "topic.metadata.propagation.max.ms": 3000,
-        })
+        producer = ck.Producer(
+            {
+                **self._common,
+                "acks": acks.acks,
+                "enable.idempotence": acks.idempotent,
+                "compression.type": compression,
+                "linger.ms": 5,
+                "message.timeout.ms": int(TIMEOUT_S * 1000),
+                # Without idempotence a retry of one of several requests in flight would reorder records.
+                "max.in.flight.requests.per.connection": 5 if acks.idempotent else 1,
+                # How long a topic may be unknown before producing to it is an error.
+                "topic.metadata.propagation.max.ms": 3000,
+            }
+        )
         offsets = [-1] * len(records)
         problems: list[ck.KafkaError] = []
 
@@ -109,8 +118,12 @@ class Confluent(Client):
 
         for index, record in enumerate(records):
             producer.produce(
-                topic, partition=record.partition, key=record.key, value=record.value,
-                headers=[(name, value.encode()) for name, value in record.headers], on_delivery=delivered(index),
+                topic,
+                partition=record.partition,
+                key=record.key,
+                value=record.value,
+                headers=[(name, value.encode()) for name, value in record.headers],
+                on_delivery=delivered(index),
             )
             producer.poll(0)
         left = producer.flush(TIMEOUT_S)
@@ -120,10 +133,15 @@ class Confluent(Client):
         return offsets
 
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
-        consumer = ck.Consumer({
-            **self._common, "group.id": "not-used", "enable.auto.commit": False, "auto.offset.reset": "error",
-            "fetch.queue.backoff.ms": 5,
-        })
+        consumer = ck.Consumer(
+            {
+                **self._common,
+                "group.id": "not-used",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
         try:
             consumer.assign([ck.TopicPartition(topic, partition, 0) for partition in range(partitions)])
             found: list[Received] = []
@@ -134,11 +152,31 @@ class Confluent(Client):
         finally:
             consumer.close()
 
+    def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
+        """The offset that the next record of each partition will get."""
+        consumer = ck.Consumer({**self._common, "group.id": "not-used"})
+        try:
+            with _translated():
+                return {
+                    partition: consumer.get_watermark_offsets(ck.TopicPartition(topic, partition), TIMEOUT_S)[1]
+                    for partition in range(partitions)
+                }
+        finally:
+            consumer.close()
+
     def join(self, group: str, topic: str) -> Member:
-        return ConfluentMember({
-            **self._common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
-            "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300, "allow.auto.create.topics": False,
-        }, topic)
+        return ConfluentMember(
+            {
+                **self._common,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 300,
+                "allow.auto.create.topics": False,
+            },
+            topic,
+        )
 
     def close(self) -> None:
         pass

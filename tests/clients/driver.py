@@ -29,7 +29,8 @@ class _Child:
         )
 
     def ask(self, op: str, **arguments: Any) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         # A child that never answers must not hang the test: killing it ends the readline below.
         watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
         watchdog.start()

@@ -37,7 +37,7 @@ def by_partition(found: Iterable[Received]) -> dict[int, list[Received]]:
 
 
 def check_log(found: Sequence[Received], sent: Sequence[Record], offsets: Sequence[int] | None = None) -> None:
-    """`found` is `sent`, whole: per partition in the same order, at offsets 0, 1, 2 …; acknowledged at those offsets."""
+    """`found` is `sent`, whole: each partition in order, at offsets 0, 1, 2 …, which were those acknowledged."""
     expected: dict[int, list[Record]] = defaultdict(list)
     for record in sent:
         if offsets is not None:

@@ -65,10 +65,12 @@ class KafkaPythonMember(Member):
 
     def commit(self, offsets: dict[int, int]) -> None:
         with _translated():
-            self._consumer.commit({
-                kafka.TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
-                for partition, offset in offsets.items()
-            })
+            self._consumer.commit(
+                {
+                    kafka.TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+                    for partition, offset in offsets.items()
+                }
+            )
 
     def close(self) -> None:
         self._consumer.close(autocommit=False)
@@ -96,16 +98,24 @@ class KafkaPython(Client):
     ) -> list[int]:
         with _translated():
             producer = kafka.KafkaProducer(
-                bootstrap_servers=self._bootstrap, acks=acks.acks if acks.acks == "all" else int(acks.acks),
-                enable_idempotence=acks.idempotent, compression_type=None if compression == "none" else compression,
-                linger_ms=5, max_block_ms=UNKNOWN_TOPIC_MS,
-                max_in_flight_requests_per_connection=5 if acks.idempotent else 1, allow_auto_create_topics=False,
-                delivery_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS // 2,
+                bootstrap_servers=self._bootstrap,
+                acks=acks.acks if acks.acks == "all" else int(acks.acks),
+                enable_idempotence=acks.idempotent,
+                compression_type=None if compression == "none" else compression,
+                linger_ms=5,
+                max_block_ms=UNKNOWN_TOPIC_MS,
+                max_in_flight_requests_per_connection=5 if acks.idempotent else 1,
+                allow_auto_create_topics=False,
+                delivery_timeout_ms=TIMEOUT_MS,
+                request_timeout_ms=TIMEOUT_MS // 2,
             )
             try:
                 sends = [
                     producer.send(
-                        topic, value=_raw(record.value), key=_raw(record.key), partition=record.partition,
+                        topic,
+                        value=_raw(record.value),
+                        key=_raw(record.key),
+                        partition=record.partition,
                         headers=[(name, value.encode()) for name, value in record.headers],
                     )
                     for record in records
@@ -134,11 +144,18 @@ class KafkaPython(Client):
             consumer.close(autocommit=False)
 
     def join(self, group: str, topic: str) -> Member:
-        return KafkaPythonMember({
-            "bootstrap_servers": self._bootstrap, "group_id": group, "enable_auto_commit": False,
-            "auto_offset_reset": "earliest", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 300,
-            "allow_auto_create_topics": False,
-        }, topic)
+        return KafkaPythonMember(
+            {
+                "bootstrap_servers": self._bootstrap,
+                "group_id": group,
+                "enable_auto_commit": False,
+                "auto_offset_reset": "earliest",
+                "session_timeout_ms": 10_000,
+                "heartbeat_interval_ms": 300,
+                "allow_auto_create_topics": False,
+            },
+            topic,
+        )
 
     def close(self) -> None:
         self._admin.close()

@@ -69,7 +69,11 @@ class BrokerProcess(ABC):
         command = self.command()
         with self.console.open("ab") as console:
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
                 env=self.environment(),
             )
         give_up = time.monotonic() + START_TIMEOUT_S
@@ -176,7 +180,9 @@ class KafkaProcess(BrokerProcess):
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a", 1)
             subprocess.run(
                 java_command(class_path, "kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", str(file)]),
-                check=True, capture_output=True, timeout=START_TIMEOUT_S,
+                check=True,
+                capture_output=True,
+                timeout=START_TIMEOUT_S,
             )
         return java_command(class_path, "kafka.Kafka", [str(file)], heap="512m")
 

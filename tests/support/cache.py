@@ -54,7 +54,12 @@ def run_download(command: Sequence[str], **options: object) -> None:
     """Runs a command that talks to a package registry, again if it fails: registries drop connections."""
     for attempt in range(1, DOWNLOAD_ATTEMPTS_MAX + 1):
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False, **options  # type: ignore[call-overload]
+            command,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_TIMEOUT_S,
+            check=False,
+            **options,  # type: ignore[call-overload]
         )
         if done.returncode == 0:
             return

@@ -26,7 +26,8 @@ def compiled(source: Path, libraries: Path) -> str:
     def build(folder: Path) -> None:
         subprocess.run(
             [java_tool("javac"), "-cp", f"{libraries}/*", "-d", str(folder), str(source)],
-            check=True, timeout=300,
+            check=True,
+            timeout=300,
         )
 
     classes = built_once("classes", [source.read_bytes(), libraries.name], build)
@@ -36,6 +37,12 @@ def compiled(source: Path, libraries: Path) -> str:
 def java_command(class_path: str, main: str, arguments: Sequence[str] = (), heap: str = "256m") -> list[str]:
     """A command that runs `main`, with a JVM told to start quickly and stay small."""
     return [
-        java_tool("java"), f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, main,
+        java_tool("java"),
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        class_path,
+        main,
         *arguments,
     ]

@@ -41,9 +41,7 @@ def _pom(libraries: Libraries) -> str:
     dependencies = []
     for name, left_out in libraries:
         exclusions = "".join(f"<exclusion>{coordinates(each)}</exclusion>" for each in left_out)
-        dependencies.append(
-            f"<dependency>{coordinates(name)}<exclusions>{exclusions}</exclusions></dependency>"
-        )
+        dependencies.append(f"<dependency>{coordinates(name)}<exclusions>{exclusions}</exclusions></dependency>")
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>tests</groupId><artifactId>tests</artifactId><version>1</version><packaging>pom</packaging>"
@@ -53,10 +51,19 @@ def _pom(libraries: Libraries) -> str:
 
 def copy_dependencies(pom: Path, folder: Path) -> None:
     """Puts the jars that `pom` names, and theirs, into `folder`."""
-    run_download([
-        "mvn", "-B", "-q", "-ntp", "-f", str(pom), "dependency:copy-dependencies",
-        f"-DoutputDirectory={folder}", "-DincludeScope=runtime",
-    ])
+    run_download(
+        [
+            "mvn",
+            "-B",
+            "-q",
+            "-ntp",
+            "-f",
+            str(pom),
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={folder}",
+            "-DincludeScope=runtime",
+        ]
+    )
 
 
 def jars(libraries: Libraries) -> Path:

@@ -1,0 +1,40 @@
+"""The checker behind the kill tests finds each kind of broken promise: a checker without teeth proves nothing."""
+
+from __future__ import annotations
+
+from tests.clients.acknowledged import History, violations
+from tests.clients.api import Received
+
+
+def _row(offset: int, number: int) -> Received:
+    return Received(0, offset, None, f"w:{number}:")
+
+
+RIGHT = [_row(0, 0), _row(1, 1), _row(2, 2)]
+TOLD = {(0, 0): 0, (0, 1): 1, (0, 2): 2}
+
+
+def _found(rows: list[Received], told: dict[tuple[int, int], int] | None = None) -> str:
+    return "; ".join(violations(rows, [History("w", "t", TOLD if told is None else told)]))
+
+
+def test_a_whole_log_is_right() -> None:
+    """Also with a record that was never acknowledged: its producer does not know whether it arrived."""
+    assert _found(RIGHT) == ""
+    assert _found([*RIGHT, _row(3, 3)]) == ""
+
+
+def test_each_broken_promise_is_named() -> None:
+    """Missing, doubled, reordered, moved, and a hole in the offsets."""
+    assert "acknowledged w 0 2 at 2, found at None" in _found(RIGHT[:2])
+    assert "doubled" in _found([*RIGHT, _row(3, 1)])
+    assert "reordered" in _found([_row(0, 0), _row(1, 2), _row(2, 1)], {})
+    assert "found at 2" in _found([_row(0, 0), _row(1, 7), _row(2, 1)], {(0, 1): 1})
+    assert "gap" in _found([RIGHT[0], _row(2, 2)], {})
+
+
+def test_a_refusal_is_a_violation_too() -> None:
+    """An idempotent producer that waits long enough is never refused by a broker that comes back."""
+    history = History("w", "t", {})
+    history.failed["_MSG_TIMED_OUT"] += 1
+    assert violations([], [history]) == ["w was refused records: {'_MSG_TIMED_OUT': 1}"]

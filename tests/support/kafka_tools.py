@@ -1,0 +1,33 @@
+"""Kafka's own command-line tools, from its jars."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from tests.support.java import java_command
+from tests.support.maven import TOOLS, jars
+
+TIMEOUT_S = 100
+MAIN_CLASSES = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+}
+
+
+class ToolError(Exception):
+    """A tool ended with another exit code than 0; the message is what it wrote."""
+
+
+def run_tool(name: str, arguments: Sequence[str]) -> str:
+    """What the tool printed to standard output."""
+    command = java_command(f"{jars(TOOLS)}/*", MAIN_CLASSES[name], arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise ToolError(f"{name} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
