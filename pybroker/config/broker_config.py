@@ -27,33 +27,41 @@ class ConfigSource(IntEnum):
 
 
 class BrokerConfig(Mapping[str, Any]):
-    """A frozen set of broker settings. `config["num.partitions"]` is the typed value in force; `get_int` and
-    its like say which type.
+    """The broker settings in force. `config["num.partitions"]` is the typed value; `get_int` and its like say
+    of which type.
 
     The layers, strongest first: this broker's dynamic settings, the cluster's dynamic defaults, the file and
-    command line, the table's defaults.
-    All texts given here were checked before (see `load` and admin/configs).
+    command line, the
+    table's defaults. Nobody changes settings but `admin.configs`, on the loop's thread, by `set_dynamic`;
+    whoever reads a setting
+    each time it matters follows. All texts given here were checked before (see `load` and
+    `admin.config_changes`).
     """
 
     __slots__ = ("_layers", "_values")
 
-    def __init__(
-        self,
-        static: Mapping[str, str] | None = None,
-        *,
-        cluster_dynamic: Mapping[str, str] | None = None,
-        broker_dynamic: Mapping[str, str] | None = None,
-    ) -> None:
-        self._layers: tuple[tuple[ConfigSource, dict[str, str]], ...] = (
-            (ConfigSource.DYNAMIC_BROKER_CONFIG, dict(broker_dynamic or {})),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(cluster_dynamic or {})),
-            (ConfigSource.STATIC_BROKER_CONFIG, dict(static or {})),
-        )
-        self._values: dict[str, Value] = {name: key.default for name, key in BROKER_SETTINGS.items()}
-        for _, layer in reversed(self._layers):
-            for name, text in layer.items():
-                if name in BROKER_SETTINGS:
-                    self._values[name] = _parse(name, text)
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        self._layers: dict[ConfigSource, dict[str, str]] = {
+            ConfigSource.DYNAMIC_BROKER_CONFIG: {},
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
+            ConfigSource.STATIC_BROKER_CONFIG: dict(static or {}),
+        }
+        self._values: dict[str, Value] = _effective(self._layers)
+
+    def set_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Replaces the two dynamic layers."""
+        self._layers = {
+            ConfigSource.DYNAMIC_BROKER_CONFIG: dict(broker),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: dict(cluster),
+            ConfigSource.STATIC_BROKER_CONFIG: self._layers[ConfigSource.STATIC_BROKER_CONFIG],
+        }
+        self._values = _effective(self._layers)
+
+    def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """A copy under other dynamic settings, to see what they would come to."""
+        copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG])
+        copy.set_dynamic(cluster=cluster, broker=broker)
+        return copy
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -110,9 +118,7 @@ class BrokerConfig(Mapping[str, Any]):
     @property
     def listeners(self) -> tuple[Listener, ...]:
         """Where to listen; a port 0 stands for a free one."""
-        return parse_listeners(
-            self.get_list("listeners"), protocol_map(self.get_str("listener.security.protocol.map"))
-        )
+        return parse_listeners(self.get_list("listeners"), protocol_map(self.get_str("listener.security.protocol.map")))
 
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """What clients are told, given the addresses that were bound, as (name, host, port)."""
@@ -145,7 +151,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     def layer(self, source: ConfigSource) -> Mapping[str, str]:
         """The texts that one layer sets."""
-        return next(layer for name, layer in self._layers if name is source)
+        return self._layers[source]
 
     def occurrences(self, name: str) -> list[tuple[ConfigSource, str, str | None]]:
         """Every (source, setting, text) that speaks about `name` or a synonym of it, strongest first:
@@ -154,7 +160,7 @@ class BrokerConfig(Mapping[str, Any]):
         family = SYNONYMS.get(name, (name,))
         found: list[tuple[ConfigSource, str, str | None]] = [
             (source, member, layer[member])
-            for source, layer in self._layers
+            for source, layer in self._layers.items()
             for member in family
             if member in layer
         ]
@@ -164,20 +170,11 @@ class BrokerConfig(Mapping[str, Any]):
                 found.append((ConfigSource.DEFAULT_CONFIG, member, render_value(default)))
         return found
 
-    def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """The same file and command line under other dynamic settings."""
-        return BrokerConfig(
-            self.layer(ConfigSource.STATIC_BROKER_CONFIG), cluster_dynamic=cluster, broker_dynamic=broker
-        )
-
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
         """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated
         text.
         """
-        return {
-            name: ",".join(value) if isinstance(value, tuple) else value
-            for name, value in self._values.items()
-        }
+        return {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
 
 
 def _parse(name: str, text: str) -> Value:
@@ -185,3 +182,19 @@ def _parse(name: str, text: str) -> Value:
         return BROKER_SETTINGS[name].parse(text)
     except InvalidValue as problem:
         raise ConfigError(f"{name}={text}: {problem}") from None
+
+
+def _effective(layers: Mapping[ConfigSource, Mapping[str, str]]) -> dict[str, Value]:
+    """The value of every setting: of the strongest layer that has it. Names that this version does not know
+    are passed over.
+    """
+    values: dict[str, Value] = {name: key.default for name, key in BROKER_SETTINGS.items()}
+    for source in (
+        ConfigSource.STATIC_BROKER_CONFIG,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ):
+        for name, text in layers[source].items():
+            if name in BROKER_SETTINGS:
+                values[name] = _parse(name, text)
+    return values

@@ -172,9 +172,7 @@ SEGMENTS = (
         at_least(0),
         CLUSTER,
     ),
-    ConfigKey(
-        "log.index.size.max.bytes", INT, 10485760, "Largest size of an index file.", at_least(4), CLUSTER
-    ),
+    ConfigKey("log.index.size.max.bytes", INT, 10485760, "Largest size of an index file.", at_least(4), CLUSTER),
     ConfigKey(
         "log.segment.delete.delay.ms",
         LONG,
@@ -411,9 +409,7 @@ TOPICS = (
         "Create a topic when a client that asks for it allows that.",
     ),
     ConfigKey("num.partitions", INT, 1, "Partitions of a topic whose creator does not say.", at_least(1)),
-    ConfigKey(
-        "default.replication.factor", INT, 1, "Replicas of a topic whose creator does not say.", at_least(1)
-    ),
+    ConfigKey("default.replication.factor", INT, 1, "Replicas of a topic whose creator does not say.", at_least(1)),
     ConfigKey(
         "min.insync.replicas",
         INT,

@@ -37,9 +37,7 @@ IDENTITY = (
         "Number of this broker in its cluster. broker.id is the older name of the same setting.",
         at_least(0),
     ),
-    ConfigKey(
-        "broker.id", INT, None, "Older name of node.id. When both are given they must agree.", at_least(-1)
-    ),
+    ConfigKey("broker.id", INT, None, "Older name of node.id. When both are given they must agree.", at_least(-1)),
     ConfigKey(
         "broker.rack",
         STRING,
@@ -94,9 +92,7 @@ SOCKETS = (
         "(Kafka: 3). Fixed at start, because connections stay with their thread.",
         between(1, 256),
     ),
-    ConfigKey(
-        "socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", at_least(1)
-    ),
+    ConfigKey("socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", at_least(1)),
     ConfigKey(
         "socket.send.buffer.bytes",
         INT,

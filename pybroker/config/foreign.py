@@ -24,15 +24,11 @@ class Refusal(NamedTuple):
 
 _NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
 _NO_AUTHORIZER = "access control is not enforced by this broker, so that everybody who can connect may do everything; remove the line only if that is meant"
-_NO_QUORUM = (
-    "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
-)
+_NO_QUORUM = "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
 _NO_TIERED = "tiered storage is not part of this broker; remove the line"
 
 REFUSED: dict[str, Refusal] = {
-    "zookeeper.connect": Refusal(
-        "this broker keeps its metadata in its first data directory; remove the line"
-    ),
+    "zookeeper.connect": Refusal("this broker keeps its metadata in its first data directory; remove the line"),
     "zookeeper.metadata.migration.enable": Refusal(
         "this broker keeps its metadata in its first data directory; remove the line", ("", "false")
     ),
@@ -56,9 +52,7 @@ REFUSED: dict[str, Refusal] = {
     "alter.config.policy.class.name": Refusal(_NO_CLASSES),
     "client.quota.callback.class": Refusal(_NO_CLASSES),
     "security.providers": Refusal(_NO_CLASSES),
-    "config.providers": Refusal(
-        "references to config providers are not resolved; write the values themselves"
-    ),
+    "config.providers": Refusal("references to config providers are not resolved; write the values themselves"),
     "remote.log.storage.system.enable": Refusal(_NO_TIERED, ("", "false")),
     "log.message.timestamp.difference.max.ms": Refusal(
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
@@ -224,7 +218,5 @@ def is_foreign(name: str) -> bool:
         rest = name.split(".", 3)[3:]
         if not rest:
             return False
-        return any(
-            part in HARMLESS or part in BROKER_SETTINGS for part in (rest[0], rest[0].partition(".")[2])
-        )
+        return any(part in HARMLESS or part in BROKER_SETTINGS for part in (rest[0], rest[0].partition(".")[2]))
     return name in HARMLESS or name in REFUSED or name in SINGLE_MEMBER

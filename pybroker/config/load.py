@@ -109,9 +109,7 @@ def check_settings(given: Mapping[str, Setting]) -> Loaded:
     _check_together(config, given)
     warnings = []
     if without_effect:
-        warnings.append(
-            "Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(without_effect))
-        )
+        warnings.append("Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(without_effect)))
     return Loaded(config, warnings)
 
 
@@ -185,9 +183,7 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
             raise fail("advertised.listeners", f"listener {listener.name} is not among listeners")
         if listener.host in ("", "0.0.0.0", "::"):
             host = listener.host or "an empty host"
-            raise fail(
-                "advertised.listeners", f"clients cannot connect to {host}; name the address they should use"
-            )
+            raise fail("advertised.listeners", f"clients cannot connect to {host}; name the address they should use")
     inter_broker = config["inter.broker.listener.name"]
     if inter_broker is not None and str(inter_broker).upper() not in names:
         raise fail("inter.broker.listener.name", "not among listeners")

@@ -1,0 +1,216 @@
+"""What a request to alter settings comes to: operations on what is set now, and the rules for topics, brokers
+and loggers. Pure.
+
+Kafka's semantics: ConfigAdminManager, DynamicBrokerConfig, RuntimeLoggerManager (KIP-226, KIP-339, KIP-412).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from pybroker.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    ConfigType,
+    InvalidValue,
+    Scope,
+    check_resolved,
+    nearest_name,
+    render_value,
+    resolve_topic_configs,
+    validate_topic_configs,
+)
+from pybroker.config.topic_defs import broker_default
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class ResourceType(IntEnum):
+    """What has settings, numbered as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class OpType(IntEnum):
+    """What an operation of IncrementalAlterConfigs does, numbered as on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigOp(NamedTuple):
+    """One operation; `op` is as it came, known or not."""
+
+    name: str
+    op: int
+    value: str | None
+
+
+class ResourceOps(NamedTuple):
+    """What one request asks of one resource. `replace` is AlterConfigs: what is not set goes."""
+
+    resource_type: int
+    resource_name: str
+    ops: tuple[ConfigOp, ...]
+    replace: bool = False
+
+
+def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:
+    """What is wrong with each resource before anything is looked up: named twice, a setting named twice,
+    values missing.
+    """
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    return [_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources]
+
+
+def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:
+    if times > 1:
+        return _refused("Each resource must appear at most once.")
+    if resource.resource_type not in ResourceType.__members__.values():
+        return _refused(f"Resource type {resource.resource_type} has no settings that this broker keeps.")
+    names = Counter(op.name for op in resource.ops)
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        return _refused(f"Error due to duplicate config keys: {', '.join(twice)}")
+    unknown = sorted({op.op for op in resource.ops if op.op not in OpType.__members__.values()})
+    if unknown:
+        return _refused(f"Unknown config operation {unknown[0]}.")
+    null = sorted(op.name for op in resource.ops if op.value is None and op.op != OpType.DELETE)
+    if null:
+        return _refused(f"Null value not supported for: {', '.join(null)}")
+    return None
+
+
+def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
+    """The change of a topic's own settings: name → new text, None to remove. Raises KafkaError
+    (INVALID_CONFIG).
+
+    `current` is what the topic sets itself; a list that it does not set starts from the default.
+    """
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        if op.op == OpType.DELETE:
+            changes[op.name] = None
+            continue
+        text = _new_text(op, current, lambda name: broker_default(name, config), TOPIC_SETTINGS)
+        try:
+            valid = validate_topic_configs({op.name: text})
+        except ConfigError as problem:
+            raise _invalid(str(problem)) from None
+        # A setting of Kafka's that asks for nothing here is agreed to and not stored.
+        changes.update(valid)
+    after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
+    after.update({name: text for name, text in changes.items() if text is not None})
+    try:
+        check_resolved(resolve_topic_configs(after, config))
+    except ConfigError as problem:
+        raise _invalid(str(problem)) from None
+    return changes
+
+
+def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
+    """The change of the dynamic settings of a broker, or with an empty resource name of all. Raises
+    KafkaError.
+    """
+    per_cluster = resource.resource_name == ""
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        key = BROKER_SETTINGS.get(op.name)
+        if key is None:
+            if op.op == OpType.DELETE and op.name in current:
+                changes[op.name] = None  # left there by a version that knew it
+                continue
+            nearest = nearest_name(op.name, BROKER_SETTINGS)
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            raise _invalid(f"unknown broker setting {op.name}{hint}")
+        if key.scope is Scope.READ_ONLY:
+            raise _refused(f"Cannot update these configs dynamically: {op.name} is fixed at start.")
+        if per_cluster and key.scope is Scope.PER_BROKER:
+            raise _refused(f"Cannot update these configs at default cluster level: {op.name} belongs to one broker.")
+        if op.op == OpType.DELETE:
+            changes[op.name] = None
+            continue
+        text = _new_text(op, current, lambda name: render_value(config[name]) or "", BROKER_SETTINGS)
+        try:
+            changes[op.name] = render_value(key.parse(text)) or ""
+        except InvalidValue as problem:
+            shown = "(hidden)" if key.sensitive else text
+            raise _invalid(f"{op.name}={shown}: {problem}") from None
+    return changes
+
+
+def logger_changes(
+    resource: ResourceOps, levels: Iterable[str], exists: Callable[[str], bool]
+) -> dict[str, str | None]:
+    """The change of logger levels (KIP-412): logger → level, None to inherit again. Raises KafkaError."""
+    if resource.replace:
+        raise _refused("AlterConfigs is not allowed for broker loggers; use IncrementalAlterConfigs.")
+    allowed = tuple(levels)
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        if op.op not in (OpType.SET, OpType.DELETE):
+            raise _refused(f"{OpType(op.op).name} operation is not allowed for the BROKER_LOGGER resource")
+        if not exists(op.name):
+            raise _invalid(f"Logger {op.name} does not exist!")
+        if op.op == OpType.DELETE:
+            if op.name == "root":
+                raise _refused("Removing the log level of the root logger is not allowed")
+            changes[op.name] = None
+            continue
+        if op.value not in allowed:
+            raise _invalid(
+                f"Cannot set the log level of {op.name} to {op.value} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(allowed)}"
+            )
+        changes[op.name] = op.value
+    return changes
+
+
+def check_broker_name(name: str, broker_id: int) -> None:
+    """Broker settings are asked of the broker that they belong to, or with an empty name of any. Raises
+    KafkaError.
+    """
+    if name == "":
+        return
+    try:
+        asked = int(name)
+    except ValueError:
+        raise _refused(f"Node id must be an integer, but it is: {name}") from None
+    if asked != broker_id:
+        raise _refused(f"Unexpected broker id, expected {broker_id} or empty string, but received {name}")
+
+
+def _new_text(
+    op: ConfigOp, current: Mapping[str, str], default: Callable[[str], str], table: Mapping[str, object]
+) -> str:
+    """The text after SET, APPEND or SUBTRACT, before it is checked."""
+    value = op.value or ""
+    if op.op == OpType.SET:
+        return value
+    key = table.get(op.name)
+    if getattr(key, "type", None) is not ConfigType.LIST:
+        raise _invalid(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+    items = [item for item in current.get(op.name, default(op.name)).split(",") if item]
+    given = [item.strip() for item in value.split(",") if item.strip()]
+    if op.op == OpType.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)

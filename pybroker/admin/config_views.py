@@ -1,0 +1,130 @@
+"""What DescribeConfigs shows: each setting with its value, its source and everything that speaks about it.
+Pure (KIP-133, KIP-226, KIP-569).
+
+Where Kafka 4.4 hides that log.retention.hours decides a topic's retention (its synonym list starts at
+log.retention.ms), every member of the
+family is listed here, and the source is the one that really decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pybroker.config import (
+    BROKER_SETTINGS,
+    BROKER_SYNONYM,
+    SYNONYMS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigKey,
+    ConfigSource,
+    ConfigType,
+    Scope,
+    render_value,
+)
+from pybroker.config.topic_defs import broker_default
+
+
+class ConfigSynonym(NamedTuple):
+    """One place that speaks about a setting."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting as it is shown. A sensitive value is None."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: ConfigSource
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: ConfigType
+    documentation: str
+
+
+def topic_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of a topic that sets `own` itself, on a broker with `config`."""
+    entries = []
+    for name, key in TOPIC_SETTINGS.items():
+        if key.internal and name not in own:
+            continue
+        synonyms = []
+        if name in own:
+            synonyms.append(ConfigSynonym(name, own[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        if name in BROKER_SYNONYM:
+            synonyms += _occurrences(BROKER_SYNONYM[name], config)
+        value = own[name] if name in own else broker_default(name, config)
+        source = ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else _deciding(BROKER_SYNONYM.get(name), config)
+        entries.append(_entry(key, value, False, source, synonyms))
+    return entries
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of this broker."""
+    entries = []
+    for name, key in BROKER_SETTINGS.items():
+        if key.internal:
+            continue
+        synonyms = _occurrences(name, config)
+        source = next((one.source for one in synonyms if one.name == name), ConfigSource.DEFAULT_CONFIG)
+        read_only = key.scope is Scope.READ_ONLY
+        entries.append(_entry(key, render_value(config[name]), read_only, source, synonyms))
+    return sorted(entries)
+
+
+def cluster_default_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """What is set for all brokers (resource with an empty name): only that, without defaults, as Kafka."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return [
+        _entry(BROKER_SETTINGS[name], text, False, source, [ConfigSynonym(name, text, source)])
+        for name, text in sorted(config.layer(source).items())
+        if name in BROKER_SETTINGS
+    ]
+
+
+def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
+    """The loggers and their levels (KIP-412)."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return [
+        ConfigEntry(name, level, False, source, False, (), ConfigType.STRING, "Level of this logger.")
+        for name, level in levels.items()
+    ]
+
+
+def chosen(entries: list[ConfigEntry], names: list[str] | None) -> list[ConfigEntry]:
+    """The entries with these names; no names means all."""
+    if not names:
+        return entries
+    wanted = set(names)
+    return [entry for entry in entries if entry.name in wanted]
+
+
+def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
+    return [ConfigSynonym(member, text, source) for source, member, text in config.occurrences(name)]
+
+
+def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
+    """The source of the family member that a topic's value comes from."""
+    found = config.first_of_family(synonym) if synonym is not None else None
+    if found is None:
+        return ConfigSource.DEFAULT_CONFIG
+    sources = (source for source, member, _ in config.occurrences(found[0]) if member == found[0])
+    return next(sources, ConfigSource.DEFAULT_CONFIG)
+
+
+def _entry(
+    key: ConfigKey, value: str | None, read_only: bool, source: ConfigSource, synonyms: list[ConfigSynonym]
+) -> ConfigEntry:
+    if key.sensitive:
+        value = None
+        synonyms = [one._replace(value=None) for one in synonyms]
+    documentation = key.documentation
+    family = SYNONYMS.get(key.name, ())
+    if len(family) > 1 and key.name == family[0]:
+        documentation = f"{documentation} Goes over {', '.join(family[1:])}."
+    return ConfigEntry(key.name, value, read_only, source, key.sensitive, tuple(synonyms), key.type, documentation)

@@ -1,0 +1,229 @@
+"""Dynamic settings of topics, brokers and loggers: validate, one controller event, then in force here, then
+answered (R12).
+
+The controller stores them (under /config in Kafka's JSON); this service is the only one that submits them,
+one request at a time, so that
+APPEND and SUBTRACT start from what is really stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from pybroker.admin import config_views
+from pybroker.admin.config_changes import (
+    ResourceOps,
+    ResourceType,
+    broker_changes,
+    check_broker_name,
+    check_request,
+    logger_changes,
+    topic_changes,
+)
+from pybroker.config import (
+    BROKER_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    InvalidValue,
+    Scope,
+    check_resolved,
+    resolve_topic_configs,
+)
+from pybroker.controller.events import AlterConfigs, ConfigChange
+from pybroker.errors import KafkaError
+from pybroker.metadata.image import ClusterImage, TopicImage
+from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.native import Uuid
+from pybroker.observability import logs
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+TOPICS_A_TURN = 200
+"""When a default changes, every topic is told; this many, then other requests get their turn."""
+
+
+class NativeConfigs(Protocol):
+    """What native code obeys."""
+
+    def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
+        """All settings of a topic."""
+        ...
+
+    def set_broker_settings(self, settings: dict[str, int | float | str | bool | None]) -> None:
+        """All settings of the broker."""
+        ...
+
+
+class ConfigAdmin:
+    """The settings of this broker and of the cluster's topics.
+
+    `image` gives the cluster's current image; `submit` hands an event to the controller and gives its reply
+    once it is durable and visible.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        native: NativeConfigs,
+        image: Callable[[], ClusterImage],
+        submit: Callable[[AlterConfigs], Awaitable[Sequence[KafkaError | None]]],
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._native = native
+        self._image = image
+        self._submit = submit
+        self._turn = asyncio.Lock()
+
+    def load(self) -> None:
+        """Puts the stored dynamic broker settings in force; called once, after the image is read and before
+        partitions open.
+        """
+        layers = [self._stored(DEFAULT_BROKER_CONFIG), self._stored(str(self._broker_id))]
+        usable = [{name: text for name, text in layer.items() if _usable(name, text)} for layer in layers]
+        self._config.set_dynamic(cluster=usable[0], broker=usable[1])
+
+    def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
+        """The settings of a resource, all or those named. Raises KafkaError."""
+        if resource_type == ResourceType.TOPIC:
+            entries = config_views.topic_entries(self._topic(name).config, self._config)
+        elif resource_type == ResourceType.BROKER:
+            check_broker_name(name, self._broker_id)
+            if name == "":
+                entries = config_views.cluster_default_entries(self._config)
+            else:
+                entries = config_views.broker_entries(self._config)
+        elif resource_type == ResourceType.BROKER_LOGGER:
+            if name == "":
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            check_broker_name(name, self._broker_id)
+            entries = config_views.logger_entries(logs.logger_levels())
+        else:
+            message = f"Resource type {resource_type} has no settings that this broker keeps."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        return config_views.chosen(entries, names)
+
+    async def alter(
+        self, resources: Sequence[ResourceOps], validate_only: bool, principal: str
+    ) -> list[KafkaError | None]:
+        """Changes settings; each resource succeeds or fails by itself. What succeeded is durable and in force
+        when this returns.
+        """
+        async with self._turn:
+            results: list[KafkaError | None] = list(check_request(resources))
+            submitted: list[tuple[int, ConfigChange]] = []
+            for index, resource in enumerate(resources):
+                if results[index] is None:
+                    try:
+                        change = self._prepare(resource, validate_only)
+                    except KafkaError as problem:
+                        results[index] = problem
+                        continue
+                    if change is not None:
+                        submitted.append((index, change))
+            if validate_only or not submitted:
+                return results
+            replies = await self._submit(AlterConfigs(tuple(change for _, change in submitted)))
+            done: list[ConfigChange] = []
+            for (index, change), reply in zip(submitted, replies, strict=True):
+                results[index] = reply
+                if reply is None:
+                    done.append(change)
+                    log.info(
+                        "Settings of %s %s changed by %s: %s", change.resource, change.name, principal, _shown(change)
+                    )
+            await self._put_in_force(done)
+            return results
+
+    def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
+        """The change to submit; None for loggers, whose levels live in this process only and are set here
+        (KIP-412).
+        """
+        name = resource.resource_name
+        if resource.resource_type == ResourceType.TOPIC:
+            topic = self._topic(name)
+            return ConfigChange("topic", name, topic_changes(resource, topic.config, self._config), resource.replace)
+        check_broker_name(name, self._broker_id)
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            levels = logger_changes(resource, logs.LEVELS, logs.is_logger)
+            if not validate_only:
+                for logger, level in levels.items():
+                    logs.set_logger_level(logger, level)
+            return None
+        key = name or DEFAULT_BROKER_CONFIG
+        current = self._stored(key)
+        changes = broker_changes(resource, current, self._config)
+        change = ConfigChange("broker", key, changes, resource.replace)
+        self._check_effect(change, current)
+        return change
+
+    def _check_effect(self, change: ConfigChange, current: Mapping[str, str]) -> None:
+        """Refuses a change after which the defaults of topics contradict each other."""
+        after = {} if change.replace else dict(current)
+        after.update({name: text for name, text in change.changes.items() if text is not None})
+        for name, text in change.changes.items():
+            if text is None:
+                after.pop(name, None)
+        cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
+        broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
+        try:
+            check_resolved(resolve_topic_configs({}, self._config.with_dynamic(cluster=cluster, broker=broker)))
+        except ConfigError as problem:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+
+    async def _put_in_force(self, changes: Sequence[ConfigChange]) -> None:
+        """Native code gets what is stored now, which may be newer than `changes`: the same call twice does no
+        harm.
+        """
+        if any(change.resource == "broker" for change in changes):
+            self.load()
+            self._native.set_broker_settings(self._config.native_settings())
+            names = list(self._image().topics)  # their defaults changed
+        else:
+            names = [change.name for change in changes]
+        for begin in range(0, len(names), TOPICS_A_TURN):
+            for name in names[begin : begin + TOPICS_A_TURN]:
+                topic = self._image().topics.get(name)
+                if topic is not None:
+                    resolved = resolve_topic_configs(topic.config, self._config)
+                    self._native.set_topic_config(topic.topic_id, resolved)
+            await asyncio.sleep(0)
+
+    def _topic(self, name: str) -> TopicImage:
+        topic = self._image().topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic
+
+    def _stored(self, name: str) -> Mapping[str, str]:
+        stored = self._image().broker_configs.get(name)
+        return stored.config if stored is not None else {}
+
+
+def _usable(name: str, text: str) -> bool:
+    """Whether a stored setting can be obeyed; another version may have stored what this one does not know."""
+    key = BROKER_SETTINGS.get(name)
+    if key is None or key.scope is Scope.READ_ONLY:
+        log.warning("The stored broker setting %s is not a dynamic setting of this version; it has no effect", name)
+        return False
+    try:
+        key.parse(text)
+    except InvalidValue as problem:
+        log.warning("The stored broker setting %s has no effect: %s", name, problem)
+        return False
+    return True
+
+
+def _shown(change: ConfigChange) -> str:
+    """A change for the log; secrets stay out of it."""
+    sensitive = {name for name in change.changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].sensitive}
+    parts = [
+        f"{name} removed" if text is None else f"{name}={'(hidden)' if name in sensitive else text}"
+        for name, text in change.changes.items()
+    ]
+    return ", ".join(parts + (["everything else removed"] if change.replace else []))

@@ -1,0 +1,43 @@
+"""AlterConfigs, versions 0 to 2: replaces all settings of a resource; what is not named goes back to its
+default.
+
+v2 brought flexible encoding. Kafka calls it deprecated (KIP-339) in favour of IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.config_changes import ConfigOp, OpType, ResourceOps
+from pybroker.admin.configs import ConfigAdmin
+from pybroker.dispatch import RequestContext
+from pybroker.protocol.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponse_AlterConfigsResourceResponse,
+)
+
+API_KEY = 33
+
+
+async def handle(configs: ConfigAdmin, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """One response for each resource, in the request's order."""
+    resources = [
+        ResourceOps(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs),
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    results = await configs.alter(resources, request.validate_only, context.principal)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponse_AlterConfigsResourceResponse(
+                error_code=problem.code if problem is not None else 0,
+                error_message=problem.message if problem is not None else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, problem in zip(resources, results, strict=True)
+        ]
+    )

@@ -1,0 +1,44 @@
+"""IncrementalAlterConfigs, versions 0 and 1 (KIP-339): SET, DELETE, APPEND and SUBTRACT on single settings.
+
+v1 brought flexible encoding. Each resource succeeds or fails as a whole; a resource that is named twice
+fails, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.config_changes import ConfigOp, ResourceOps
+from pybroker.admin.configs import ConfigAdmin
+from pybroker.dispatch import RequestContext
+from pybroker.protocol.messages import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponse_AlterConfigsResourceResponse,
+)
+
+API_KEY = 44
+
+
+async def handle(
+    configs: ConfigAdmin, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """One response for each resource, in the request's order."""
+    resources = [
+        ResourceOps(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs),
+        )
+        for resource in request.resources
+    ]
+    results = await configs.alter(resources, request.validate_only, context.principal)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponse_AlterConfigsResourceResponse(
+                error_code=problem.code if problem is not None else 0,
+                error_message=problem.message if problem is not None else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, problem in zip(resources, results, strict=True)
+        ]
+    )
