@@ -5,7 +5,7 @@ released; the event loop calls them through an executor. All times are milliseco
 sizes bytes. Where a method gives error codes they are Kafka's (0 = none)."""
 
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 # ----------------------------------------------------------------------------------------------------------
 # Exceptions
@@ -363,10 +363,38 @@ class NativeBroker:
 # The codec (PROTOCOL.md 1.5)
 
 def encode(message: object, version: int) -> bytes:
-    """The body of a message of `pybroker.protocol.messages`. Raises CodecError."""
+    """The body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not
+    have are left out. Raises CodecError."""
 
-def decode(api_key: int, version: int, data: bytes, request: bool) -> object:
+def decode(api_key: int, version: int, data: bytes, request: bool, *, interbroker: bool = False) -> Any:
     """A message body. Left-over bytes are an error. Raises CodecError."""
+
+def decode_data(name: str, version: int, data: bytes) -> Any:
+    """Content of records or of other messages' bytes, by the name of its class (`OffsetCommitValue`): what
+    follows the version in front of it. Raises CodecError."""
+
+def encode_request(message: object, version: int, correlation_id: int, client_id: str | None = None) -> bytes:
+    """For clients: header and body of a request, without its length. Raises CodecError."""
+
+def decode_response(api_key: int, version: int, frame: bytes, *, interbroker: bool = False) -> tuple[int, Any]:
+    """For clients: (correlation id, message) of a response without its length. Raises CodecError."""
+
+def message_class(name: str, *, interbroker: bool = False) -> type | None:
+    """The class of a message or of a struct in it; None if there is none of that name."""
+
+def message_names(*, interbroker: bool = False) -> list[str]:
+    """The messages that a registry describes itself."""
+
+def message_schema(
+    name: str, *, interbroker: bool = False
+) -> tuple[str, int | None, int, int, list[tuple[str, list[tuple[str, str, bool, str]]]]] | None:
+    """(kind, key, lowest version, highest version, [(class, [(field, type, can be None, default)])])."""
+
+def api_table() -> list[tuple[int, str, int, int, str, bool]]:
+    """(key, name, lowest, highest version on client listeners, "native" or "python", served) of every API."""
+
+def error_code_table() -> list[tuple[int, str, bool]]:
+    """(code, name, whether clients retry) of every error code."""
 
 # ----------------------------------------------------------------------------------------------------------
 # Functions of the data path, callable for measurement: the same code that serves the sockets

@@ -1,10 +1,10 @@
-"""Kafka's error codes, all that Kafka 4.4 knows; the same list as native/protocol/src/error_code.rs (a test compares them)."""
+"""Kafka's error codes, all that Kafka 4.4 knows: native/protocol/src/error_code.rs (a test compares them)."""
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error code of a response. On the wire it is an int16; a number that is not listed here is legal there."""
+    """An error code of a response. On the wire it is an int16; one that is not listed here is legal there."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

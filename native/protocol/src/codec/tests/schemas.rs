@@ -81,7 +81,7 @@ fn every_served_version_has_a_request_and_a_response() {
         for direction in [Direction::Request, Direction::Response] {
             let message = Registry::Client
                 .message(api.key.code(), direction)
-                .expect(api.name());
+                .unwrap_or_else(|| panic!("{}", api.name()));
             for version in api.min_version..=api.max_version {
                 assert!(
                     message.layout(version).is_some(),
@@ -101,7 +101,7 @@ fn every_served_version_has_a_request_and_a_response() {
         for direction in [Direction::Request, Direction::Response] {
             let message = Registry::InterBroker
                 .message(key.code(), direction)
-                .expect(key.name());
+                .unwrap_or_else(|| panic!("{}", key.name()));
             assert_eq!(
                 (message.versions.first, message.versions.last),
                 (first, last),

@@ -1,0 +1,207 @@
+//! Messages between bytes and Python objects: the schema codec with a sink and a source for msgspec structs.
+//!
+//! A class is built from its schema when it is first used, so that starting costs nothing; `pybroker.protocol.messages`
+//! hands the same classes to handlers. Everything here needs the GIL; frames are checked before, without it, by
+//! [`pybroker_protocol::codec::check`].
+
+mod classes;
+mod inspect;
+mod sink;
+mod source;
+
+use pybroker_protocol::codec::{self, Direction, ELEMENTS_MAX_TRUSTED, Message, Registry};
+use pybroker_protocol::header;
+use pybroker_protocol::primitives::{ELEMENTS_MAX, Reader};
+use pybroker_protocol::{Api, ApiKey};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use classes::Classes;
+pub use inspect::{api_table, error_code_table, message_class, message_names, message_schema};
+use sink::PySink;
+use source::PySource;
+
+create_exception!(
+    pybroker._native,
+    CodecError,
+    PyValueError,
+    "Bytes that are no message of that key and version, or a message that this version cannot carry."
+);
+
+/// The request of a client (or of a broker: `registry` is the listener's) as an object of its class.
+///
+/// # Errors
+/// `CodecError`: the connection is to be closed.
+pub fn decode_request(
+    py: Python<'_>,
+    registry: Registry,
+    api_key: i16,
+    version: i16,
+    body: &[u8],
+) -> PyResult<Py<PyAny>> {
+    let message = find(registry, api_key, Direction::Request)?;
+    let elements_max = match registry {
+        Registry::Client => ELEMENTS_MAX,
+        Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
+    };
+    decode_message(py, message, version, body, elements_max)
+}
+
+/// The body of the response to a request of that key and version.
+///
+/// # Errors
+/// `CodecError` if `response` is of another class or does not fit the version: our own bug.
+pub fn encode_response(
+    py: Python<'_>,
+    registry: Registry,
+    api_key: i16,
+    version: i16,
+    response: &Bound<'_, PyAny>,
+) -> PyResult<Vec<u8>> {
+    let message = find(registry, api_key, Direction::Response)?;
+    encode_message(py, Classes::of(py, message)?, version, response)
+}
+
+fn find(registry: Registry, api_key: i16, direction: Direction) -> PyResult<&'static Message> {
+    registry
+        .message(api_key, direction)
+        .ok_or_else(|| CodecError::new_err(format!("there is no API key {api_key}")))
+}
+
+fn registry_of(interbroker: bool) -> Registry {
+    if interbroker {
+        Registry::InterBroker
+    } else {
+        Registry::Client
+    }
+}
+
+fn decode_message(
+    py: Python<'_>,
+    message: &'static Message,
+    version: i16,
+    body: &[u8],
+    elements_max: u32,
+) -> PyResult<Py<PyAny>> {
+    let layout = message.layout(version).ok_or_else(|| {
+        CodecError::new_err(format!("{} has no version {version}", message.name()))
+    })?;
+    let mut sink = PySink::new(py, Classes::of(py, message)?);
+    codec::decode(layout, body, elements_max, &mut sink)
+        .map(Bound::unbind)
+        .map_err(|failure| failure.into_error(message, version))
+}
+
+fn encode_message(
+    py: Python<'_>,
+    classes: &'static Classes,
+    version: i16,
+    object: &Bound<'_, PyAny>,
+) -> PyResult<Vec<u8>> {
+    let mut out = Vec::new();
+    match codec::encode(
+        classes.message,
+        version,
+        &PySource::new(py, classes),
+        object,
+        &mut out,
+    ) {
+        Ok(()) => Ok(out),
+        Err(failure) => Err(failure.into_error(classes.message, version)),
+    }
+}
+
+/// The body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not have are
+/// left out.
+#[pyfunction]
+pub fn encode<'py>(
+    py: Python<'py>,
+    message: &Bound<'py, PyAny>,
+    version: i16,
+) -> PyResult<Bound<'py, PyBytes>> {
+    encode_message(py, Classes::of_object(message)?, version, message)
+        .map(|body| PyBytes::new(py, &body))
+}
+
+/// A message body; left-over bytes are an error.
+#[pyfunction]
+#[pyo3(signature = (api_key, version, data, request, *, interbroker = false))]
+pub fn decode(
+    py: Python<'_>,
+    api_key: i16,
+    version: i16,
+    data: &[u8],
+    request: bool,
+    interbroker: bool,
+) -> PyResult<Py<PyAny>> {
+    let direction = if request {
+        Direction::Request
+    } else {
+        Direction::Response
+    };
+    let message = find(registry_of(interbroker), api_key, direction)?;
+    decode_message(py, message, version, data, ELEMENTS_MAX_TRUSTED)
+}
+
+/// Content that stands in records or inside other messages, by the name of its class (`OffsetCommitValue`,
+/// `ConsumerProtocolSubscription`). Such bytes carry their version in front; `data` is what follows it.
+#[pyfunction]
+pub fn decode_data(py: Python<'_>, name: &str, version: i16, data: &[u8]) -> PyResult<Py<PyAny>> {
+    let message = Registry::Client
+        .named(name)
+        .ok_or_else(|| CodecError::new_err(format!("there is no message {name}")))?;
+    decode_message(py, message, version, data, ELEMENTS_MAX)
+}
+
+/// A whole request without its length: header and body. For clients.
+#[pyfunction]
+#[pyo3(signature = (message, version, correlation_id, client_id = None))]
+pub fn encode_request<'py>(
+    py: Python<'py>,
+    message: &Bound<'py, PyAny>,
+    version: i16,
+    correlation_id: i32,
+    client_id: Option<&str>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let classes = Classes::of_object(message)?;
+    let Some(api_key) = classes.message.api_key else {
+        return Err(CodecError::new_err(format!(
+            "{} is no request",
+            classes.message.name()
+        )));
+    };
+    let prefix = header::RequestPrefix {
+        api_key,
+        api_version: version,
+        correlation_id,
+    };
+    let mut frame = Vec::new();
+    header::RequestHeader { prefix, client_id }
+        .write(&mut frame, classes.message.is_flexible(version));
+    frame.extend(encode_message(py, classes, version, message)?);
+    Ok(PyBytes::new(py, &frame))
+}
+
+/// The correlation id and the message of a whole response without its length. For clients.
+#[pyfunction]
+#[pyo3(signature = (api_key, version, frame, *, interbroker = false))]
+pub fn decode_response(
+    py: Python<'_>,
+    api_key: i16,
+    version: i16,
+    frame: &[u8],
+    interbroker: bool,
+) -> PyResult<(i32, Py<PyAny>)> {
+    let message = find(registry_of(interbroker), api_key, Direction::Response)?;
+    let header_is_flexible = message.is_flexible(version)
+        && Api::find(api_key).is_none_or(|api| api.key != ApiKey::ApiVersions);
+    let mut reader = Reader::new(frame);
+    let correlation_id = header::read_response_header(&mut reader, header_is_flexible)
+        .map_err(|error| CodecError::new_err(format!("response header: {error}")))?;
+    Ok((
+        correlation_id,
+        decode_message(py, message, version, reader.rest(), ELEMENTS_MAX_TRUSTED)?,
+    ))
+}

@@ -1,0 +1,231 @@
+//! The Python classes of a message: built once from its schema, then kept for ever.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pybroker_model::Uuid as Id;
+use pybroker_protocol::codec::{ClassIndex, DefaultValue, Message, Registry};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+
+use super::CodecError;
+use crate::uuid::Uuid;
+
+/// The classes of one message.
+pub(super) struct Classes {
+    pub(super) message: &'static Message,
+    /// In the order of `message.classes`.
+    classes: Vec<StructClass>,
+}
+
+/// One msgspec struct.
+pub(super) struct StructClass {
+    pub(super) class: Py<PyType>,
+    /// The fields' names, interned.
+    pub(super) names: Vec<Py<PyString>>,
+    defaults: Vec<FieldDefault>,
+}
+
+enum FieldDefault {
+    /// Immutable, so one object serves all messages.
+    Shared(Py<PyAny>),
+    EmptyList,
+    Struct(ClassIndex),
+}
+
+/// What was built so far. Keys are addresses of what lives for ever. Nothing of Python runs while the lock is held,
+/// so nobody waits for the GIL with it.
+#[derive(Default)]
+struct Built {
+    by_message: HashMap<usize, &'static Classes>,
+    by_class: HashMap<usize, &'static Classes>,
+}
+
+fn built() -> MutexGuard<'static, Built> {
+    static BUILT: OnceLock<Mutex<Built>> = OnceLock::new();
+    let lock = BUILT.get_or_init(Mutex::default).lock();
+    // A panic under the lock could only come from a failed allocation, which ends the process.
+    lock.unwrap_or_else(PoisonError::into_inner)
+}
+
+fn address<T>(lives_for_ever: &T) -> usize {
+    std::ptr::from_ref(lives_for_ever) as usize
+}
+
+impl Classes {
+    /// The classes of `message`, built if this is its first use.
+    pub(super) fn of(py: Python<'_>, message: &'static Message) -> PyResult<&'static Classes> {
+        if let Some(classes) = built().by_message.get(&address(message)) {
+            return Ok(classes);
+        }
+        let classes = Classes::build(py, message)?;
+        let mut built = built();
+        // Another thread may have been faster while msgspec ran; its classes are the ones.
+        if let Some(classes) = built.by_message.get(&address(message)) {
+            return Ok(classes);
+        }
+        let classes: &'static Classes = Box::leak(Box::new(classes));
+        built.by_message.insert(address(message), classes);
+        built
+            .by_class
+            .insert(classes.classes[0].class.as_ptr() as usize, classes);
+        Ok(classes)
+    }
+
+    /// The classes of the message that `object` is.
+    pub(super) fn of_object(object: &Bound<'_, PyAny>) -> PyResult<&'static Classes> {
+        let class = object.get_type();
+        let found = built().by_class.get(&(class.as_ptr() as usize)).copied();
+        found.ok_or_else(|| CodecError::new_err(format!("{class} is no message of the protocol")))
+    }
+
+    /// One of the message's structs.
+    pub(super) fn get(&self, class: ClassIndex) -> &StructClass {
+        &self.classes[class]
+    }
+
+    /// A struct's class by its name.
+    pub(super) fn named(&self, name: &str) -> Option<&StructClass> {
+        let place = self
+            .message
+            .classes
+            .iter()
+            .position(|class| class.name == name)?;
+        self.classes.get(place)
+    }
+
+    /// The default of a field; a new object if it is one that can be changed.
+    pub(super) fn default<'py>(
+        &self,
+        py: Python<'py>,
+        class: ClassIndex,
+        field: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match &self.classes[class].defaults[field] {
+            FieldDefault::Shared(value) => Ok(value.bind(py).clone()),
+            FieldDefault::EmptyList => Ok(PyList::empty(py).into_any()),
+            FieldDefault::Struct(inner) => self.classes[*inner].class.bind(py).call0(),
+        }
+    }
+
+    /// Whether `value` is the field's default.
+    pub(super) fn is_default(
+        &self,
+        value: &Bound<'_, PyAny>,
+        class: ClassIndex,
+        field: usize,
+    ) -> PyResult<bool> {
+        match &self.classes[class].defaults[field] {
+            FieldDefault::Shared(default) => value.eq(default),
+            FieldDefault::EmptyList => Ok(!value.is_none() && value.len()? == 0),
+            FieldDefault::Struct(_) => value.eq(self.default(value.py(), class, field)?),
+        }
+    }
+
+    fn build(py: Python<'_>, message: &'static Message) -> PyResult<Classes> {
+        let mut builder = Builder::new(py, message)?;
+        for class in 0..message.classes.len() {
+            builder.build(class)?;
+        }
+        let classes = builder.built.into_iter().flatten().collect();
+        Ok(Classes { message, classes })
+    }
+}
+
+struct Builder<'py> {
+    py: Python<'py>,
+    message: &'static Message,
+    built: Vec<Option<StructClass>>,
+    defstruct: Bound<'py, PyAny>,
+    field: Bound<'py, PyAny>,
+    any: Bound<'py, PyAny>,
+    options: Bound<'py, PyDict>,
+}
+
+impl<'py> Builder<'py> {
+    fn new(py: Python<'py>, message: &'static Message) -> PyResult<Builder<'py>> {
+        let msgspec = py.import("msgspec")?;
+        let options = PyDict::new(py);
+        options.set_item("module", module_of(message))?;
+        // Messages are trees: nothing for the cycle collector to look at.
+        options.set_item("gc", false)?;
+        Ok(Builder {
+            py,
+            message,
+            built: message.classes.iter().map(|_| None).collect(),
+            defstruct: msgspec.getattr("defstruct")?,
+            field: msgspec.getattr("field")?,
+            any: py.import("typing")?.getattr("Any")?,
+            options,
+        })
+    }
+
+    /// Builds `class` and, before it, the structs that its defaults are made of (never itself: a schema is a tree).
+    fn build(&mut self, class: ClassIndex) -> PyResult<()> {
+        if self.built[class].is_some() {
+            return Ok(());
+        }
+        let schema = &self.message.classes[class];
+        let (mut names, mut defaults, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        for field in &schema.fields {
+            let name = PyString::intern(self.py, &field.name);
+            let default = self.default(&field.default)?;
+            let declared = match &default {
+                FieldDefault::Shared(value) => value.bind(self.py).clone(),
+                FieldDefault::EmptyList => self.factory(self.py.get_type::<PyList>().as_any())?,
+                FieldDefault::Struct(inner) => {
+                    self.build(*inner)?;
+                    let inner = self.built[*inner]
+                        .as_ref()
+                        .map(|inner| inner.class.bind(self.py).clone());
+                    self.factory(inner.into_pyobject(self.py)?.as_any())?
+                }
+            };
+            fields.push(PyTuple::new(
+                self.py,
+                [name.clone().into_any(), self.any.clone(), declared],
+            )?);
+            names.push(name.unbind());
+            defaults.push(default);
+        }
+        let made = self
+            .defstruct
+            .call((schema.name.as_str(), fields), Some(&self.options))?;
+        let class_object = made.cast_into::<PyType>()?.unbind();
+        self.built[class] = Some(StructClass {
+            class: class_object,
+            names,
+            defaults,
+        });
+        Ok(())
+    }
+
+    fn factory(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let options = PyDict::new(self.py);
+        options.set_item("default_factory", callable)?;
+        self.field.call((), Some(&options))
+    }
+
+    fn default(&self, default: &DefaultValue) -> PyResult<FieldDefault> {
+        let py = self.py;
+        Ok(FieldDefault::Shared(match default {
+            DefaultValue::Null => py.None(),
+            DefaultValue::Int(value) => value.into_pyobject(py)?.into_any().unbind(),
+            DefaultValue::Bool(value) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
+            DefaultValue::Float(value) => value.into_pyobject(py)?.into_any().unbind(),
+            DefaultValue::String(value) => value.into_pyobject(py)?.into_any().unbind(),
+            DefaultValue::ZeroUuid => Uuid(Id::ZERO).into_pyobject(py)?.into_any().unbind(),
+            DefaultValue::NoBytes => pyo3::types::PyBytes::new(py, &[]).into_any().unbind(),
+            DefaultValue::EmptyArray => return Ok(FieldDefault::EmptyList),
+            DefaultValue::Struct(class) => return Ok(FieldDefault::Struct(*class)),
+        }))
+    }
+}
+
+/// The module that shows the message's classes.
+fn module_of(message: &'static Message) -> &'static str {
+    match Registry::Client.named(message.name()) {
+        Some(released) if std::ptr::eq(released, message) => "pybroker.protocol.messages",
+        _ => "pybroker.protocol.interbroker",
+    }
+}

@@ -1,0 +1,108 @@
+//! `Uuid` for Python: the model's 128 bits, frozen.
+
+use pybroker_model::Uuid as Id;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// A 128-bit id (KIP-516). Frozen; ordered by its bytes; `str()` is 22 characters of url-safe base64.
+#[pyclass(frozen, eq, ord, hash, module = "pybroker._native")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uuid(pub Id);
+
+#[pymethods]
+impl Uuid {
+    /// All bits zero: null on the wire.
+    #[classattr]
+    const ZERO: Uuid = Uuid(Id::ZERO);
+
+    /// The sentinel of the metadata topic.
+    #[classattr]
+    const METADATA: Uuid = Uuid(Id::METADATA);
+
+    /// The id made of Java's halves, each modulo 2**64.
+    #[new]
+    fn new(
+        most_significant_bits: &Bound<'_, PyAny>,
+        least_significant_bits: &Bound<'_, PyAny>,
+    ) -> PyResult<Uuid> {
+        let half = |number: &Bound<'_, PyAny>| {
+            number
+                .call_method1("__and__", (u64::MAX,))?
+                .extract::<u64>()
+        };
+        Ok(Uuid(Id::from_parts(
+            half(most_significant_bits)?,
+            half(least_significant_bits)?,
+        )))
+    }
+
+    /// A version-4 id: never ZERO or METADATA, and its text never starts with '-'.
+    #[staticmethod]
+    fn random() -> Uuid {
+        Uuid(Id::random())
+    }
+
+    /// Reads base64 (22 characters), 32 hex digits or the dashed form.
+    #[staticmethod]
+    fn parse(text: &str) -> PyResult<Uuid> {
+        Id::parse(text)
+            .map(Uuid)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// From 16 big-endian bytes.
+    #[staticmethod]
+    fn from_bytes(data: &[u8]) -> PyResult<Uuid> {
+        let bytes: [u8; 16] = data.try_into().map_err(|_| {
+            PyValueError::new_err(format!("a Uuid has 16 bytes, not {}", data.len()))
+        })?;
+        Ok(Uuid(Id::from_bytes(bytes)))
+    }
+
+    /// 16 big-endian bytes.
+    #[getter]
+    fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    /// 32 hex digits.
+    #[getter]
+    fn hex(&self) -> String {
+        self.0.to_hex()
+    }
+
+    /// Upper half, signed as in Java.
+    #[getter]
+    fn most_significant_bits(&self) -> i64 {
+        self.0.most_significant_bits().cast_signed()
+    }
+
+    /// Lower half, signed as in Java.
+    #[getter]
+    fn least_significant_bits(&self) -> i64 {
+        self.0.least_significant_bits().cast_signed()
+    }
+
+    fn __bool__(&self) -> bool {
+        !self.0.is_zero()
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Uuid({})", self.0)
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((
+            py.get_type::<Uuid>().getattr("from_bytes")?,
+            (self.bytes(py),),
+        ))
+    }
+}

@@ -1,0 +1,80 @@
+"""Writes pybroker/protocol/messages.pyi and interbroker.pyi from the schemas that the built extension module contains.
+
+    python native/protocol/schema/write_stubs.py
+
+tests/wire compares the files with what this would write.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybroker import native
+
+PROTOCOL = Path(__file__).parents[3] / "pybroker" / "protocol"
+BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
+PYTHON_TYPES = {
+    "bool": "bool", "float64": "float", "string": "str", "uuid": "Uuid", "bytes": "bytes", "records": "bytes",
+    **dict.fromkeys(("int8", "int16", "uint16", "int32", "int64"), "int"),
+}  # fmt: skip
+HEADS = {
+    "messages": (
+        '"""The classes of pybroker.protocol.messages. Written by native/protocol/schema/write_stubs.py."""\n\n'
+        "import msgspec\n\nfrom pybroker.native import Uuid\n"
+    ),
+    "interbroker": (
+        '"""The classes of pybroker.protocol.interbroker. Written by native/protocol/schema/write_stubs.py."""\n\n'
+        "import msgspec\n\nfrom pybroker.native import Uuid\n"
+    ),
+}
+
+
+def python_type(kind: str) -> str:
+    if kind.startswith("[]"):
+        return f"list[{python_type(kind[2:])}]"
+    return PYTHON_TYPES.get(kind, kind)
+
+
+def classes(message: str, *, interbroker: bool) -> list[str]:
+    schema = native.message_schema(message, interbroker=interbroker)
+    if schema is None:
+        raise LookupError(message)
+    kind, key, lowest, highest, structs = schema
+    place = f"key {key}, " if key is not None else ""
+    texts = []
+    for number, (name, fields) in enumerate(structs):
+        lines = [f"class {name}(msgspec.Struct):"]
+        if number == 0:
+            lines.append(f'    """{kind.capitalize()}, {place}versions {lowest}-{highest}."""\n')
+        for field, field_type, nullable, default in fields:
+            optional = " | None" if nullable else ""
+            lines.append(f"    {field}: {python_type(field_type)}{optional} = {default}")
+        if not fields:
+            lines.append("    ...")
+        texts.append("\n".join(lines) + "\n")
+    return texts
+
+
+def stub(module: str) -> str:
+    """The text of one stub file."""
+    interbroker = module == "interbroker"
+    parts = [HEADS[module]]
+    names = native.message_names(interbroker=interbroker)
+    if not interbroker:
+        shared = [name for name in native.message_names(interbroker=True) if name.startswith(BETWEEN_BROKERS)]
+        structs = [
+            name
+            for message in shared
+            for name, _ in (native.message_schema(message, interbroker=True) or ("", None, 0, 0, []))[4]
+        ]
+        imports = "".join(f"    {name} as {name},\n" for name in sorted(structs))
+        parts[0] += f"from pybroker.protocol.interbroker import (\n{imports})\n"
+        names = [name for name in names if not name.startswith(BETWEEN_BROKERS)]
+    for name in names:
+        parts += classes(name, interbroker=interbroker)
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    for each in HEADS:
+        (PROTOCOL / f"{each}.pyi").write_text(stub(each))

@@ -1,0 +1,26 @@
+"""One class per message of released Kafka, and one per struct in it: `CreateTopicsRequest`, `CreateTopicsRequest_CreatableTopic`.
+
+A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults; which of them are on
+the wire is the version's business. The classes are msgspec structs made from native/protocol/schema when they are
+first used: importing this module costs nothing. messages.pyi, generated from the same schemas, shows them to readers
+and type checkers.
+
+LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown exist only between brokers: their classes here are
+those of `pybroker.protocol.interbroker` where that has them.
+"""
+
+from pybroker.native import message_class, message_names
+
+_BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
+
+
+def __getattr__(name: str) -> type:
+    found = message_class(name, interbroker=name.startswith(_BETWEEN_BROKERS))
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return message_names()
