@@ -1,0 +1,157 @@
+"""OffsetFetch (key 9), versions 1–10: what groups have committed.
+
+v2 allows null topics for "all" and has a code for the group, v5 leader epochs, v7 require_stable, v8 several groups,
+v9 member id and epoch (for the newer group protocol; not looked at for classic groups), v10 topic ids in place of
+names. A partition without a commit has offset −1 and no error. Offsets are kept by topic id, so a name gives what was
+committed for its present incarnation only. An unknown id is UNKNOWN_TOPIC_ID in its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.offsets import CommittedOffset
+from pybroker.coordinators.group.ports import Topics
+from pybroker.dispatch import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    OffsetFetchRequest,
+    OffsetFetchRequest_OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponse_OffsetFetchResponseGroup,
+    OffsetFetchResponse_OffsetFetchResponsePartition,
+    OffsetFetchResponse_OffsetFetchResponsePartitions,
+    OffsetFetchResponse_OffsetFetchResponseTopic,
+    OffsetFetchResponse_OffsetFetchResponseTopics,
+)
+
+API_KEY = 9
+
+NO_OFFSET = CommittedOffset(-1, -1, "", -1)
+
+
+class _Topic(NamedTuple):
+    name: str
+    topic_id: Uuid
+    partitions: list[tuple[int, CommittedOffset, ErrorCode]]
+
+
+class _Wanted(NamedTuple):
+    name: str
+    topic_id: Uuid | None
+    """None: the name does not exist, so nothing can have been committed for it."""
+    partitions: Sequence[int]
+    error: ErrorCode
+
+
+def handle(
+    groups: GroupCoordinator, topics: Topics, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    """A plain function: everything is in memory."""
+    if context.api_version >= 8:
+        return OffsetFetchResponse(
+            groups=[_group(groups, topics, context.api_version, group) for group in request.groups]
+        )
+    wanted = None
+    if request.topics is not None:
+        wanted = [_by_name(topics, topic.name, topic.partition_indexes) for topic in request.topics]
+    error, found = _fetch(groups, request.group_id, wanted)
+    return OffsetFetchResponse(
+        error_code=error,
+        topics=[
+            OffsetFetchResponse_OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponse_OffsetFetchResponsePartition(
+                        partition_index=partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        # Version 1 has no code for the group.
+                        error_code=code if context.api_version >= 2 or code is not ErrorCode.NONE else error,
+                    )
+                    for partition, offset, code in topic.partitions
+                ],
+            )
+            for topic in found
+        ],
+    )
+
+
+def _group(
+    groups: GroupCoordinator, topics: Topics, version: int, request: OffsetFetchRequest_OffsetFetchRequestGroup
+) -> OffsetFetchResponse_OffsetFetchResponseGroup:
+    wanted = None
+    if request.topics is not None:
+        wanted = [
+            _by_id(topics, topic.topic_id, topic.partition_indexes)
+            if version >= 10
+            else _by_name(topics, topic.name, topic.partition_indexes)
+            for topic in request.topics
+        ]
+    error, found = _fetch(groups, request.group_id, wanted)
+    if error is not ErrorCode.NONE:
+        found = []
+    return OffsetFetchResponse_OffsetFetchResponseGroup(
+        group_id=request.group_id,
+        error_code=error,
+        topics=[
+            OffsetFetchResponse_OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponse_OffsetFetchResponsePartitions(
+                        partition_index=partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error_code=code,
+                    )
+                    for partition, offset, code in topic.partitions
+                ],
+            )
+            for topic in found
+        ],
+    )
+
+
+def _by_name(topics: Topics, name: str, partitions: Sequence[int]) -> _Wanted:
+    return _Wanted(name, topics.topic_id(name), partitions, ErrorCode.NONE)
+
+
+def _by_id(topics: Topics, topic_id: Uuid, partitions: Sequence[int]) -> _Wanted:
+    known = topics.topic_name(topic_id) is not None
+    return _Wanted("", topic_id, partitions, ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def _fetch(groups: GroupCoordinator, group_id: str, wanted: Sequence[_Wanted] | None) -> tuple[ErrorCode, list[_Topic]]:
+    try:
+        if wanted is None:
+            return ErrorCode.NONE, [
+                _Topic(
+                    topic.name,
+                    topic_id,
+                    [(index, offset, ErrorCode.NONE) for index, offset in sorted(topic.partitions.items())],
+                )
+                for topic_id, topic in groups.fetch_all(group_id)
+            ]
+        keys = [(w.topic_id or Uuid.ZERO, partition) for w in wanted for partition in w.partitions]
+        offsets = iter(groups.fetch(group_id, keys))
+        error = ErrorCode.NONE
+    except KafkaError as problem:
+        error = ErrorCode(problem.code)
+        if wanted is None:
+            return error, []
+        offsets = iter([None] * sum(len(w.partitions) for w in wanted))
+    return error, [
+        _Topic(
+            w.name,
+            w.topic_id or Uuid.ZERO,
+            [(partition, next(offsets) or NO_OFFSET, w.error) for partition in w.partitions],
+        )
+        for w in wanted
+    ]

@@ -1,0 +1,22 @@
+"""Heartbeat (key 12), versions 0–4: keeps a member's session, and tells it of a rebalance. v3 has group.instance.id."""
+
+from __future__ import annotations
+
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.dispatch import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol.messages import HeartbeatRequest, HeartbeatResponse
+
+API_KEY = 12
+
+
+def handle(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    """A plain function: the most frequent request of an idle cluster never waits for anything."""
+    del context
+    try:
+        code: int = groups.heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+    except KafkaError as error:
+        code = error.code
+    return HeartbeatResponse(error_code=code)

@@ -1,0 +1,43 @@
+"""LeaveGroup (key 13), versions 0–5: members leave, or an administrator removes them.
+
+v3 takes several members, by id or by group.instance.id (KIP-345), with a code for each; v5 reasons (KIP-800). Before
+v3 the one member's code stands at the top.
+"""
+
+from __future__ import annotations
+
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.rebalance import LeavingMember
+from pybroker.dispatch import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol.messages import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeaveGroupResponse_MemberResponse,
+)
+
+API_KEY = 13
+
+
+def handle(groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """A plain function."""
+    single = context.api_version < 3
+    leaving = (
+        [LeavingMember(request.member_id, None)]
+        if single
+        else [LeavingMember(m.member_id, m.group_instance_id, m.reason) for m in request.members]
+    )
+    try:
+        codes = groups.leave(request.group_id, leaving)
+    except KafkaError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    if single:
+        return LeaveGroupResponse(error_code=codes[0])
+    return LeaveGroupResponse(
+        members=[
+            LeaveGroupResponse_MemberResponse(
+                member_id=member.member_id, group_instance_id=member.instance_id, error_code=code
+            )
+            for member, code in zip(leaving, codes, strict=True)
+        ]
+    )

@@ -1,0 +1,79 @@
+"""DescribeGroups (key 15), versions 0–6: state and members of groups.
+
+v3 tells what the caller may do on request, v4 has group.instance.id, v6 answers GROUP_ID_NOT_FOUND for a group that
+does not exist (before: the state "Dead" without an error). Metadata of members is given only while the group is
+stable.
+"""
+
+from __future__ import annotations
+
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.group import Group, GroupState
+from pybroker.dispatch import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponse_DescribedGroup,
+    DescribeGroupsResponse_DescribedGroupMember,
+)
+
+API_KEY = 15
+
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""Read, delete, describe, describe configs, alter configs: all that Kafka knows for groups; without an authorizer
+everybody may do all of it."""
+
+NOT_ASKED = -(1 << 31)
+
+
+def handle(groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """A plain function."""
+    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return DescribeGroupsResponse(
+        groups=[_describe(groups, context.api_version, group_id, allowed) for group_id in request.groups]
+    )
+
+
+def _describe(
+    groups: GroupCoordinator, version: int, group_id: str, allowed: int
+) -> DescribeGroupsResponse_DescribedGroup:
+    try:
+        group = groups.describe(group_id)
+    except KafkaError as error:
+        return DescribeGroupsResponse_DescribedGroup(
+            group_id=group_id, error_code=error.code, error_message=error.message
+        )
+    if group is None:
+        missing = version >= 6
+        return DescribeGroupsResponse_DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.DEAD,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE,
+            error_message=f"Group {group_id} not found." if missing else None,
+            authorized_operations=allowed,
+        )
+    return _described(group, allowed)
+
+
+def _described(group: Group, allowed: int) -> DescribeGroupsResponse_DescribedGroup:
+    stable = group.state is GroupState.STABLE
+    return DescribeGroupsResponse_DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[
+            DescribeGroupsResponse_DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+        authorized_operations=allowed,
+    )

@@ -1,0 +1,45 @@
+"""DeleteGroups (key 42), versions 0–3: deletes groups without members, with their offsets. v3 has error messages
+(KIP-1043).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.dispatch import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteGroupsResponse_DeletableGroupResult,
+)
+
+API_KEY = 42
+
+
+async def handle(
+    groups: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    """Starts all deletions, then waits for them; a group named twice is deleted once."""
+    del context
+    outcomes: dict[str, ErrorCode | asyncio.Future[ErrorCode] | KafkaError] = {}
+    for group_id in request.groups_names:
+        if group_id not in outcomes:
+            try:
+                outcomes[group_id] = groups.delete_group(group_id)
+            except KafkaError as error:
+                outcomes[group_id] = error
+    results: list[DeleteGroupsResponse_DeletableGroupResult] = []
+    for group_id, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            results.append(
+                DeleteGroupsResponse_DeletableGroupResult(
+                    group_id=group_id, error_code=outcome.code, error_message=outcome.message
+                )
+            )
+            continue
+        code = await outcome if isinstance(outcome, asyncio.Future) else outcome
+        results.append(DeleteGroupsResponse_DeletableGroupResult(group_id=group_id, error_code=code))
+    return DeleteGroupsResponse(results=results)

@@ -1,0 +1,221 @@
+"""Offset commits, fetches and deletions of one shard. Choosing is done here, in plain functions; the caller waits.
+
+A commit names its topic, or (OffsetCommit 10) its id. By id, nothing can go wrong: an id that is gone is
+UNKNOWN_TOPIC_ID. By name, a member may still mean the incarnation it was assigned (franz-go #1426, KAFKA D32). Its
+generation remembers which incarnations existed when it formed; a commit to a name that has changed hands since is
+refused with REBALANCE_IN_PROGRESS, and a round is started, which makes the answer true and gives every member the new
+generation that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pybroker.coordinators.group.group import Group, GroupState
+from pybroker.coordinators.group.offsets import CommittedOffset
+from pybroker.coordinators.group.ports import Record, Topics
+from pybroker.coordinators.group.records import (
+    OffsetKey,
+    OffsetValue,
+    encode_offset_key,
+    encode_offset_value,
+)
+from pybroker.coordinators.group.shard import Removals, Shard
+from pybroker.coordinators.group.shard_log import TOO_LARGE
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class CommitItem:
+    """One partition of a commit, by name or by id."""
+
+    name: str | None
+    topic_id: Uuid | None
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+    timestamp_ms: int = -1
+    """The client's own time of the commit (OffsetCommit 1); −1: now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """An OffsetCommit, free of versions."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    """−1: from outside the group (an administrator, a consumer that assigns its partitions itself)."""
+    items: tuple[CommitItem, ...]
+    retention_ms: int = -1
+    unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    """For a member of a group that does not exist; GROUP_ID_NOT_FOUND from OffsetCommit 9 on."""
+
+
+Finished = Callable[[list[ErrorCode]], None]
+"""Called once, with a code for each item in order."""
+
+
+class Commits:
+    """Commits, fetches and deletions, over any shard."""
+
+    def __init__(self, topics: Topics, removals: Removals, metadata_bytes_max: Callable[[], int]) -> None:
+        self._topics = topics
+        self._removals = removals
+        self._metadata_bytes_max = metadata_bytes_max
+
+    def commit(self, shard: Shard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
+        """Appends what is valid; `finished` is called when that is on disk, at once when nothing is valid.
+
+        KafkaError for the whole request: the group's state forbids it.
+        """
+        group = self._group_for_commit(shard, request)
+        member = group.check_commit(request.member_id, request.instance_id, request.generation)
+        if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            shard.rounds.keep_alive(group, member)
+        answers: list[ErrorCode] = []
+        accepted: list[tuple[int, Uuid, OffsetKey, OffsetValue]] = []
+        expire_ms = None if request.retention_ms < 0 else now_ms + request.retention_ms
+        stale: set[str] = set()
+        for index, item in enumerate(request.items):
+            outcome = self._check(group, request, item, stale)
+            if isinstance(outcome, ErrorCode):
+                answers.append(outcome)
+                continue
+            topic_id, name = outcome
+            answers.append(ErrorCode.NONE)
+            value = OffsetValue(
+                item.offset,
+                item.leader_epoch,
+                item.metadata or "",
+                item.timestamp_ms if item.timestamp_ms >= 0 else now_ms,
+                expire_ms,
+                topic_id,
+            )
+            accepted.append((index, topic_id, OffsetKey(group.group_id, name, item.partition), value))
+        if stale:
+            shard.rounds.rebalance(group, f"a member commits for an earlier {', '.join(sorted(stale))}")
+        if not accepted:
+            finished(answers)
+            return
+        self._append(shard, group, accepted, answers, finished)
+
+    def _group_for_commit(self, shard: Shard, request: CommitRequest) -> Group:
+        group = shard.group(request.group_id)
+        if group is not None:
+            return group
+        if request.generation >= 0:
+            raise KafkaError(request.unknown_group_error)
+        return shard.ensure_group(request.group_id)
+
+    def _check(
+        self, group: Group, request: CommitRequest, item: CommitItem, stale: set[str]
+    ) -> ErrorCode | tuple[Uuid, str]:
+        if item.topic_id is not None:
+            topic_id, name = item.topic_id, self._topics.topic_name(item.topic_id)
+            if name is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            assert item.name is not None
+            name = item.name
+            found = self._topics.topic_id(name)
+            if found is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic_id = found
+            if request.generation >= 0 and self._changed_hands(group, name, topic_id):
+                stale.add(name)
+                return ErrorCode.REBALANCE_IN_PROGRESS
+        if not 0 <= item.partition < self._topics.partition_count(topic_id):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if item.metadata is not None and len(item.metadata) > self._metadata_bytes_max():
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return topic_id, name
+
+    def _changed_hands(self, group: Group, name: str, topic_id: Uuid) -> bool:
+        known = group.formed_topics.get(name)
+        return (known is not None and known != topic_id) or self._removals.since(name, group.formed_at)
+
+    def _append(
+        self,
+        shard: Shard,
+        group: Group,
+        accepted: Sequence[tuple[int, Uuid, OffsetKey, OffsetValue]],
+        answers: list[ErrorCode],
+        finished: Finished,
+    ) -> None:
+        def written(error: ErrorCode, at: int) -> None:
+            if error in TOO_LARGE:
+                error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            for position, (index, topic_id, key, value) in enumerate(accepted):
+                shard.offsets.commit_ended(topic_id, key)
+                answers[index] = error
+                # A group or topic that was deleted meanwhile took this commit with it: its tombstone follows in the
+                # log.
+                if (
+                    error is ErrorCode.NONE
+                    and shard.groups.get(group.group_id) is group
+                    and self._topics.topic_name(topic_id) is not None
+                ):
+                    shard.offsets.put(
+                        key.group,
+                        topic_id,
+                        key.topic,
+                        key.partition,
+                        CommittedOffset(
+                            value.offset,
+                            value.leader_epoch,
+                            value.metadata,
+                            value.commit_timestamp_ms,
+                            value.expire_timestamp_ms,
+                            at + position,
+                        ),
+                    )
+            finished(answers)
+
+        records: list[Record] = []
+        for _, topic_id, key, value in accepted:
+            shard.offsets.commit_began(topic_id, key)
+            records.append((encode_offset_key(key), encode_offset_value(value)))
+        shard.log.write(records, written)
+
+    def delete(
+        self,
+        shard: Shard,
+        group_id: str,
+        wanted: Sequence[tuple[str, int]],
+        finished: Finished,
+    ) -> None:
+        """OffsetDelete (KIP-496): only topics that no member subscribes to. KafkaError: GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP.
+        """
+        group = shard.group(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        answers: list[ErrorCode] = []
+        keys: list[OffsetKey] = []
+        for name, partition in wanted:
+            topic_id = self._topics.topic_id(name)
+            if topic_id is None or not 0 <= partition < self._topics.partition_count(topic_id):
+                answers.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif group.state is not GroupState.EMPTY and group.is_subscribed_to(name):
+                answers.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            else:
+                answers.append(ErrorCode.NONE)
+                if shard.offsets.get(group_id, topic_id, partition) is not None:
+                    shard.offsets.remove(group_id, topic_id, partition)
+                    keys.append(OffsetKey(group_id, name, partition))
+        if not keys:
+            finished(answers)
+            return
+
+        def buried(error: ErrorCode) -> None:
+            finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
+
+        shard.bury_offsets(keys, buried)

@@ -1,0 +1,453 @@
+"""The group coordinator of this broker: which groups live here, who answers for them, what happens when topics go.
+
+A group belongs to the partition of `__consumer_offsets` that its id hashes to, and lives on that partition's leader.
+The shards load off the loop; until then their groups answer COORDINATOR_LOAD_IN_PROGRESS. Everything but `find` and
+loading is plain functions on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Generic, TypeVar
+
+from pybroker.clock import Clock
+from pybroker.coordinators.group.commits import CommitRequest, Commits
+from pybroker.coordinators.group.expiry import expire_group
+from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
+from pybroker.coordinators.group.hashing import partition_for
+from pybroker.coordinators.group.loading import Loaded, install, read_partition
+from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
+from pybroker.coordinators.group.ports import (
+    OFFSETS_TOPIC,
+    Appends,
+    Reads,
+    RemovedTopic,
+    Settings,
+    TopicCreator,
+    Topics,
+)
+from pybroker.coordinators.group.rebalance import JoinRequest, LeavingMember, SyncRequest
+from pybroker.coordinators.group.shard import Removals, Shard, ShardState
+from pybroker.coordinators.group.shard_log import ShardLog
+from pybroker.coordinators.group.timers import WheelDriver
+from pybroker.errors import KafkaError
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+GROUP_ID_BYTES_MAX = 0x7FFF
+"""The stored key has 16 bits for its length."""
+
+LOAD_THREADS = 2
+"""Shards that are read at the same time: more would only contend for the interpreter."""
+
+LOAD_RETRY_MS = 5_000
+"""A shard whose log could not be read is tried again after this."""
+
+EXPIRY_GROUPS_A_TURN = 200
+"""Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats (F12)."""
+
+T = TypeVar("T")
+
+
+class Reply(Generic[T]):
+    """An answer that is there at once, or a future for it."""
+
+    __slots__ = ("_future", "_value")
+
+    def __init__(self) -> None:
+        self._value: T | None = None
+        self._future: asyncio.Future[T] | None = None
+
+    def __call__(self, value: T) -> None:
+        if self._future is None:
+            self._value = value
+        elif not self._future.done():
+            self._future.set_result(value)
+
+    def outcome(self, loop: asyncio.AbstractEventLoop) -> T | asyncio.Future[T]:
+        """The value if it has come, else the future that gets it."""
+        if self._value is not None:
+            return self._value
+        self._future = loop.create_future()
+        return self._future
+
+
+class GroupCoordinator:
+    """See the module. Built by `app.Broker`; `start` once the metadata cache is filled and local partitions are
+    applied.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        settings: Settings,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        appends: Appends,
+        reads: Reads,
+        topics: Topics,
+        creator: TopicCreator,
+    ) -> None:
+        self._broker_id = broker_id
+        self._settings = settings
+        self._clock = clock
+        self._loop = loop
+        self._appends = appends
+        self._reads = reads
+        self._topics = topics
+        self._creator = creator
+        self._driver = WheelDriver(clock, loop)
+        self._removals = Removals()
+        self._commits = Commits(topics, self._removals, lambda: settings.offset_metadata_max_bytes)
+        self._shards: dict[int, Shard] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._creating: asyncio.Task[object] | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._stopped = False
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Takes over all shards that this broker leads and begins to watch retention."""
+        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
+        if topic_id is not None:
+            for partition in range(self._topics.partition_count(topic_id)):
+                if self._topics.leader(OFFSETS_TOPIC, partition) == self._broker_id:
+                    self.take_over(partition)
+        self._watch_retention()
+
+    async def loaded(self) -> None:
+        """Waits until every shard that is being loaded has been."""
+        while self._loads:
+            await asyncio.wait(list(self._loads.values()))
+
+    async def stop(self) -> None:
+        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way (R24)."""
+        self._stopped = True
+        self._driver.stop()
+        for task in self._loads.values():
+            task.cancel()
+        shards = list(self._shards.values())
+        for shard in shards:
+            shard.give_up_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for shard in shards:
+            await shard.log.drained()
+        self._shards.clear()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def take_over(self, partition: int) -> None:
+        """This broker leads an offsets partition from now on: loads its groups."""
+        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
+        if topic_id is None or partition in self._shards or self._stopped:
+            return
+        shard = self._shards[partition] = Shard(
+            partition,
+            ShardLog(self._appends, topic_id, partition, self._clock, self._loop),
+            clock=self._clock,
+            topics=self._topics,
+            removals=self._removals,
+            settings=self._settings,
+            timers=self._driver.wheel,
+        )
+        self._load(shard, topic_id)
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads an offsets partition: whoever waits here is sent there."""
+        task = self._loads.pop(partition, None)
+        if task is not None:
+            task.cancel()
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.give_up_all(ErrorCode.NOT_COORDINATOR)
+
+    def _load(self, shard: Shard, topic_id: Uuid) -> None:
+        ends = self._reads.partition_offsets(topic_id, shard.partition)
+        if ends is not None and ends.log_end <= ends.log_start:
+            install(shard, Loaded(), self._topics)
+            shard.state = ShardState.ACTIVE
+            return
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(LOAD_THREADS, "group-load")
+        task = self._loop.create_task(self._load_in_thread(shard, topic_id, self._executor))
+        self._loads[shard.partition] = task
+        task.add_done_callback(lambda done: self._load_over(shard.partition, done))
+
+    def _load_over(self, partition: int, task: asyncio.Task[None]) -> None:
+        if self._loads.get(partition) is task:
+            del self._loads[partition]
+
+    async def _load_in_thread(self, shard: Shard, topic_id: Uuid, executor: ThreadPoolExecutor) -> None:
+        try:
+            loaded = await self._loop.run_in_executor(
+                executor,
+                read_partition,
+                self._reads,
+                topic_id,
+                shard.partition,
+                self._settings.load_buffer_bytes,
+            )
+            install(shard, loaded, self._topics)
+        except Exception as problem:
+            shard.state = ShardState.FAILED
+            expected = isinstance(problem, (NativeError, KafkaError, OSError))
+            log.error(
+                "offsets partition %d cannot be read, its groups are not served: %s",
+                shard.partition,
+                problem,
+                exc_info=None if expected else problem,
+            )
+            self._driver.wheel.schedule(
+                ("load", shard.partition), LOAD_RETRY_MS, lambda: self._load_again(shard.partition)
+            )
+        else:
+            shard.state = ShardState.ACTIVE
+
+    def _load_again(self, partition: int) -> None:
+        shard = self._shards.get(partition)
+        if shard is not None and shard.state is ShardState.FAILED:
+            self.resign(partition)
+            self.take_over(partition)
+
+    # --- where a group lives ------------------------------------------------------------------------------------------
+
+    async def find(self, group_id: str, listener: str) -> tuple[int, str, int]:
+        """(broker id, host, port) of a group's coordinator; creates the offsets topic if there is none yet.
+
+        KafkaError: INVALID_GROUP_ID is left to the requests themselves; COORDINATOR_NOT_AVAILABLE while nobody leads.
+        """
+        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
+        if topic_id is None:
+            await self._create_offsets_topic()
+            topic_id = self._topics.topic_id(OFFSETS_TOPIC)
+        partitions = 0 if topic_id is None else self._topics.partition_count(topic_id)
+        if not partitions:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets topic is being created.")
+        partition = partition_for(group_id, partitions)
+        leader = self._topics.leader(OFFSETS_TOPIC, partition)
+        endpoint = self._topics.endpoint(leader, listener)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's coordinator has no leader now.")
+        if leader == self._broker_id:
+            self.take_over(partition)
+        return leader, endpoint[0], endpoint[1]
+
+    async def _create_offsets_topic(self) -> None:
+        # Many clients ask at once when a cluster is new; one creation serves them all.
+        if self._creating is None or self._creating.done():
+            self._creating = self._loop.create_task(_creation(self._creator))
+        try:
+            await asyncio.shield(self._creating)
+        except KafkaError as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The offsets topic cannot be created: {error}"
+            ) from error
+
+    def _shard(self, group_id: str, *, empty_allowed: bool = False) -> Shard:
+        """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
+        if self._stopped:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if (not group_id and not empty_allowed) or len(group_id.encode()) > GROUP_ID_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
+        partitions = 0 if topic_id is None else self._topics.partition_count(topic_id)
+        if not partitions:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        partition = partition_for(group_id, partitions)
+        shard = self._shards.get(partition)
+        if shard is None:
+            if self._topics.leader(OFFSETS_TOPIC, partition) != self._broker_id:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            self.take_over(partition)
+            shard = self._shards[partition]
+        shard.check_active()
+        return shard
+
+    # --- membership ---------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
+        """JoinGroup: the answer, or a future for it while the round runs. KafkaError for the whole request."""
+        shard = self._shard(group_id)
+        settings = self._settings
+        if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = shard.group(group_id)
+        if group is None:
+            if request.member_id:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = shard.ensure_group(group_id)
+        reply: Reply[JoinResult] = Reply()
+        shard.rounds.join(group, request, reply)
+        shard.emptied(group)
+        return reply.outcome(self._loop)
+
+    def sync(self, group_id: str, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
+        """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole
+        request.
+        """
+        shard = self._shard(group_id)
+        group = shard.group(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        reply: Reply[SyncResult] = Reply()
+        shard.rounds.sync(group, request, reply)
+        return reply.outcome(self._loop)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat. KafkaError for the whole request."""
+        shard = self._shard(group_id)
+        group = shard.group(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return shard.rounds.heartbeat(group, member_id, instance_id, generation)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
+        """LeaveGroup: a code for each member in order. KafkaError for the whole request."""
+        shard = self._shard(group_id)
+        group = shard.group(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
+        return shard.rounds.leave(group, leaving)
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """OffsetCommit: a code for each item, once the accepted ones are on disk. KafkaError for the whole request."""
+        shard = self._shard(request.group_id, empty_allowed=True)
+        reply: Reply[list[ErrorCode]] = Reply()
+        self._commits.commit(shard, request, self._clock.wall_ms(), reply)
+        return self._bounded(reply.outcome(self._loop), len(request.items))
+
+    def fetch(
+        self,
+        group_id: str,
+        wanted: Sequence[tuple[Uuid, int]],
+    ) -> list[CommittedOffset | None]:
+        """OffsetFetch of given partitions, in order. KafkaError for the whole group.
+
+        `require_stable` makes no difference: what is in memory is on disk and belongs to no open transaction.
+        """
+        shard = self._shard(group_id, empty_allowed=True)
+        return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
+
+    def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
+        """OffsetFetch of everything a group has committed. KafkaError for the whole group."""
+        shard = self._shard(group_id, empty_allowed=True)
+        return list(shard.offsets.topics(group_id).items())
+
+    def delete_offsets(
+        self, group_id: str, wanted: Sequence[tuple[str, int]]
+    ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole
+        request.
+        """
+        shard = self._shard(group_id, empty_allowed=True)
+        reply: Reply[list[ErrorCode]] = Reply()
+        self._commits.delete(shard, group_id, wanted, reply)
+        return self._bounded(reply.outcome(self._loop), len(wanted))
+
+    def _bounded(
+        self, outcome: list[ErrorCode] | asyncio.Future[list[ErrorCode]], count: int
+    ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """Gives up the wait after `offsets.commit.timeout.ms`: the outcome is unknown then, and clients commit
+        again.
+        """
+        if isinstance(outcome, list):
+            return outcome
+
+        def over() -> None:
+            if not outcome.done():
+                outcome.set_result([ErrorCode.COORDINATOR_NOT_AVAILABLE] * count)
+
+        handle = self._loop.call_later(self._settings.commit_timeout_ms / 1000, over)
+        outcome.add_done_callback(lambda _: handle.cancel())
+        return outcome
+
+    # --- administration -----------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> Group | None:
+        """A group as it is now, None if it does not exist. KafkaError: not answered here. Not to be changed."""
+        return self._shard(group_id, empty_allowed=True).group(group_id)
+
+    def list_groups(self) -> tuple[list[Group], bool]:
+        """All groups of this broker, and whether shards are still being loaded."""
+        groups = [g for s in self._shards.values() if s.state is ShardState.ACTIVE for g in s.groups.values()]
+        return groups, any(shard.state is not ShardState.ACTIVE for shard in self._shards.values())
+
+    def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
+        shard = self._shard(group_id, empty_allowed=True)
+        group = shard.group(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+        reply: Reply[ErrorCode] = Reply()
+        shard.drop_group(group, reply)
+        return reply.outcome(self._loop)
+
+    # --- topics that go -----------------------------------------------------------------------------------------------
+
+    def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+        """Registered with the metadata cache: incarnations are gone, and their offsets with them (R4).
+
+        The tombstones are queued before anything that is committed for a new incarnation of the name.
+        """
+        for topic in removed:
+            self._removals.note(topic.name)
+            for shard in self._shards.values():
+                keys = shard.offsets.keys_of_topic(topic.topic_id)
+                shard.offsets.drop_topic(topic.topic_id)
+                if keys:
+                    shard.bury_offsets(keys, partial(_note_burial, topic.name))
+
+    def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
+        """(group, partition, offset) of one incarnation, for its deletion record (R22)."""
+        return [
+            (group, partition, offset)
+            for shard in self._shards.values()
+            for group, _, partition, offset in shard.offsets.of_topic(topic_id)
+        ]
+
+    # --- retention ----------------------------------------------------------------------------------------------------
+
+    def _watch_retention(self) -> None:
+        self._driver.wheel.schedule("retention", self._settings.retention_check_interval_ms, self._check_retention)
+
+    def _check_retention(self) -> None:
+        self._watch_retention()
+        self._expire(
+            [
+                (shard, group)
+                for shard in self._shards.values()
+                if shard.state is ShardState.ACTIVE
+                for group in shard.groups.values()
+            ]
+        )
+
+    def _expire(self, todo: list[tuple[Shard, Group]]) -> None:
+        if self._stopped:
+            return
+        now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
+        for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
+            if shard.groups.get(group.group_id) is group:
+                expire_group(shard, group, now_ms, retention_ms)
+        if len(todo) > EXPIRY_GROUPS_A_TURN:
+            self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
+
+
+async def _creation(creator: TopicCreator) -> object:
+    return await creator.ensure_internal(OFFSETS_TOPIC)
+
+
+def _note_burial(name: str, error: ErrorCode) -> None:
+    if error is not ErrorCode.NONE:
+        # Nothing is lost: the records name an id that is gone, and the next load leaves them out.
+        log.warning("tombstones for the offsets of the deleted topic %s were not stored (%s)", name, error.name)

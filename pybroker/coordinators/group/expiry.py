@@ -1,0 +1,66 @@
+"""When committed offsets and empty groups go away (KIP-211, Kafka since 2.1).
+
+    group                                          the retention counts from
+    never joined (only commits)                    the commit
+    joined once, now Empty                         the moment it became empty; the commit if that is not known
+    Stable, consumers with readable subscriptions  the commit, for topics that no member subscribes to
+    any other                                      nothing expires
+
+An offset with a time of its own (OffsetCommit 2–4) goes by that. A group without members and offsets is deleted.
+"""
+
+from __future__ import annotations
+
+from pybroker.coordinators.group.group import Group, GroupState
+from pybroker.coordinators.group.offsets import CommittedOffset
+from pybroker.coordinators.group.records import OffsetKey
+from pybroker.coordinators.group.shard import Shard
+from pybroker.native import Uuid
+
+
+def expires_from(group: Group, offset: CommittedOffset) -> int | None:
+    """Wall time (ms) from which the retention of one offset counts; None: it does not expire now."""
+    if group.protocol_type is None:
+        return offset.commit_timestamp_ms if group.state is GroupState.EMPTY else None
+    if group.state is GroupState.EMPTY:
+        known = group.state_timestamp_ms
+        return known if known >= 0 else offset.commit_timestamp_ms
+    if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
+        return offset.commit_timestamp_ms
+    return None
+
+
+def expired_offsets(shard: Shard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
+    """The offsets of one group whose time is over."""
+    found: list[tuple[Uuid, OffsetKey]] = []
+    for topic_id, topic in shard.offsets.topics(group.group_id).items():
+        if group.state is not GroupState.EMPTY and group.is_subscribed_to(topic.name):
+            continue
+        for partition, offset in topic.partitions.items():
+            since_ms = expires_from(group, offset)
+            if since_ms is None:
+                continue
+            own_ms = offset.expire_timestamp_ms
+            if now_ms >= own_ms if own_ms is not None else now_ms - since_ms >= retention_ms:
+                found.append((topic_id, OffsetKey(group.group_id, topic.name, partition)))
+    return found
+
+
+def expire_group(shard: Shard, group: Group, now_ms: int, retention_ms: int) -> int:
+    """Takes out what is over, and the group itself if nothing of it is left; gives the number of offsets.
+
+    What is forgotten here and not buried (the append failed) comes back with the next load and expires again.
+    """
+    expired = expired_offsets(shard, group, now_ms, retention_ms)
+    for topic_id, key in expired:
+        shard.offsets.remove(key.group, topic_id, key.partition)
+    if expired:
+        shard.bury_offsets([key for _, key in expired], lambda _: None)
+    if (
+        group.state is GroupState.EMPTY
+        and not group.pending_joins
+        and not shard.offsets.topics(group.group_id)
+        and not shard.offsets.has_commit_in_flight(group.group_id)
+    ):
+        shard.drop_group(group, lambda _: None)
+    return len(expired)

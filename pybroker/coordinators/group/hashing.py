@@ -1,0 +1,18 @@
+"""Which partition of the offsets topic a group belongs to: Kafka's rule, which clients and tools rely on."""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 units, modulo 2**32, signed."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(data), 2):
+        value = (value * 31 + (data[index] << 8 | data[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """The group's partition. The absolute value of the smallest integer is 0, as in Kafka's Utils.abs."""
+    value = java_hash(group_id)
+    return 0 if value == -(1 << 31) else abs(value) % partitions

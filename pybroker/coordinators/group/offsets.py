@@ -1,0 +1,148 @@
+"""Committed offsets of one offsets partition, in memory: group → topic id → partition.
+
+Keyed by topic id, so that an offset can only ever be read for the incarnation it was committed for. The name is kept
+beside the id because the stored key has it. Only what is on disk gets in here: `put` is called when the append has
+completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pybroker.coordinators.group.records import OffsetKey
+from pybroker.native import Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    """Set by clients of OffsetCommit 2–4 that ask for a retention of their own."""
+    log_offset: int = -1
+    """Where its record is in the offsets partition: of two commits the later record counts, in whatever order they
+    complete.
+    """
+
+
+@dataclass(slots=True)
+class TopicOffsets:
+    """Offsets of one group in one topic incarnation."""
+
+    name: str
+    partitions: dict[int, CommittedOffset] = field(default_factory=dict)
+
+
+class Offsets:
+    """All committed offsets of one shard, and the commits on their way to disk."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[Uuid, TopicOffsets]] = {}
+        self._groups_by_topic: dict[Uuid, set[str]] = {}
+        self._in_flight: dict[tuple[Uuid, OffsetKey], int] = {}
+
+    def __len__(self) -> int:
+        return sum(len(t.partitions) for topics in self._groups.values() for t in topics.values())
+
+    def get(self, group: str, topic_id: Uuid, partition: int) -> CommittedOffset | None:
+        """The committed offset, if there is one."""
+        topic = self._groups.get(group, {}).get(topic_id)
+        return None if topic is None else topic.partitions.get(partition)
+
+    def topics(self, group: str) -> dict[Uuid, TopicOffsets]:
+        """Everything a group has committed. Not to be changed by the caller."""
+        return self._groups.get(group, {})
+
+    def groups(self) -> list[str]:
+        """Groups that have offsets."""
+        return list(self._groups)
+
+    def put(self, group: str, topic_id: Uuid, name: str, partition: int, value: CommittedOffset) -> None:
+        """Takes a commit that is on disk; one whose record is older than what is known is passed over."""
+        topic = self._groups.setdefault(group, {}).get(topic_id)
+        if topic is None:
+            topic = self._groups[group][topic_id] = TopicOffsets(name)
+            self._groups_by_topic.setdefault(topic_id, set()).add(group)
+        known = topic.partitions.get(partition)
+        if known is None or known.log_offset <= value.log_offset:
+            topic.partitions[partition] = value
+
+    def remove(self, group: str, topic_id: Uuid, partition: int) -> None:
+        """Forgets one offset."""
+        topics = self._groups.get(group)
+        topic = None if topics is None else topics.get(topic_id)
+        if topics is None or topic is None:
+            return
+        topic.partitions.pop(partition, None)
+        if not topic.partitions:
+            del topics[topic_id]
+            self._unlink(topic_id, group)
+            if not topics:
+                del self._groups[group]
+
+    def keys_of_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
+        """What has to be buried when a group is deleted: committed offsets, and commits that are still being
+        written.
+        """
+        keys = dict.fromkeys(pair for pair in self._in_flight if pair[1].group == group)
+        for topic_id, topic in self._groups.get(group, {}).items():
+            keys.update(((topic_id, OffsetKey(group, topic.name, p)), None) for p in topic.partitions)
+        return list(keys)
+
+    def keys_of_topic(self, topic_id: Uuid) -> list[OffsetKey]:
+        """What has to be buried when a topic is deleted: committed offsets, and commits that are still being
+        written.
+        """
+        keys = dict.fromkeys(key for in_topic, key in self._in_flight if in_topic == topic_id)
+        for group in self._groups_by_topic.get(topic_id, ()):
+            topic = self._groups[group][topic_id]
+            keys.update((OffsetKey(group, topic.name, partition), None) for partition in topic.partitions)
+        return list(keys)
+
+    def of_topic(self, topic_id: Uuid) -> Iterator[tuple[str, str, int, CommittedOffset]]:
+        """(group, name, partition, offset) of one incarnation; a deletion record keeps them for undelete (R22)."""
+        for group in self._groups_by_topic.get(topic_id, ()):
+            topic = self._groups[group][topic_id]
+            for partition, value in topic.partitions.items():
+                yield group, topic.name, partition, value
+
+    def drop_topic(self, topic_id: Uuid) -> None:
+        """Forgets all offsets of an incarnation."""
+        for group in self._groups_by_topic.pop(topic_id, set()):
+            topics = self._groups[group]
+            del topics[topic_id]
+            if not topics:
+                del self._groups[group]
+
+    def drop_group(self, group: str) -> None:
+        """Forgets all offsets of a group."""
+        for topic_id in self._groups.pop(group, {}):
+            self._unlink(topic_id, group)
+
+    def commit_began(self, topic_id: Uuid, key: OffsetKey) -> None:
+        """A record for `key` is on its way to disk."""
+        self._in_flight[topic_id, key] = self._in_flight.get((topic_id, key), 0) + 1
+
+    def commit_ended(self, topic_id: Uuid, key: OffsetKey) -> None:
+        """That record is on disk, or failed."""
+        left = self._in_flight[topic_id, key] - 1
+        if left:
+            self._in_flight[topic_id, key] = left
+        else:
+            del self._in_flight[topic_id, key]
+
+    def has_commit_in_flight(self, group: str) -> bool:
+        """A commit of this group is on its way: the group must not be taken for unused."""
+        return any(key.group == group for _, key in self._in_flight)
+
+    def _unlink(self, topic_id: Uuid, group: str) -> None:
+        groups = self._groups_by_topic.get(topic_id)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._groups_by_topic[topic_id]

@@ -1,0 +1,216 @@
+"""One shard of the coordinator: the groups whose id hashes to one partition of the offsets topic, and that
+partition's log.
+
+Shards are taken over and given up with the leadership of their partition; nothing is shared between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from pybroker.clock import Clock
+from pybroker.coordinators.group.group import Group, GroupState, Member
+from pybroker.coordinators.group.offsets import Offsets
+from pybroker.coordinators.group.ports import Topics
+from pybroker.coordinators.group.rebalance import GroupSettings, Rounds
+from pybroker.coordinators.group.records import (
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+)
+from pybroker.coordinators.group.shard_log import TOO_LARGE, ShardLog
+from pybroker.coordinators.group.timers import TimerWheel
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class ShardState(Enum):
+    """Whether a shard answers."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Its log cannot be read; taking the partition over again is the way out."""
+
+
+class Removals:
+    """Counts topic removals, so that a generation can tell which names it knew under an older id (R4, A28)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: dict[str, int] = {}
+
+    def note(self, name: str) -> None:
+        """`name` was just removed."""
+        self.count += 1
+        self._last[name] = self.count
+
+    def since(self, name: str, count: int) -> bool:
+        """Whether `name` was removed after the count was `count`."""
+        return self._last.get(name, 0) > count
+
+
+class Shard:
+    """The groups of one offsets partition. Implements the rounds' GroupStore."""
+
+    def __init__(
+        self,
+        partition: int,
+        log: ShardLog,
+        *,
+        clock: Clock,
+        topics: Topics,
+        removals: Removals,
+        settings: GroupSettings,
+        timers: TimerWheel,
+    ) -> None:
+        self.partition = partition
+        self.state = ShardState.LOADING
+        self.log = log
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.rounds = Rounds(settings, clock, timers, self)
+        self._clock = clock
+        self._topics = topics
+        self._removals = removals
+        self.removals_before = removals.count
+        """Removals up to here say nothing about groups that are loaded: their generations may have formed since,
+        elsewhere.
+        """
+
+    def check_active(self) -> None:
+        """Raises KafkaError while groups of this shard cannot be answered."""
+        if self.state is ShardState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.state is ShardState.FAILED:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def group(self, group_id: str) -> Group | None:
+        """A group that exists."""
+        return self.groups.get(group_id)
+
+    def ensure_group(self, group_id: str) -> Group:
+        """The group, made if it does not exist."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id)
+        return group
+
+    # --- GroupStore ---------------------------------------------------------------------------------------------------
+
+    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+        """Writes the present generation with these assignments."""
+        value = group_value(group, assignments, self._clock.wall_ms())
+
+        def written(error: ErrorCode, _: int) -> None:
+            done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
+
+        self.log.write([(encode_group_key(group.group_id), encode_group_value(value))], written)
+
+    def formed(self, group: Group) -> None:
+        """Notes which incarnations the members of this generation can have seen."""
+        group.formed_at = self._removals.count
+        group.formed_topics = {}
+        for name in group.subscribed_topics or ():
+            topic_id = self._topics.topic_id(name)
+            if topic_id is not None:
+                group.formed_topics[name] = topic_id
+
+    def emptied(self, group: Group) -> None:
+        """Forgets a group that was only asked for a member id."""
+        if (
+            group.state is GroupState.EMPTY
+            and group.generation == 0
+            and not group.members
+            and not group.pending_joins
+            and not self.offsets.topics(group.group_id)
+            and not self.offsets.has_commit_in_flight(group.group_id)
+            and self.groups.get(group.group_id) is group
+        ):
+            del self.groups[group.group_id]
+            self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
+
+    # --- removal ------------------------------------------------------------------------------------------------------
+
+    def drop_group(self, group: Group, done: Callable[[ErrorCode], None]) -> None:
+        """Forgets a group and its offsets, and buries both; `done` gets NONE when that is on disk."""
+        keys = self.offsets.keys_of_group(group.group_id)
+        self.offsets.drop_group(group.group_id)
+        self.groups.pop(group.group_id, None)
+        self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
+        records: list[tuple[bytes | None, bytes | None]] = [(encode_offset_key(key), None) for _, key in keys]
+        records.append((encode_group_key(group.group_id), None))
+        self.log.write(records, lambda error, _: done(error))
+
+    def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
+        """Writes tombstones for offsets that were taken out of `offsets` by the caller."""
+        self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
+
+    def give_up_all(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops: whoever waits gets `error`."""
+        for group in self.groups.values():
+            self.rounds.give_up(group, error, self._clock.wall_ms())
+        self.groups.clear()
+        self.log.close()
+
+
+def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:
+    """The stored form of a group's present generation. Kafka keeps of each member only its metadata for the chosen
+    protocol.
+    """
+    return GroupValue(
+        group.protocol_type or "",
+        group.generation,
+        group.protocol_name,
+        group.leader_id,
+        group.state_timestamp_ms if group.state_timestamp_ms >= 0 else now_ms,
+        tuple(
+            MemberValue(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(group.protocol_name),
+                assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ),
+        group.formed_topics,
+    )
+
+
+def group_of_value(group_id: str, value: GroupValue) -> Group:
+    """A group as it was stored: stable if it has members, else empty."""
+    group = Group(
+        group_id,
+        GroupState.STABLE if value.members else GroupState.EMPTY,
+        state_timestamp_ms=value.current_state_timestamp_ms,
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        formed_topics=dict(value.formed_topics),
+    )
+    for stored in value.members:
+        group.add(
+            Member(
+                stored.member_id,
+                stored.group_instance_id,
+                stored.client_id,
+                stored.client_host,
+                stored.rebalance_timeout_ms,
+                stored.session_timeout_ms,
+                value.protocol_type,
+                ((value.protocol or "", stored.subscription),),
+                stored.assignment,
+            )
+        )
+    if value.leader in group.members:
+        group.leader_id = value.leader
+    group.read_subscriptions()
+    return group

@@ -1,0 +1,40 @@
+"""The coordinator's view of topics, on top of this broker's metadata cache."""
+
+from __future__ import annotations
+
+from pybroker.metadata.cache import MetadataCache
+from pybroker.native import Uuid
+
+
+class CachedTopics:
+    """`ports.Topics` over the metadata cache."""
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """The present incarnation of a name."""
+        return self._cache.topic_id(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of an incarnation that exists."""
+        return self._cache.topic_name(topic_id)
+
+    def partition_count(self, topic_id: Uuid) -> int:
+        """Partitions of a topic; 0 if it does not exist."""
+        topic = self._cache.topic_by_id(topic_id)
+        return 0 if topic is None else len(topic.partitions)
+
+    def leader(self, name: str, partition: int) -> int:
+        """The broker that leads a partition; −1 if there is none."""
+        topic = self._cache.topic(name)
+        if topic is None or partition >= len(topic.partitions):
+            return -1
+        return topic.partitions[partition].leader
+
+    def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Where clients of a listener reach a live broker."""
+        broker = self._cache.brokers.get(broker_id)
+        if broker is None:
+            return None
+        return next(((e.host, e.port) for e in broker.endpoints if e.listener == listener), None)
