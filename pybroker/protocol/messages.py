@@ -1,12 +1,14 @@
-"""One class per message of released Kafka, and one per struct in it: `CreateTopicsRequest`, `CreateTopicsRequest_CreatableTopic`.
+"""One class per message of released Kafka and per struct in it.
 
-A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults; which of them are on
-the wire is the version's business. The classes are msgspec structs made from native/protocol/schema when they are
-first used: importing this module costs nothing. messages.pyi, generated from the same schemas, shows them to readers
-and type checkers.
+For instance `CreateTopicsRequest` and `CreateTopicsRequest_CreatableTopic`.
 
-LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown exist only between brokers: their classes here are
-those of `pybroker.protocol.interbroker` where that has them.
+A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults; which of them
+are on the wire is the version's business. The classes are msgspec structs made from native/protocol/schema when
+they are first used: importing this module costs nothing. messages.pyi, generated from the same schemas, shows them
+to readers and type checkers.
+
+LeaderAndIsr, StopReplica and UpdateMetadata exist only between brokers: their classes here are those of
+`pybroker.protocol.interbroker`.
 """
 
 from pybroker.native import message_class, message_names

@@ -17,7 +17,7 @@ import re
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -268,15 +268,14 @@ def main() -> None:
     newest, oldest = definitions("kafka-clients", NEWEST), definitions("kafka-clients", OLDEST)
     group = definitions("kafka-group-coordinator", NEWEST)
     newest |= {name: group[name] for name in GROUP_RECORDS}
-    order: Callable[[str], tuple[str, bool, str]] = lambda name: (  # noqa: E731
-        file_name(newest.get(name, oldest.get(name, {}))), name.endswith("Response"), name
-    )
+    known = oldest | newest
     files: dict[str, list[str]] = {}
-    renamed = {name for name, message in oldest.items() if name not in newest and place(message) in map(place, newest.values())}
-    for name in sorted({*newest, *oldest} - renamed, key=order):
+    places = {place(message) for message in newest.values()}
+    renamed = {name for name, message in oldest.items() if name not in newest and place(message) in places}
+    for name in sorted({*newest, *oldest} - renamed, key=lambda name: (file_name(known[name]), name.endswith("Response"), name)):
         lines = combined(newest, oldest, name)
         if lines:
-            files.setdefault(file_name(newest.get(name) or oldest[name]), []).append("\n".join(lines) + "\n")
+            files.setdefault(file_name(known[name]), []).append("\n".join(lines) + "\n")
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.schema"):
         old.unlink()

@@ -1,4 +1,4 @@
-"""Writes native/protocol/src/codec/files.rs, the list of schema files that the crate contains. A Rust test compares both."""
+"""Writes native/protocol/src/codec/files.rs, the schema files that the crate contains. A Rust test compares both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 SCHEMA = Path(__file__).parent
+SUFFIXES = {"request": "Request", "response": "Response"}
 TARGET = SCHEMA.parent / "src" / "codec" / "files.rs"
 
 
@@ -13,9 +14,10 @@ def entries(folder: str) -> list[str]:
     rows = []
     for path in sorted((SCHEMA / folder).glob("*.schema")):
         heads = re.findall(r"^(request|response|header|data) (\w+)(?: key (\d+))?", path.read_text(), re.MULTILINE)
-        names = ", ".join(f'"{name}{kind.capitalize() if kind in ("request", "response") else ""}"' for kind, name, _ in heads)
+        names = ", ".join(f'"{name}{SUFFIXES.get(kind, "")}"' for kind, name, _ in heads)
         key = f"Some({heads[0][2]})" if heads[0][2] else "None"
-        rows.append(f'    SchemaFile::new("{folder}/{path.name}", {key}, &[{names}], include_str!("../../schema/{folder}/{path.name}")),')
+        file = f"{folder}/{path.name}"
+        rows.append(f'    SchemaFile::new("{file}", {key}, &[{names}], include_str!("../../schema/{file}")),')
     return rows
 
 

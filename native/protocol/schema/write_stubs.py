@@ -67,8 +67,8 @@ def stub(module: str) -> str:
             for message in shared
             for name, _ in (native.message_schema(message, interbroker=True) or ("", None, 0, 0, []))[4]
         ]
-        imports = "".join(f"    {name} as {name},\n" for name in sorted(structs))
-        parts[0] += f"from pybroker.protocol.interbroker import (\n{imports})\n"
+        origin = "from pybroker.protocol.interbroker import"
+        parts[0] += "".join(f"{origin} (\n    {name} as {name},\n)\n" for name in sorted(structs))
         names = [name for name in names if not name.startswith(BETWEEN_BROKERS)]
     for name in names:
         parts += classes(name, interbroker=interbroker)

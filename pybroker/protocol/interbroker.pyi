@@ -1,0 +1,389 @@
+"""The classes of pybroker.protocol.interbroker. Written by native/protocol/schema/write_stubs.py."""
+
+import msgspec
+
+from pybroker.native import Uuid
+
+class ProduceRequest(msgspec.Struct):
+    """Request, key 0, versions 9-9."""
+
+    transactional_id: str | None = None
+    acks: int = 0
+    timeout_ms: int = 0
+    topic_data: list[ProduceRequest_TopicProduceData] = []
+
+class ProduceRequest_TopicProduceData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_data: list[ProduceRequest_PartitionProduceData] = []
+
+class ProduceRequest_PartitionProduceData(msgspec.Struct):
+    index: int = 0
+    records: bytes | None = None
+
+class ProduceResponse(msgspec.Struct):
+    """Response, key 0, versions 9-9."""
+
+    responses: list[ProduceResponse_TopicProduceResponse] = []
+    throttle_time_ms: int = 0
+
+class ProduceResponse_TopicProduceResponse(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_responses: list[ProduceResponse_PartitionProduceResponse] = []
+
+class ProduceResponse_PartitionProduceResponse(msgspec.Struct):
+    index: int = 0
+    error_code: int = 0
+    base_offset: int = 0
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: list[ProduceResponse_BatchIndexAndErrorMessage] = []
+    error_message: str | None = None
+
+class ProduceResponse_BatchIndexAndErrorMessage(msgspec.Struct):
+    batch_index: int = 0
+    batch_index_error_message: str | None = None
+
+class FetchRequest(msgspec.Struct):
+    """Request, key 1, versions 13-13."""
+
+    replica_id: int = -1
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = 2147483647
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1
+    topics: list[FetchRequest_FetchTopic] = []
+    forgotten_topics_data: list[FetchRequest_ForgottenTopic] = []
+    rack_id: str = ""
+
+class FetchRequest_FetchTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[FetchRequest_FetchPartition] = []
+
+class FetchRequest_FetchPartition(msgspec.Struct):
+    partition: int = 0
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 0
+
+class FetchRequest_ForgottenTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[int] = []
+
+class FetchResponse(msgspec.Struct):
+    """Response, key 1, versions 13-13."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    session_id: int = 0
+    responses: list[FetchResponse_FetchableTopicResponse] = []
+
+class FetchResponse_FetchableTopicResponse(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[FetchResponse_PartitionData] = []
+
+class FetchResponse_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    high_watermark: int = 0
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: FetchResponse_EpochEndOffset = ...
+    current_leader: FetchResponse_LeaderIdAndEpoch = ...
+    aborted_transactions: list[FetchResponse_AbortedTransaction] | None = []
+    preferred_read_replica: int = -1
+    records: bytes | None = None
+
+class FetchResponse_EpochEndOffset(msgspec.Struct):
+    epoch: int = -1
+    end_offset: int = -1
+
+class FetchResponse_LeaderIdAndEpoch(msgspec.Struct):
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+class FetchResponse_AbortedTransaction(msgspec.Struct):
+    producer_id: int = 0
+    first_offset: int = 0
+
+class ListOffsetsRequest(msgspec.Struct):
+    """Request, key 2, versions 6-6."""
+
+    replica_id: int = 0
+    isolation_level: int = 0
+    topics: list[ListOffsetsRequest_ListOffsetsTopic] = []
+
+class ListOffsetsRequest_ListOffsetsTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[ListOffsetsRequest_ListOffsetsPartition] = []
+
+class ListOffsetsRequest_ListOffsetsPartition(msgspec.Struct):
+    partition_index: int = 0
+    current_leader_epoch: int = -1
+    timestamp: int = 0
+
+class ListOffsetsResponse(msgspec.Struct):
+    """Response, key 2, versions 6-6."""
+
+    throttle_time_ms: int = 0
+    topics: list[ListOffsetsResponse_ListOffsetsTopicResponse] = []
+
+class ListOffsetsResponse_ListOffsetsTopicResponse(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[ListOffsetsResponse_ListOffsetsPartitionResponse] = []
+
+class ListOffsetsResponse_ListOffsetsPartitionResponse(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+class LeaderAndIsrRequest(msgspec.Struct):
+    """Request, key 4, versions 5-5."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = -1
+    type: int = 0
+    topic_states: list[LeaderAndIsrRequest_LeaderAndIsrTopicState] = []
+    live_leaders: list[LeaderAndIsrRequest_LeaderAndIsrLiveLeader] = []
+
+class LeaderAndIsrRequest_LeaderAndIsrTopicState(msgspec.Struct):
+    topic_name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition_states: list[LeaderAndIsrRequest_LeaderAndIsrPartitionState] = []
+
+class LeaderAndIsrRequest_LeaderAndIsrPartitionState(msgspec.Struct):
+    partition_index: int = 0
+    controller_epoch: int = 0
+    leader: int = 0
+    leader_epoch: int = 0
+    isr: list[int] = []
+    zk_version: int = 0
+    replicas: list[int] = []
+    adding_replicas: list[int] = []
+    removing_replicas: list[int] = []
+    is_new: bool = False
+
+class LeaderAndIsrRequest_LeaderAndIsrLiveLeader(msgspec.Struct):
+    broker_id: int = 0
+    host_name: str = ""
+    port: int = 0
+
+class LeaderAndIsrResponse(msgspec.Struct):
+    """Response, key 4, versions 5-5."""
+
+    error_code: int = 0
+    topics: list[LeaderAndIsrResponse_LeaderAndIsrTopicError] = []
+
+class LeaderAndIsrResponse_LeaderAndIsrTopicError(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_errors: list[LeaderAndIsrResponse_LeaderAndIsrPartitionError] = []
+
+class LeaderAndIsrResponse_LeaderAndIsrPartitionError(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+
+class StopReplicaRequest(msgspec.Struct):
+    """Request, key 5, versions 4-4."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = -1
+    delete_partitions: bool = False
+    topic_states: list[StopReplicaRequest_StopReplicaTopicState] = []
+
+class StopReplicaRequest_StopReplicaTopicState(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_states: list[StopReplicaRequest_StopReplicaPartitionState] = []
+
+class StopReplicaRequest_StopReplicaPartitionState(msgspec.Struct):
+    partition_index: int = 0
+    leader_epoch: int = -1
+    delete_partition: bool = False
+
+class StopReplicaResponse(msgspec.Struct):
+    """Response, key 5, versions 4-4."""
+
+    error_code: int = 0
+    topics: list[StopReplicaResponse_StopReplicaTopicError] = []
+
+class StopReplicaResponse_StopReplicaTopicError(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_errors: list[StopReplicaResponse_StopReplicaPartitionError] = []
+
+class StopReplicaResponse_StopReplicaPartitionError(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+
+class UpdateMetadataRequest(msgspec.Struct):
+    """Request, key 6, versions 7-7."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = -1
+    topic_states: list[UpdateMetadataRequest_UpdateMetadataTopicState] = []
+    live_brokers: list[UpdateMetadataRequest_UpdateMetadataBroker] = []
+
+class UpdateMetadataRequest_UpdateMetadataTopicState(msgspec.Struct):
+    topic_name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition_states: list[UpdateMetadataRequest_UpdateMetadataPartitionState] = []
+
+class UpdateMetadataRequest_UpdateMetadataPartitionState(msgspec.Struct):
+    partition_index: int = 0
+    controller_epoch: int = 0
+    leader: int = 0
+    leader_epoch: int = 0
+    isr: list[int] = []
+    zk_version: int = 0
+    replicas: list[int] = []
+    offline_replicas: list[int] = []
+
+class UpdateMetadataRequest_UpdateMetadataBroker(msgspec.Struct):
+    id: int = 0
+    endpoints: list[UpdateMetadataRequest_UpdateMetadataEndpoint] = []
+    rack: str | None = ""
+
+class UpdateMetadataRequest_UpdateMetadataEndpoint(msgspec.Struct):
+    port: int = 0
+    host: str = ""
+    listener: str = ""
+    security_protocol: int = 0
+
+class UpdateMetadataResponse(msgspec.Struct):
+    """Response, key 6, versions 7-7."""
+
+    error_code: int = 0
+
+class OffsetForLeaderEpochRequest(msgspec.Struct):
+    """Request, key 23, versions 4-4."""
+
+    replica_id: int = -2
+    topics: list[OffsetForLeaderEpochRequest_OffsetForLeaderTopic] = []
+
+class OffsetForLeaderEpochRequest_OffsetForLeaderTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[OffsetForLeaderEpochRequest_OffsetForLeaderPartition] = []
+
+class OffsetForLeaderEpochRequest_OffsetForLeaderPartition(msgspec.Struct):
+    partition: int = 0
+    current_leader_epoch: int = -1
+    leader_epoch: int = 0
+
+class OffsetForLeaderEpochResponse(msgspec.Struct):
+    """Response, key 23, versions 4-4."""
+
+    throttle_time_ms: int = 0
+    topics: list[OffsetForLeaderEpochResponse_OffsetForLeaderTopicResult] = []
+
+class OffsetForLeaderEpochResponse_OffsetForLeaderTopicResult(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[OffsetForLeaderEpochResponse_EpochEndOffset] = []
+
+class OffsetForLeaderEpochResponse_EpochEndOffset(msgspec.Struct):
+    error_code: int = 0
+    partition: int = 0
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+class VoteRequest(msgspec.Struct):
+    """Request, key 52, versions 0-0."""
+
+    cluster_id: str | None = None
+    topics: list[VoteRequest_TopicData] = []
+
+class VoteRequest_TopicData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[VoteRequest_PartitionData] = []
+
+class VoteRequest_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    candidate_epoch: int = 0
+    candidate_id: int = 0
+    last_offset_epoch: int = 0
+    last_offset: int = 0
+
+class VoteResponse(msgspec.Struct):
+    """Response, key 52, versions 0-0."""
+
+    error_code: int = 0
+    topics: list[VoteResponse_TopicData] = []
+
+class VoteResponse_TopicData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[VoteResponse_PartitionData] = []
+
+class VoteResponse_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+    vote_granted: bool = False
+
+class BeginQuorumEpochRequest(msgspec.Struct):
+    """Request, key 53, versions 0-0."""
+
+    cluster_id: str | None = None
+    topics: list[BeginQuorumEpochRequest_TopicData] = []
+
+class BeginQuorumEpochRequest_TopicData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[BeginQuorumEpochRequest_PartitionData] = []
+
+class BeginQuorumEpochRequest_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+
+class BeginQuorumEpochResponse(msgspec.Struct):
+    """Response, key 53, versions 0-0."""
+
+    error_code: int = 0
+    topics: list[BeginQuorumEpochResponse_TopicData] = []
+
+class BeginQuorumEpochResponse_TopicData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[BeginQuorumEpochResponse_PartitionData] = []
+
+class BeginQuorumEpochResponse_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+
+class EndQuorumEpochRequest(msgspec.Struct):
+    """Request, key 54, versions 0-0."""
+
+    cluster_id: str | None = None
+    topics: list[EndQuorumEpochRequest_TopicData] = []
+
+class EndQuorumEpochRequest_TopicData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[EndQuorumEpochRequest_PartitionData] = []
+
+class EndQuorumEpochRequest_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+    preferred_successors: list[int] = []
+
+class EndQuorumEpochResponse(msgspec.Struct):
+    """Response, key 54, versions 0-0."""
+
+    error_code: int = 0
+    topics: list[EndQuorumEpochResponse_TopicData] = []
+
+class EndQuorumEpochResponse_TopicData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[EndQuorumEpochResponse_PartitionData] = []
+
+class EndQuorumEpochResponse_PartitionData(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
