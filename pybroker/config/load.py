@@ -120,11 +120,7 @@ def _check_foreign(name: str, setting: Setting) -> None:
     if foreign.is_foreign(name):
         return
     nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS])
-    hint = (
-        f"; did you mean {nearest}?"
-        if nearest
-        else "; the settings are listed in Apache Kafka's documentation of broker configs"
-    )
+    hint = f"; did you mean {nearest}?" if nearest else ", neither of this broker nor of Apache Kafka"
     raise ConfigError(f"{name} ({setting.where}): unknown setting{hint}")
 
 

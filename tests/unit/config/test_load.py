@@ -1,0 +1,257 @@
+"""Files and assignments: precedence, Kafka's sample files, and one precise line for each mistake."""
+
+# ruff: noqa: E501  (a complaint is one line, here too)
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pybroker.config import ConfigError, ConfigSource, load_config
+
+# The keys and values that Apache Kafka 4.4's own config/server.properties carries.
+KAFKA_4_SAMPLE = """
+# Licensed to nobody: only keys and values
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+#log.flush.interval.messages=10000
+#log.flush.interval.ms=1000
+log.retention.hours=168
+#log.retention.bytes=1073741824
+#log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+# And 3.9's, for ZooKeeper, without the line that names one.
+KAFKA_3_SAMPLE = """
+broker.id=0
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kafka-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.retention.check.interval.ms=300000
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def written(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_defaults() -> None:
+    config, warnings = load_config()
+    assert warnings == []
+    assert config.broker_id == 1
+    assert config.log_dirs == (os.path.abspath("pybroker-data"),)
+    assert [str(one) for one in config.listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert config["log.flush.mode"] == "commit"
+    assert config["delete.topic.delay.ms"] == 14_400_000
+
+
+def test_kafka_4_sample_file_is_accepted_with_one_warning(tmp_path: Path) -> None:
+    config, warnings = load_config(written(tmp_path, KAFKA_4_SAMPLE))
+    assert len(warnings) == 1
+    assert "num.io.threads" in warnings[0]
+    assert "process.roles" in warnings[0]
+    assert [str(one) for one in config.listeners] == ["PLAINTEXT://:9092"], "the controller's listener is not opened"
+    assert [str(one) for one in config.advertised_listeners([("PLAINTEXT", "0.0.0.0", 9092)])] == [
+        "PLAINTEXT://localhost:9092"
+    ]
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert config["num.network.threads"] == 3
+
+
+def test_kafka_3_sample_file_without_zookeeper_is_accepted(tmp_path: Path) -> None:
+    config, warnings = load_config(written(tmp_path, KAFKA_3_SAMPLE))
+    assert config.broker_id == 0
+    assert "zookeeper.connection.timeout.ms" in warnings[0]
+
+
+def test_assignments_go_over_settings_over_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "num.partitions=2\ndefault.replication.factor=1\nlog.retention.hours=1\n")
+    config, _ = load_config(file, ["num.partitions=4"], {"num.partitions": 3, "log.retention.hours": 2})
+    assert config["num.partitions"] == 4
+    assert config["log.retention.hours"] == 2
+    assert config.layer(ConfigSource.STATIC_BROKER_CONFIG)["default.replication.factor"] == "1"
+
+
+def test_properties_syntax(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        "! a comment\nnum.partitions : 7\nlog.dirs=/tmp/a,\\\n   /tmp/b\nbroker.rack=caf\\u00e9\nbroker.rack=last\n",
+    )
+    config, _ = load_config(file)
+    assert config["num.partitions"] == 7
+    assert config.log_dirs == ("/tmp/a", "/tmp/b")
+    assert config["broker.rack"] == "last"
+
+
+MISTAKES = [
+    ("num.partition=3", "num.partition ({file} line 2): unknown setting; did you mean num.partitions?"),
+    ("num.partitions=many", "num.partitions=many ({file} line 2): expected a whole number"),
+    ("num.partitions=0", "num.partitions=0 ({file} line 2): must be at least 1"),
+    (
+        "log.retention.ms=7 weeks",
+        "log.retention.ms=7 weeks ({file} line 2): expected a whole number (units ms, s, m, h, d are understood)",
+    ),
+    ("log.flush.mode=sometimes", "log.flush.mode=sometimes ({file} line 2): must be one of commit, os"),
+    ("listeners=", "listeners= ({file} line 2): must not be empty"),
+    (
+        "listeners=PLAINTEXT://h:99999",
+        "listeners=PLAINTEXT://h:99999 ({file} line 2): expected host:port with a port between 0 and 65535",
+    ),
+    (
+        "listeners=OTHER://:1",
+        "listeners=OTHER://:1 ({file} line 2): listener OTHER has no entry in listener.security.protocol.map",
+    ),
+    (
+        "listeners=SSL://:1",
+        "listeners=SSL://:1 ({file} line 2): listener SSL asks for SSL; this broker serves PLAINTEXT",
+    ),
+    (
+        "listeners=PLAINTEXT://::1:1",
+        "listeners=PLAINTEXT://::1:1 ({file} line 2): an IPv6 address must stand in brackets, as in [::1]:9092",
+    ),
+    (
+        "advertised.listeners=PLAINTEXT://0.0.0.0:1",
+        "advertised.listeners=PLAINTEXT://0.0.0.0:1 ({file} line 2): clients cannot connect to 0.0.0.0; name the address they should use",
+    ),
+    (
+        "advertised.listeners=SSL://h:1",
+        "advertised.listeners=SSL://h:1 ({file} line 2): listener SSL is not among listeners",
+    ),
+    (
+        "listener.security.protocol.map=A:B",
+        "listener.security.protocol.map=A:B ({file} line 2): 'B' is not a security protocol (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)",
+    ),
+    ("log.dirs=/a,,/b", "log.dirs=/a,,/b ({file} line 2): a directory is missing between two commas"),
+    ("log.dirs=/a,/a", "log.dirs=/a,/a ({file} line 2): a directory is named twice"),
+    ("inter.broker.listener.name=X", "inter.broker.listener.name=X ({file} line 2): not among listeners"),
+    (
+        "metrics.listener=9404",
+        "metrics.listener=9404 ({file} line 2): expected host:port with a port between 0 and 65535",
+    ),
+    (
+        "max.connections.per.ip.overrides=h",
+        "max.connections.per.ip.overrides=h ({file} line 2): expected address:count, found 'h'",
+    ),
+    (
+        "group.min.session.timeout.ms=1800001",
+        "group.min.session.timeout.ms=1800001 ({file} line 2): above group.max.session.timeout.ms",
+    ),
+    (
+        "zookeeper.connect=zk:2181",
+        "zookeeper.connect=zk:2181 ({file} line 2): this broker keeps its metadata in its first data directory; remove the line",
+    ),
+    (
+        "process.roles=controller",
+        "process.roles=controller ({file} line 2): broker and controller run in one process here; use broker,controller or remove the line",
+    ),
+    (
+        "controller.quorum.voters=1@a:1,2@b:1",
+        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line",
+    ),
+    (
+        "authorizer.class.name=a.B",
+        "authorizer.class.name=a.B ({file} line 2): access control is not enforced by this broker, so that everybody who can connect may do everything; remove the line only if that is meant",
+    ),
+    (
+        "create.topic.policy.class.name=a.B",
+        "create.topic.policy.class.name=a.B ({file} line 2): classes of the JVM cannot be loaded here; remove the line",
+    ),
+    (
+        "remote.log.storage.system.enable=true",
+        "remote.log.storage.system.enable=true ({file} line 2): tiered storage is not part of this broker; remove the line",
+    ),
+    (
+        "listener.name.plaintext.sasl.jass.config=x",
+        "listener.name.plaintext.sasl.jass.config ({file} line 2): unknown setting, neither of this broker nor of Apache Kafka",
+    ),
+    ("broker.rack=\\u12", "{file} line 2: a \\u must be followed by four hexadecimal digits"),
+    (
+        "log.cleaner.min.compaction.lag.ms=10\nlog.cleaner.max.compaction.lag.ms=5",
+        "min.compaction.lag.ms=10 must not be above max.compaction.lag.ms=5",
+    ),
+    ("node.id=1\nbroker.id=2", "broker.id=2 ({file} line 3): node.id=1 says otherwise; remove one of the two"),
+]
+
+
+@pytest.mark.parametrize(("text", "complaint"), MISTAKES, ids=[text.split("\n")[0] for text, _ in MISTAKES])
+def test_mistakes_get_one_precise_line(tmp_path: Path, text: str, complaint: str) -> None:
+    file = written(tmp_path, f"# first line\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert str(caught.value) == complaint.replace("{file}", str(file))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"\xff\xfe\x00", "not a text file in UTF-8"),
+        (b"#" * (1 << 21), "is this a settings file?"),
+        (None, "No such file or directory"),
+    ],
+    ids=["binary", "huge", "absent"],
+)
+def test_unusable_files(tmp_path: Path, content: bytes | None, complaint: str) -> None:
+    file = tmp_path / "server.properties" if content is None else written(tmp_path, content)
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(file)
+
+
+@pytest.mark.parametrize("assignment", ["num.partitions", "=3", ""])
+def test_malformed_assignment(assignment: str) -> None:
+    with pytest.raises(ConfigError, match="expected key=value"):
+        load_config(None, [assignment])
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "authorizer.class.name=",
+        "allow.everyone.if.no.acl.found=true",
+        "remote.log.storage.system.enable=false",
+        "security.inter.broker.protocol=PLAINTEXT",
+        "controller.quorum.voters=1@localhost:9093",
+        "ssl.keystore.password=hunter2",
+        "listener.name.internal.ssl.keystore.location=/x",
+        "listener.name.internal.scram-sha-256.sasl.jaas.config=hunter2",
+        "broker.id=-1",
+    ],
+)
+def test_harmless_settings_of_kafka(harmless: str) -> None:
+    config, warnings = load_config(None, [harmless])
+    assert config.broker_id == 1
+    assert not any("hunter2" in warning for warning in warnings), "values are not logged"
