@@ -1,0 +1,108 @@
+"""Kafka's own tables as the oracle: every setting is known here, and what is shared is the same but for listed deviations."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, TOPIC_SETTINGS, ConfigKey, render_value
+from pybroker.config.foreign import is_foreign
+from pybroker.config.topic_defs import ONLY_AS
+from tests.support.java import compiled, java_command
+from tests.support.maven import BROKER, jars
+
+OURS = {
+    "metrics.listener",
+    "connection.inflight.max.bytes",
+    "shutdown.timeout.ms",
+    "log.level",
+    "log.dir.layout",
+    "log.flush.mode",
+    "delete.topic.delay.ms",
+}
+
+# Setting → why its default is another one than Kafka's.
+OTHER_DEFAULT = {
+    "node.id": "Kafka has none; its sample file says 1",
+    "broker.id": "unset rather than -1, which Kafka only understands with ZooKeeper",
+    "listeners": "reachable from this machine only, unless asked otherwise",
+    "listener.security.protocol.map": "the same pairs in another order",
+    "num.network.threads": "follows the cores",
+    "max.connections": "bounded",
+    "max.connections.per.ip": "bounded",
+    "queued.max.request.bytes": "bounded",
+    "log.dir": "beside the user rather than under /tmp",
+    "group.coordinator.rebalance.protocols": "the protocols that are served",
+    "offsets.topic.replication.factor": "one node",
+}
+
+# Setting → why it is fixed at start here although Kafka changes it while running.
+OTHER_SCOPE = {
+    "listeners": "sockets are opened once",
+    "listener.security.protocol.map": "sockets are opened once",
+    "num.network.threads": "connections stay with their thread",
+}
+
+
+class Row(NamedTuple):
+    """One setting of Kafka's."""
+
+    type: str
+    default: str
+    scope: str
+    internal: bool
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, dict[str, Row | str]]:
+    """Kafka's tables: "broker", "topic" and "synonym"."""
+    source = Path(__file__).parent / "java" / "ConfigTables.java"
+    command = java_command(compiled(source, jars(BROKER)), "ConfigTables")
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    found: dict[str, dict[str, Row | str]] = {"broker": {}, "topic": {}, "synonym": {}}
+    for line in done.stdout.splitlines():
+        table, name, *fields = line.split("\t")
+        if table == "synonym":
+            found[table][name] = fields[0]
+        else:
+            found[table][name] = Row(fields[0], fields[1], fields[2], fields[3] == "internal")
+    return found
+
+
+def shown_default(key: ConfigKey) -> str:
+    text = render_value(key.default)
+    return "(null)" if text is None else text
+
+
+def test_every_broker_setting_of_kafka_is_known(tables: dict[str, dict[str, Row]]) -> None:
+    unknown = [name for name in tables["broker"] if name not in BROKER_SETTINGS and not is_foreign(name)]
+    assert unknown == []
+
+
+def test_what_is_ours_is_listed(tables: dict[str, dict[str, Row]]) -> None:
+    assert {name for name in BROKER_SETTINGS if name not in tables["broker"]} == OURS
+
+
+def test_shared_broker_settings_are_the_same(tables: dict[str, dict[str, Row]]) -> None:
+    kafka = tables["broker"]
+    shared = [key for name, key in BROKER_SETTINGS.items() if name in kafka]
+    assert {key.name for key in shared if key.type.name != kafka[key.name].type} == set()
+    assert {key.name for key in shared if key.internal != kafka[key.name].internal} == set()
+    assert {key.name for key in shared if shown_default(key) != kafka[key.name].default} <= set(OTHER_DEFAULT)
+    assert {key.name for key in shared if key.scope.value != kafka[key.name].scope} == set(OTHER_SCOPE)
+
+
+def test_topic_settings_are_the_same(tables: dict[str, dict[str, Row]]) -> None:
+    kafka = tables["topic"]
+    assert set(kafka) == set(TOPIC_SETTINGS) | set(ONLY_AS)
+    assert {name: (key.type.name, shown_default(key), key.internal) for name, key in TOPIC_SETTINGS.items()} == {
+        name: (kafka[name].type, kafka[name].default, kafka[name].internal) for name in TOPIC_SETTINGS
+    }
+    assert {name: kafka[name].default for name in ONLY_AS} == {name: value for name, (value, _) in ONLY_AS.items()}
+
+
+def test_synonyms_are_the_same(tables: dict[str, dict[str, str]]) -> None:
+    assert {name: tables["synonym"][name] for name in BROKER_SYNONYM} == BROKER_SYNONYM
