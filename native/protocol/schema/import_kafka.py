@@ -272,7 +272,8 @@ def main() -> None:
     files: dict[str, list[str]] = {}
     places = {place(message) for message in newest.values()}
     renamed = {name for name, message in oldest.items() if name not in newest and place(message) in places}
-    for name in sorted({*newest, *oldest} - renamed, key=lambda name: (file_name(known[name]), name.endswith("Response"), name)):
+    order = sorted(known.keys() - renamed, key=lambda name: (file_name(known[name]), name.endswith("Response"), name))
+    for name in order:
         lines = combined(newest, oldest, name)
         if lines:
             files.setdefault(file_name(known[name]), []).append("\n".join(lines) + "\n")

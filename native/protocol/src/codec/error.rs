@@ -23,7 +23,15 @@ impl EncodeError {
 impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, field) in self.path.iter().rev().enumerate() {
-            write!(f, "{}{field}", if depth == 0 || field.starts_with('[') { "" } else { "." })?;
+            write!(
+                f,
+                "{}{field}",
+                if depth == 0 || field.starts_with('[') {
+                    ""
+                } else {
+                    "."
+                }
+            )?;
         }
         write!(
             f,

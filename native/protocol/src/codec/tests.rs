@@ -1,8 +1,9 @@
 //! The schema files, and the rules for bytes from outside (PROTOCOL.md 1.3).
 
 mod hostile;
+mod hot;
 mod mutation;
-mod random;
+pub(crate) mod random;
 mod schemas;
 
 use super::*;
