@@ -51,7 +51,7 @@ lint: $(VENV)/.locked ## style of the Python files
 	$(BIN)/ruff check pybroker tests benches
 
 types: $(VENV)/.locked ## static types of the Python files
-	$(BIN)/mypy
+	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p benches
 
 fmt: $(VENV)/.locked ## format Rust and sort Python imports
 	cargo fmt --all

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pybroker.roundtrip.texts import Digest, TextFile, lines_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_PER_BATCH = 5000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import confluent_kafka as ck
@@ -55,7 +56,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def _delivered(self, number: int) -> object:
+    def _delivered(self, number: int) -> Callable[[ck.KafkaError | None, ck.Message], None]:
         def report(problem: ck.KafkaError | None, message: ck.Message) -> None:
             if problem is not None:
                 self.history.failed[problem.name()] += 1

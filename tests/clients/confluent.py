@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
 
@@ -30,19 +31,20 @@ def _translated() -> Iterator[None]:
         raise _error(problem.args[0]) from problem
 
 
+def _text(raw: str | bytes | None) -> str | None:
+    return raw.decode() if isinstance(raw, bytes) else raw
+
+
 def _received(message: ck.Message) -> Received:
     problem = message.error()
     if problem is not None:
         raise _error(problem)
-    headers = tuple((name, value.decode()) for name, value in message.headers() or ())
-    key, value = message.key(), message.value()
-    return Received(
-        message.partition(),
-        message.offset(),
-        None if key is None else key.decode(),
-        None if value is None else value.decode(),
-        headers,
-    )
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None, "only error events have no partition"
+    assert offset is not None, "only error events have no offset"
+    pairs = cast("list[tuple[str, bytes]]", message.headers() or [])
+    headers = tuple((name, value.decode()) for name, value in pairs)
+    return Received(partition, offset, _text(message.key()), _text(message.value()), headers)
 
 
 class ConfluentMember(Member):
@@ -78,7 +80,7 @@ class Confluent(Client):
         self._admin = AdminClient(self._common)
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        wanted = ck.admin.NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1)
         with _translated():
             self._admin.create_topics([wanted], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 

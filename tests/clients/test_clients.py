@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.clients.api import ALL_ACKS, COMPRESSIONS, Acks, BrokerError, Client
@@ -102,7 +104,7 @@ def test_a_topic_is_deleted_and_created_again(client: Client, topic: str) -> Non
 def test_wrong_names_and_counts_are_refused_by_name(client: Client, topic: str) -> None:
     """The broker's refusals reach the user of each client under Kafka's own names."""
     client.create_topic(topic, 1)
-    refusals = {
+    refusals: dict[str, Callable[[], object]] = {
         "TOPIC_ALREADY_EXISTS": lambda: client.create_topic(topic, 1),
         "INVALID_PARTITIONS": lambda: client.create_topic(f"{topic}-none", 0),
         "INVALID_TOPIC_EXCEPTION": lambda: client.create_topic("no spaces allowed", 1),
