@@ -1,4 +1,4 @@
-"""Kafka's own tables as the oracle: every setting is known, and what is shared is the same but for listed deviations."""
+"""Kafka's own tables as the oracle: what is shared is the same, but for listed deviations."""
 
 from __future__ import annotations
 
