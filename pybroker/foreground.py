@@ -212,6 +212,7 @@ _ADVICE = {
     errno.EACCES: "permission denied; run as a user who may, or choose another place",
     errno.EPERM: "not permitted; run as a user who may, or choose another place",
     errno.ENOSPC: "the disk is full; make room and start again",
+    errno.EFBIG: "a file may not grow further; raise the limit (ulimit -f) and start again",
     errno.EDQUOT: "the disk quota is used up; make room and start again",
     errno.EROFS: "the file system is read-only; choose another place with log.dirs",
     errno.EMFILE: "too many open files; raise the limit (ulimit -n)",

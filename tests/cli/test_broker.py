@@ -1,0 +1,172 @@
+"""`pybroker.Broker` and the pytest fixtures: a broker's life from a test's point of view."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import pybroker
+from tests.support.wire import answers_metadata
+
+pytest_plugins = "pytester"
+LIMIT_S = 60.0
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent's wait() does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state = done.stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def gone(pid: int) -> bool:
+    give_up = time.monotonic() + LIMIT_S
+    while alive(pid):
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_life_of_a_broker() -> None:
+    with pybroker.Broker({"num.partitions": 3}) as broker:
+        assert broker.running
+        assert answers_metadata(broker.port)
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+        assert len(broker.cluster_id) == 22
+        assert "pybroker is ready" in broker.log_path.read_text()
+        data, pid, port, cluster_id = broker.data_dir, broker.pid, broker.port, broker.cluster_id
+        broker.restart()
+        assert (broker.port, broker.cluster_id) == (port, cluster_id)
+        assert broker.pid != pid
+        broker.restart(crash=True)
+        assert (broker.port, broker.cluster_id) == (port, cluster_id)
+        assert answers_metadata(port)
+        assert broker.stop() == 0
+        assert not broker.running
+        broker.start()
+        assert broker.kill() == -signal.SIGKILL
+        assert broker.kill() == 0, "killing a dead broker does no harm"
+        assert data.exists()
+    assert not data.parent.exists()
+
+
+def test_two_brokers_do_not_meet() -> None:
+    with pybroker.Broker() as one, pybroker.Broker() as other:
+        assert one.port != other.port
+        assert one.cluster_id != other.cluster_id
+
+
+def test_data_directory_of_the_callers_own(tmp_path: Path) -> None:
+    with pybroker.Broker(data_dir=tmp_path / "data") as broker:
+        cluster_id = broker.cluster_id
+    with pybroker.Broker(data_dir=tmp_path / "data") as broker:
+        assert broker.cluster_id == cluster_id
+
+
+async def test_async_context() -> None:
+    async with pybroker.Broker() as broker:
+        assert await asyncio.to_thread(answers_metadata, broker.port)
+
+
+def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
+    broker = pybroker.Broker({"num.partition": 3}, data_dir=tmp_path / "data")
+    with pytest.raises(pybroker.BrokerProcessError, match=r"did you mean num\.partitions\?"):
+        broker.start()
+    assert not broker.running
+
+
+def test_misuse_is_told() -> None:
+    broker = pybroker.Broker()
+    with pytest.raises(pybroker.BrokerProcessError, match="never started"):
+        _ = broker.bootstrap
+    with pytest.raises(pybroker.BrokerProcessError, match="not running"):
+        _ = broker.pid
+    broker.close()
+
+
+def test_it_outlives_the_thread_that_started_it() -> None:
+    broker = pybroker.Broker()
+    thread = threading.Thread(target=broker.start)
+    thread.start()
+    thread.join()
+    try:
+        assert answers_metadata(broker.port)
+        assert broker.running
+    finally:
+        broker.close()
+
+
+PARENT = """
+import pybroker, sys, time
+broker = pybroker.Broker().start()
+print(broker.pid, flush=True)
+if sys.argv[1] == "fork":
+    import os
+    if os.fork() == 0:
+        time.sleep(600)
+if sys.argv[1] != "return":
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["kill", "fork", "return"])
+def test_it_ends_with_its_parent(how: str) -> None:
+    """kill -9, also of a parent whose forked child holds on to what the parent held, and a parent that forgets."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, how], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        if how != "return":
+            assert alive(pid)
+            parent.kill()
+        parent.wait(LIMIT_S)
+        assert gone(pid)
+    finally:
+        if how == "fork":
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_fixtures(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_own(pybroker):
+            assert pybroker.running
+
+        @pytest.mark.pybroker({"broker.rack": "here", "num.partitions": 3})
+        def test_settings(pybroker):
+            assert pybroker.running
+
+        ports = set()
+
+        def test_shared_1(pybroker_session):
+            ports.add(pybroker_session.port)
+
+        def test_shared_2(pybroker_session, pybroker):
+            ports.add(pybroker_session.port)
+            assert len(ports) == 1
+            assert pybroker.port not in ports
+
+        def test_failing(pybroker):
+            assert False
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers")
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*pybroker log*", "pybroker is ready: *"])
