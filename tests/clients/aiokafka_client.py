@@ -15,6 +15,8 @@ from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Recei
 
 TIMEOUT_S = 30.0
 UNKNOWN_TOPIC_MS = 8_000
+# How soon a consumer looks again for topics it does not know yet.
+METADATA_MS = 1000
 # aiokafka's own names for a few codes.
 _KAFKA_NAMES = {"INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION"}
 T = TypeVar("T")
@@ -187,6 +189,7 @@ class Aiokafka(Client):
                 "auto_offset_reset": "earliest",
                 "session_timeout_ms": 10_000,
                 "heartbeat_interval_ms": 300,
+                "metadata_max_age_ms": METADATA_MS,
             },
             topic,
         )

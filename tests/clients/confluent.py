@@ -14,6 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
 
 TIMEOUT_S = 30.0
+# How soon a consumer looks again for topics it does not know yet.
+METADATA_MS = 1000
 # librdkafka keeps its own names for a few codes.
 _KAFKA_NAMES = {"TOPIC_EXCEPTION": "INVALID_TOPIC_EXCEPTION", "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION"}
 
@@ -176,6 +178,7 @@ class Confluent(Client):
                 "session.timeout.ms": 10_000,
                 "heartbeat.interval.ms": 300,
                 "allow.auto.create.topics": False,
+                "topic.metadata.refresh.interval.ms": METADATA_MS,
             },
             topic,
         )

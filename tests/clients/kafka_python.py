@@ -16,6 +16,8 @@ from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Recei
 TIMEOUT_S = 30.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
 UNKNOWN_TOPIC_MS = 8_000
+# How soon a consumer looks again for topics it does not know yet.
+METADATA_MS = 1000
 # kafka-python's own names for a few codes.
 _KAFKA_NAMES = {"INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION"}
 
@@ -153,6 +155,7 @@ class KafkaPython(Client):
                 "session_timeout_ms": 10_000,
                 "heartbeat_interval_ms": 300,
                 "allow_auto_create_topics": False,
+                "metadata_max_age_ms": METADATA_MS,
             },
             topic,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.api import BrokerError, Client
-from tests.clients.expectations import records
+from tests.clients.expectations import PARTITIONS, Polling, records
 
 # How each client says it. Those that wait for a topic to appear report their own time-out instead of the code.
 PRODUCE_ERRORS = {
@@ -28,3 +28,19 @@ def test_the_broker_lives_on_after_the_error(client: Client, topic: str) -> None
     """A topic that was unknown a moment ago works as soon as it is created: no client keeps the refusal."""
     client.create_topic(topic, 1)
     assert client.produce(topic, records(3, partitions=1)) == [0, 1, 2]
+
+
+def test_a_group_of_an_unknown_topic_waits_for_it(client: Client, topic: str) -> None:
+    """A consumer may subscribe before the topic is there: it may be told so, and gets the records once they exist."""
+    member = client.join(f"{topic}-group", topic)
+    polling = Polling(member)
+    for _ in range(4):
+        try:
+            assert member.poll(0.3) == []
+        except BrokerError as told:
+            assert told.name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert member.assignment() == set()
+    client.create_topic(topic, PARTITIONS)
+    client.produce(topic, records(40))
+    polling.until_received(40)
+    member.close()

@@ -34,6 +34,8 @@ class BrokerProcess(ABC):
     """One broker in a child process, with a data directory and a port that outlive restarts."""
 
     name: str
+    # What the process may exit with after SIGTERM: a JVM reports the signal.
+    clean_exit_codes: frozenset[int] = frozenset({0})
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,9 +90,11 @@ class BrokerProcess(ABC):
         """The child's environment."""
         return dict(os.environ)
 
-    def stop(self) -> int:
-        """A clean stop (SIGTERM); the exit code. Fails if the broker takes unreasonably long."""
-        return self._end(signal.SIGTERM)
+    def stop(self) -> None:
+        """A clean stop (SIGTERM). Fails if the broker takes unreasonably long or reports a failure."""
+        code = self._end(signal.SIGTERM)
+        if code not in self.clean_exit_codes:
+            raise RuntimeError(f"{self.name} ended with exit code {code}:\n{self.log_tail()}")
 
     def kill(self) -> int:
         """kill -9, as a crash; harmless if the broker has gone."""
@@ -146,6 +150,7 @@ class KafkaProcess(BrokerProcess):
     """Apache Kafka from Maven Central: one node in KRaft mode, broker and controller in one process."""
 
     name = "Apache Kafka"
+    clean_exit_codes = frozenset({0, 143})
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, settings)

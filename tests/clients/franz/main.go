@@ -68,7 +68,7 @@ func (d *driver) run(ctx context.Context, c command) (any, error) {
 	case "join":
 		client, err := d.client(kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(10*time.Second),
-			kgo.HeartbeatInterval(300*time.Millisecond))
+			kgo.HeartbeatInterval(300*time.Millisecond), kgo.MetadataMinAge(500*time.Millisecond), kgo.MetadataMaxAge(time.Second))
 		if err != nil {
 			return nil, err
 		}

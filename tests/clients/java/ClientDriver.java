@@ -177,7 +177,8 @@ public class ClientDriver {
 
     JsonNode join(String group, String topic) {
         KafkaConsumer<String, String> consumer = consumer(Map.of(
-            "group.id", group, "auto.offset.reset", "earliest", "session.timeout.ms", 10000, "heartbeat.interval.ms", 300));
+            "group.id", group, "auto.offset.reset", "earliest", "session.timeout.ms", 10000, "heartbeat.interval.ms", 300,
+            "metadata.max.age.ms", 1000));
         consumer.subscribe(List.of(topic));
         members.add(new Member(consumer, topic));
         return JSON.getNodeFactory().numberNode(members.size() - 1);
