@@ -19,7 +19,7 @@ from tests.support.wire import answers_metadata, free_port
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 90.0
-POLL_S = 0.02
+POLL_S = 0.005
 
 # What both brokers are given, under the names that they share, so that one expectation fits both.
 SETTINGS: Mapping[str, str] = {
