@@ -1,0 +1,385 @@
+"""Decisions about topics: create, delete, add partitions. Pure functions of image and event; no IO, no await."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pybroker.controller.decision import Decision
+from pybroker.controller.events import (
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
+from pybroker.controller.placement import place
+from pybroker.errors import KafkaError
+from pybroker.metadata import znodes
+from pybroker.metadata.image import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    ClusterImage,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+    clash_key,
+    has_clash_key,
+)
+from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+PARTITIONS_PER_REQUEST_MAX = 50_000
+"""Partitions that one request may add: bounds the multi, the messages and the files made at once."""
+
+Replicas = tuple[int, ...]
+
+
+# --- create -----------------------------------------------------------------------------------------------------------
+
+
+def decide_create(
+    image: ClusterImage, event: CreateTopics, now_ms: int, new_id: Callable[[], Uuid] = Uuid.random
+) -> Decision:
+    """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere else."""
+    operations: list[Operation] = []
+    created: list[TopicImage] = []
+    reply: list[CreatedTopic | KafkaError] = []
+    keys: dict[str, str] = {}
+    partitions_left = PARTITIONS_PER_REQUEST_MAX
+    for topic in event.topics:
+        try:
+            _check_name_is_free(image, topic.name, keys)
+            replicas = _assign(image, topic, event.seed, partitions_left)
+        except KafkaError as error:
+            reply.append(error)
+            continue
+        partitions_left -= len(replicas)
+        if has_clash_key(topic.name):
+            keys[clash_key(topic.name)] = topic.name
+        topic_id = Uuid.ZERO
+        if not event.validate_only:
+            topic_id = _unused_id(image, created, new_id)
+            made = _new_topic(image, topic, topic_id, replicas, now_ms)
+            operations += _create_operations(made)
+            created.append(made)
+        reply.append(CreatedTopic(topic.name, topic_id, len(replicas), len(replicas[0]), topic.config))
+    return Decision(tuple(operations), ImageDelta(topics=tuple(created)), reply)
+
+
+def _check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) -> None:
+    if name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if name in image.damaged:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic '{name}' already exists, but its metadata is damaged: {image.damaged[name]}",
+        )
+    if has_clash_key(name):
+        key = clash_key(name)
+        other = image.clash_keys.get(key) or keys.get(key)
+        if other is not None and other != name:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic '{other}': metrics cannot tell '.' from '_'.",
+            )
+
+
+def _unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
+    """A23: never an id that lives or is known to be dead."""
+    while True:
+        topic_id = new_id()
+        if (
+            topic_id not in image.names
+            and topic_id not in image.deletions
+            and all(topic.topic_id != topic_id for topic in created)
+        ):
+            return topic_id
+
+
+def _assign(image: ClusterImage, topic: NewTopic, seed: int, partitions_left: int) -> list[Replicas]:
+    if topic.assignments is not None:
+        if sorted(topic.assignments) != list(range(len(topic.assignments))):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions of a manual assignment must be numbered from 0 on."
+            )
+        if len(topic.assignments) > partitions_left:
+            raise _too_many()
+        replicas = [topic.assignments[partition] for partition in range(len(topic.assignments))]
+        factor = len(replicas[0]) if replicas else 0
+        for partition, assigned in enumerate(replicas):
+            _check_assigned(image, partition, assigned, factor)
+        return replicas
+    if topic.num_partitions > partitions_left:
+        raise _too_many()
+    _check_factor(image, topic.replication_factor)
+    return place(list(image.brokers.values()), topic.num_partitions, topic.replication_factor, seed)
+
+
+def _too_many() -> KafkaError:
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION, f"At most {PARTITIONS_PER_REQUEST_MAX} partitions can be created by one request."
+    )
+
+
+def _check_factor(image: ClusterImage, factor: int) -> None:
+    if factor > len(image.brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {factor} is larger than the number of available brokers, {len(image.brokers)}.",
+        )
+
+
+def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, factor: int) -> None:
+    problem = None
+    if not assigned:
+        problem = "has no replicas"
+    elif len(set(assigned)) != len(assigned):
+        problem = f"names a broker twice: {list(assigned)}"
+    elif len(assigned) != factor:
+        problem = f"has {len(assigned)} replicas, other partitions have {factor}"
+    else:
+        unknown = [broker for broker in assigned if broker not in image.brokers]
+        if unknown:
+            problem = f"names brokers that are not alive: {unknown}"
+    if problem is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual assignment of partition {partition} {problem}."
+        )
+
+
+def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
+    alive = tuple(broker for broker in replicas if broker in image.brokers)
+    return PartitionImage(
+        replicas=replicas,
+        leader=alive[0] if alive else NO_LEADER,
+        leader_epoch=leader_epoch,
+        isr=alive or replicas[:1],
+        controller_epoch=image.controller_epoch,
+        state_version=0,
+    )
+
+
+def first_leader_epoch(image: ClusterImage, name: str) -> int:
+    """R6: above every epoch that any incarnation of the name has had; 0 for a new name."""
+    return image.floors.get(name, -1) + 1
+
+
+def _new_topic(
+    image: ClusterImage, topic: NewTopic, topic_id: Uuid, replicas: Sequence[Replicas], now_ms: int
+) -> TopicImage:
+    epoch = first_leader_epoch(image, topic.name)
+    # Most partitions of a topic have the same replicas: one object stands for all of them.
+    states: dict[Replicas, PartitionImage] = {}
+    partitions = []
+    for assigned in replicas:
+        state = states.get(assigned)
+        if state is None:
+            state = states[assigned] = _new_partition(image, assigned, epoch)
+        partitions.append(state)
+    return TopicImage(
+        name=topic.name,
+        topic_id=topic_id,
+        partitions=tuple(partitions),
+        config=dict(topic.config),
+        created_ms=now_ms,
+        node_version=0,
+        config_version=0 if topic.config else -1,
+    )
+
+
+def topic_node(topic: TopicImage) -> znodes.TopicNode:
+    """The node's content for a topic as it is in the image."""
+    return znodes.TopicNode(
+        topic.topic_id,
+        {index: partition.replicas for index, partition in enumerate(topic.partitions)},
+        {index: part.adding_replicas for index, part in enumerate(topic.partitions) if part.adding_replicas},
+        {index: part.removing_replicas for index, part in enumerate(topic.partitions) if part.removing_replicas},
+    )
+
+
+def _create_operations(topic: TopicImage) -> list[Operation]:
+    operations: list[Operation] = [Create(znodes.topic_path(topic.name), topic_node(topic).encode())]
+    if topic.config:
+        operations.append(Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)))
+    operations.append(Create(znodes.partitions_path(topic.name)))
+    return operations + state_operations(topic.name, 0, topic.partitions)
+
+
+def state_operations(name: str, first: int, partitions: Sequence[PartitionImage]) -> list[Operation]:
+    """Creates the nodes of partitions `first` and following."""
+    prefix = znodes.partitions_path(name)
+    encoded: dict[PartitionImage, bytes] = {}
+    operations: list[Operation] = []
+    for index, partition in enumerate(partitions, first):
+        data = encoded.get(partition)
+        if data is None:
+            data = encoded[partition] = encode_state(partition)
+        operations.append(Create(f"{prefix}/{index}"))
+        operations.append(Create(f"{prefix}/{index}/state", data))
+    return operations
+
+
+def encode_state(partition: PartitionImage) -> bytes:
+    """The state node's content."""
+    return znodes.encode_state(
+        partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr
+    )
+
+
+# --- delete -----------------------------------------------------------------------------------------------------------
+
+
+def decide_delete(image: ClusterImage, event: DeleteTopics) -> Decision:
+    """Deletes at once (R11): one multi removes the topic's nodes, writes its deletion record and raises the name's epoch floor.
+
+    From then on the name is free and the id is dead, whatever the replicas do.
+    """
+    operations: list[Operation] = []
+    removed: dict[Uuid, TopicImage] = {}
+    records: list[znodes.DeletionRecord] = []
+    floors: dict[str, int] = {}
+    reply: list[DeletedTopic | KafkaError] = []
+    for which in event.topics:
+        topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
+        if topic is None or topic.topic_id in removed:
+            reply.append(_unknown(image, which))
+            continue
+        if topic.internal:
+            reply.append(
+                KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is internal and cannot be deleted.")
+            )
+            continue
+        record = _deletion_record(topic, event)
+        removed[topic.topic_id] = topic
+        records.append(record)
+        floors[topic.name] = max(image.floors.get(topic.name, -1), record.leader_epoch_max)
+        operations += _delete_operations(image, topic, record, floors[topic.name])
+        reply.append(DeletedTopic(topic.name, topic.topic_id))
+    delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
+    return Decision(tuple(operations), delta, reply)
+
+
+def _unknown(image: ClusterImage, which: str | Uuid) -> KafkaError:
+    if isinstance(which, str):
+        if which in image.damaged:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata of topic '{which}' is damaged: {image.damaged[which]}"
+            )
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'.")
+    dead = image.deletions.get(which)
+    if dead is not None:
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {which} ('{dead.topic}') is already deleted."
+        )
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {which}.")
+
+
+def _deletion_record(topic: TopicImage, event: DeleteTopics) -> znodes.DeletionRecord:
+    return znodes.DeletionRecord(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        state=znodes.DELETING,
+        created_ms=topic.created_ms,
+        deleted_ms=event.now_ms,
+        deleted_by=event.deleted_by,
+        remove_after_ms=event.now_ms + event.delay_ms,
+        partitions={index: partition.replicas for index, partition in enumerate(topic.partitions)},
+        config=topic.config,
+        leader_epoch_max=max((partition.leader_epoch for partition in topic.partitions), default=-1),
+        offsets=event.offsets.get(topic.topic_id, ()),
+    )
+
+
+def _delete_operations(
+    image: ClusterImage, topic: TopicImage, record: znodes.DeletionRecord, floor: int
+) -> list[Operation]:
+    prefix = znodes.partitions_path(topic.name)
+    operations: list[Operation] = []
+    for index in range(len(topic.partitions)):
+        operations.append(Delete(f"{prefix}/{index}/state"))
+        operations.append(Delete(f"{prefix}/{index}"))
+    operations.append(Delete(prefix))
+    operations.append(Delete(znodes.topic_path(topic.name), topic.node_version))
+    if topic.config_version >= 0:
+        operations.append(Delete(znodes.topic_config_path(topic.name)))
+    operations.append(Create(znodes.deletion_path(topic.topic_id), record.encode()))
+    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor)
+    operations.append(Set(path, data) if topic.name in image.floors else Create(path, data))
+    return operations
+
+
+# --- add partitions ---------------------------------------------------------------------------------------------------
+
+
+def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> Decision:
+    """Grows topics; each succeeds or fails by itself (KIP-195)."""
+    operations: list[Operation] = []
+    grown: list[TopicImage] = []
+    reply: list[None | KafkaError] = []
+    left = PARTITIONS_PER_REQUEST_MAX
+    for change in event.topics:
+        try:
+            topic, added = _grow(image, change, event.seed, left)
+        except KafkaError as error:
+            reply.append(error)
+            continue
+        left -= len(added)
+        reply.append(None)
+        if event.validate_only:
+            continue
+        bigger = TopicImage(
+            topic.name,
+            topic.topic_id,
+            topic.partitions + tuple(added),
+            topic.config,
+            topic.created_ms,
+            topic.node_version + 1,
+            topic.config_version,
+        )
+        # The version check ties the change to the incarnation that the decision read (A33).
+        operations.append(Set(znodes.topic_path(topic.name), topic_node(bigger).encode(), topic.node_version))
+        operations += state_operations(topic.name, len(topic.partitions), added)
+        grown.append(bigger)
+    return Decision(tuple(operations), ImageDelta(topics=tuple(grown)), reply)
+
+
+def _grow(
+    image: ClusterImage, change: NewPartitions, seed: int, left: int
+) -> tuple[TopicImage, list[PartitionImage]]:
+    topic = image.topics.get(change.name)
+    if topic is None or (change.topic_id is not None and topic.topic_id != change.topic_id):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'.")
+    if change.name in INTERNAL_TOPICS:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Topic '{change.name}' is internal: groups are found by its number of partitions, which cannot change.",
+        )
+    current = len(topic.partitions)
+    if change.total == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic '{change.name}' already has {current} partitions.")
+    if change.total < current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{change.name}' has {current} partitions, which is more than the requested {change.total}.",
+        )
+    count = change.total - current
+    if count > left:
+        raise _too_many()
+    factor = len(topic.partitions[0].replicas)
+    if change.assignments is None:
+        _check_factor(image, factor)
+        replicas = place(list(image.brokers.values()), count, factor, seed, current)
+    else:
+        if len(change.assignments) != count:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{count} partitions are to be added, but {len(change.assignments)} assignments are given.",
+            )
+        replicas = list(change.assignments)
+        for index, assigned in enumerate(replicas):
+            _check_assigned(image, current + index, assigned, factor)
+    epoch = first_leader_epoch(image, change.name)
+    return topic, [_new_partition(image, assigned, epoch) for assigned in replicas]
