@@ -1,0 +1,227 @@
+"""From a change of the image to messages for each broker. Pure.
+
+Order in the list is order on the wire. Removed topics come first as UpdateMetadata, so that no client finds them any more,
+then StopReplica collects their data (R11). New and changed partitions go to their replicas by LeaderAndIsr before
+UpdateMetadata shows them to clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pybroker.metadata.control_messages import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    SECURITY_PROTOCOL_NUMBERS,
+    ControlRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    LeaderAndIsrType,
+    LiveLeader,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.metadata.znodes import DeletionRecord
+
+Messages = dict[int, list[ControlRequest]]
+"""Messages in order, by receiving broker."""
+
+
+class Broadcast:
+    """Builds messages of one controller."""
+
+    def __init__(self, controller_id: int) -> None:
+        self._controller_id = controller_id
+
+    def full(self, image: ClusterImage, broker_id: int) -> list[ControlRequest]:
+        """What a broker gets first from a controller: everything it replicates (FULL), then everything there is."""
+        broker = image.brokers[broker_id]
+        topics = list(image.topics.values())
+        return [
+            self._leader_and_isr(image, broker, [(topic, range(len(topic.partitions)), False) for topic in topics], full=True),
+            self._update_metadata(image, broker, [_shown(topic, range(len(topic.partitions))) for topic in topics]),
+        ]
+
+    def changes(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
+        """What each live broker must hear of a change."""
+        shown = [_hidden(topic) for topic in delta.removed]
+        states = [(topic, _changed(before.topics.get(topic.name), topic)) for topic in delta.topics]
+        states = [(topic, indexes) for topic, indexes in states if indexes]
+        messages: Messages = {}
+        for broker in after.brokers.values():
+            out: list[ControlRequest] = []
+            if shown:
+                out.append(self._update_metadata(after, broker, shown))
+                stop = self._stop_deleted(after, broker, delta)
+                if stop is not None:
+                    out.append(stop)
+            orders = []
+            for topic, indexes in states:
+                mine = [index for index in indexes if broker.broker_id in topic.partitions[index].replicas]
+                if mine:
+                    orders.append((topic, mine, before.names.get(topic.topic_id) is None))
+            if orders:
+                out.append(self._leader_and_isr(after, broker, orders, full=False))
+            if states or delta.brokers or delta.lost_brokers:
+                out.append(self._update_metadata(after, broker, [_shown(topic, indexes) for topic, indexes in states]))
+            if out:
+                messages[broker.broker_id] = out
+        return messages
+
+    def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
+        """StopReplica for deletions that a broker has not confirmed."""
+        topics = [
+            _stopped(record, [index for index, replicas in record.partitions.items() if broker_id in replicas])
+            for record in records
+        ]
+        broker = image.brokers[broker_id]
+        return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
+
+    def _stop_deleted(
+        self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta
+    ) -> StopReplicaRequest | None:
+        topics = []
+        for record in delta.deletions:
+            mine = [index for index, replicas in record.partitions.items() if broker.broker_id in replicas]
+            if mine:
+                topics.append(_stopped(record, mine))
+        if not topics:
+            return None
+        return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
+
+    def _leader_and_isr(
+        self,
+        image: ClusterImage,
+        broker: BrokerImage,
+        topics: Iterable[tuple[TopicImage, Sequence[int], bool]],
+        *,
+        full: bool,
+    ) -> LeaderAndIsrRequest:
+        leaders: set[int] = set()
+        states = []
+        for topic, indexes, new in topics:
+            partitions = []
+            for index in indexes:
+                partition = topic.partitions[index]
+                if full and broker.broker_id not in partition.replicas:
+                    continue
+                leaders.add(partition.leader)
+                partitions.append(_state(index, partition, new))
+            if partitions:
+                states.append(LeaderAndIsrTopicState(topic.name, topic.topic_id, partitions))
+        live = [
+            LiveLeader(leader, image.brokers[leader].endpoints[0].host, image.brokers[leader].endpoints[0].port)
+            for leader in sorted(leaders)
+            if leader in image.brokers
+        ]
+        kind = LeaderAndIsrType.FULL if full else LeaderAndIsrType.INCREMENTAL
+        return LeaderAndIsrRequest(
+            self._controller_id, image.controller_epoch, broker.epoch, int(kind), states, live
+        )
+
+    def _update_metadata(
+        self, image: ClusterImage, broker: BrokerImage, topics: list[UpdateMetadataTopicState]
+    ) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
+            self._controller_id, image.controller_epoch, broker.epoch, topics, _live_brokers(image)
+        )
+
+
+def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:
+    if before is None or before.topic_id != after.topic_id:
+        return range(len(after.partitions))
+    known = len(before.partitions)
+    return [
+        index
+        for index, partition in enumerate(after.partitions)
+        if index >= known or before.partitions[index] is not partition
+    ]
+
+
+def _state(index: int, partition: PartitionImage, new: bool) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        index,
+        partition.controller_epoch,
+        partition.leader,
+        partition.leader_epoch,
+        partition.isr,
+        partition.state_version,
+        partition.replicas,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        new,
+    )
+
+
+def _shown(topic: TopicImage, indexes: Sequence[int]) -> UpdateMetadataTopicState:
+    partitions = topic.partitions
+    return UpdateMetadataTopicState(
+        topic.name, topic.topic_id, [_metadata_state(index, partitions[index]) for index in indexes]
+    )
+
+
+def _metadata_state(index: int, partition: PartitionImage) -> UpdateMetadataPartitionState:
+    offline = () if partition.leader >= 0 else partition.replicas
+    return UpdateMetadataPartitionState(
+        index,
+        partition.controller_epoch,
+        partition.leader,
+        partition.leader_epoch,
+        partition.isr,
+        partition.state_version,
+        partition.replicas,
+        offline,
+    )
+
+
+def _hidden(topic: TopicImage) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(
+        topic.name,
+        topic.topic_id,
+        [
+            UpdateMetadataPartitionState(
+                index,
+                partition.controller_epoch,
+                LEADER_DURING_DELETE,
+                partition.leader_epoch,
+                (),
+                partition.state_version,
+                (),
+                (),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _stopped(record: DeletionRecord, indexes: Sequence[int]) -> StopReplicaTopicState:
+    return StopReplicaTopicState(
+        record.topic_id, [StopReplicaPartitionState(index, EPOCH_DURING_DELETE, True) for index in indexes]
+    )
+
+
+def _live_brokers(image: ClusterImage) -> list[UpdateMetadataBroker]:
+    return [
+        UpdateMetadataBroker(
+            broker.broker_id,
+            tuple(
+                UpdateMetadataEndpoint(
+                    endpoint.port,
+                    endpoint.host,
+                    endpoint.listener,
+                    SECURITY_PROTOCOL_NUMBERS[endpoint.security_protocol],
+                )
+                for endpoint in broker.endpoints
+            ),
+            broker.rack,
+        )
+        for broker in image.brokers.values()
+    ]

@@ -1,0 +1,67 @@
+"""Decisions about dynamic configs of topics and brokers. Pure; values were validated before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pybroker.controller.decision import Decision
+from pybroker.controller.events import AlterConfigs, ConfigChange
+from pybroker.errors import KafkaError
+from pybroker.metadata import znodes
+from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
+from pybroker.metadata.store import Create, Operation, Set
+from pybroker.protocol.error_codes import ErrorCode
+
+
+def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
+    """Sets and removes; each resource succeeds or fails by itself. A resource must not be named twice in one event."""
+    operations: list[Operation] = []
+    topics: list[TopicImage] = []
+    brokers: dict[str, ConfigImage] = {}
+    reply: list[None | KafkaError] = []
+    for change in event.changes:
+        if change.resource == "broker":
+            before = image.broker_configs.get(change.name, ConfigImage({}, -1))
+            config = _merged(before.config, change)
+            if config != before.config:
+                operations.append(_write(znodes.broker_config_path(change.name), config, before.version))
+                brokers[change.name] = ConfigImage(config, before.version + 1)
+            reply.append(None)
+            continue
+        topic = image.topics.get(change.name)
+        if topic is None:
+            reply.append(
+                KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'.")
+            )
+            continue
+        config = _merged(topic.config, change)
+        if config != topic.config:
+            operations.append(_write(znodes.topic_config_path(topic.name), config, topic.config_version))
+            topics.append(
+                TopicImage(
+                    topic.name,
+                    topic.topic_id,
+                    topic.partitions,
+                    config,
+                    topic.created_ms,
+                    topic.node_version,
+                    topic.config_version + 1,
+                )
+            )
+        reply.append(None)
+    return Decision(tuple(operations), ImageDelta(topics=tuple(topics), broker_configs=brokers), reply)
+
+
+def _merged(before: Mapping[str, str], change: ConfigChange) -> dict[str, str]:
+    config: dict[str, str] = {} if change.replace else dict(before)
+    for name, value in change.changes.items():
+        if value is None:
+            config.pop(name, None)
+        else:
+            config[name] = value
+    return config
+
+
+def _write(path: str, config: dict[str, str], version: int) -> Operation:
+    data = znodes.encode_config(config)
+    return Create(path, data) if version < 0 else Set(path, data, version)
