@@ -6,6 +6,7 @@ replicas share these nouns and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 import msgspec
@@ -180,8 +181,32 @@ class UpdateMetadataResponse(msgspec.Struct):
     error_code: int
 
 
-ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
-ControlResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
-
 SECURITY_PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Numbers of security protocols on the wire."""
+
+
+class TopicConfigState(msgspec.Struct, frozen=True):
+    """What is set for one topic (all of it)."""
+
+    topic_id: Uuid
+    topic_name: str
+    config: Mapping[str, str]
+
+
+class UpdateConfigs(msgspec.Struct, frozen=True):
+    """Dynamic configs that changed. No Kafka message: in a cluster each broker reads `/config` itself; with the embedded
+    store the controller's channel carries it, so that it keeps its place between LeaderAndIsr and the answer."""
+
+    topics: tuple[TopicConfigState, ...]
+    brokers: Mapping[str, Mapping[str, str]]
+    """By broker id as text, or "<default>"."""
+
+
+class UpdateConfigsResponse(msgspec.Struct, frozen=True):
+    """Applied."""
+
+    error_code: int = 0
+
+
+ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest | UpdateConfigs
+ControlResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse | UpdateConfigsResponse

@@ -1,0 +1,342 @@
+"""The controller: the one writer of the cluster's metadata.
+
+One loop takes events in order. Each is decided by a pure function, made durable by one multi that also checks the controller
+epoch (KAFKA-6082), applied to the image, sent to brokers, and answered: in that order, so that nobody hears of what a
+crash can undo. A write that is refused because the epoch moved on means another controller exists: this one resigns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pybroker.clock import Clock
+from pybroker.controller.broadcast import Broadcast
+from pybroker.controller.brokers import decide_offline, decide_register
+from pybroker.controller.channel import LocalChannel
+from pybroker.controller.configs import decide_alter_configs
+from pybroker.controller.decision import Decision
+from pybroker.controller.deletions import Deletions
+from pybroker.controller.events import (
+    AdvanceDeletions,
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    Event,
+    RegisterBroker,
+    ReplicasOffline,
+)
+from pybroker.controller.topic_deletion import decide_advance
+from pybroker.controller.topics import decide_create, decide_create_partitions, decide_delete
+from pybroker.errors import FatalError, KafkaError
+from pybroker.metadata import znodes
+from pybroker.metadata.control_messages import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicConfigState,
+    UpdateConfigs,
+)
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.load import Nodes, load_image
+from pybroker.metadata.store import (
+    Check,
+    Create,
+    MetadataStore,
+    MultiError,
+    NodeExistsError,
+    Operation,
+    Set,
+    StoreClosedError,
+    StoreError,
+    get_or_none,
+)
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+EVENTS_QUEUED_MAX = 10_000
+"""Events that wait for their turn. Clients wait for their own answers, so this many means that something is wrong."""
+
+
+class Outcome(NamedTuple):
+    """The answer to an event. It is durable and visible to the controller; `applied` tells when brokers have obeyed."""
+
+    reply: Any
+    applied: asyncio.Future[list[ControlResponse]]
+
+
+class Controller:
+    """See the module. `start` makes this broker the controller; `submit` is how everything happens."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        channels: dict[int, LocalChannel],
+        on_fatal: Callable[[FatalError], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._broker_id = broker_id
+        self._channels = channels
+        self._on_fatal = on_fatal
+        self._broadcast = Broadcast(broker_id)
+        self._events: asyncio.Queue[tuple[Event, asyncio.Future[Outcome]]] = asyncio.Queue(EVENTS_QUEUED_MAX)
+        self._task: asyncio.Task[None] | None = None
+        self._epoch_version = -1
+        self._image = ClusterImage.initial(0)
+        self._active = False
+        self._deletions = Deletions(store, clock, self.submit, self._stop_again)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last durable decision. Immutable: keep it as long as you like."""
+        return self._image
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._active
+
+    # --- becoming controller ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Takes the office with a new epoch and loads everything; nothing is sent before it is complete (A12)."""
+        epoch = await self._take_office()
+        names = (znodes.BROKER_IDS, znodes.TOPICS, "/config", "/admin")
+        loaded = load_image(epoch, Nodes(*[await self._store.subtree(name) for name in names]))
+        if loaded.repairs:
+            await self._store.multi([self._epoch_check(), *loaded.repairs])
+        # Brokers are announced by their registration, which also elects leaders for what they host.
+        self._image = loaded.image.apply(ImageDelta(lost_brokers=tuple(loaded.image.brokers)))
+        self._active = True
+        self._task = asyncio.create_task(self._run(), name="controller")
+        log.info(
+            "broker %d is controller with epoch %d: %d topics, %d deletions in progress",
+            self._broker_id,
+            epoch,
+            len(self._image.topics),
+            sum(record.state != znodes.REMOVED for record in self._image.deletions.values()),
+        )
+
+    async def _take_office(self) -> int:
+        node = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
+        epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
+        data = str(epoch).encode()
+        office = Create(
+            znodes.CONTROLLER, znodes.encode_controller(self._broker_id, self._clock.wall_ms()), ephemeral=True
+        )
+        number: Operation = (
+            Create(znodes.CONTROLLER_EPOCH, data)
+            if node is None
+            else Set(znodes.CONTROLLER_EPOCH, data, node.version)
+        )
+        try:
+            await self._store.multi([office, number])
+        except MultiError as error:
+            if isinstance(error.cause, NodeExistsError):
+                raise FatalError("another broker is the controller of this metadata store") from error
+            raise
+        self._epoch_version = 0 if node is None else node.version + 1
+        return epoch
+
+    def _epoch_check(self) -> Operation:
+        return Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+
+    async def start_deletions(self) -> None:
+        """After the first broadcast: goes on with the deletions that a former life has begun."""
+        await self._deletions.start(self._image)
+
+    async def stop(self) -> None:
+        """Finishes the event at hand and answers the others with an error; then waits for the brokers' channels."""
+        self._active = False
+        await self._deletions.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        while not self._events.empty():
+            _, future = self._events.get_nowait()
+            _fail(future, KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
+        for channel in self._channels.values():
+            await channel.drain()
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    async def submit(self, event: Event) -> Outcome:
+        """Puts an event in the queue and waits for its answer. Raises KafkaError: NOT_CONTROLLER, or the store failed."""
+        if not self._active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        try:
+            self._events.put_nowait((event, future))
+        except asyncio.QueueFull:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
+            ) from None
+        return await future
+
+    async def _run(self) -> None:
+        while True:
+            event, future = await self._events.get()
+            # A decision that has begun is finished even when the loop is cancelled: half of it may be durable.
+            work = asyncio.ensure_future(self._handle(event))
+            try:
+                outcome = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                await asyncio.wait([work])
+                if not work.cancelled() and work.exception() is None:
+                    _answer(future, work.result())
+                else:
+                    _fail(future, KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
+                raise
+            except KafkaError as error:
+                _fail(future, error)
+            except Exception as problem:
+                log.exception("%s failed in the controller: this is a bug in pybroker", type(event).__name__)
+                _fail(future, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
+            else:
+                _answer(future, outcome)
+
+    async def _handle(self, event: Event) -> Outcome:
+        decision = self._decide(event)
+        before = self._image
+        if decision.operations:
+            await self._write(decision.operations)
+        self._image = before.apply(decision.delta)
+        self._deletions.observe(self._image, decision.delta)
+        return Outcome(decision.reply, self._send(before, decision.delta))
+
+    def _decide(self, event: Event) -> Decision:
+        match event:
+            case CreateTopics():
+                return decide_create(self._image, event, self._clock.wall_ms())
+            case DeleteTopics():
+                return decide_delete(self._image, event)
+            case CreatePartitions():
+                return decide_create_partitions(self._image, event)
+            case AlterConfigs():
+                return decide_alter_configs(self._image, event)
+            case RegisterBroker():
+                return decide_register(self._image, event)
+            case ReplicasOffline():
+                return decide_offline(self._image, event)
+            case AdvanceDeletions():
+                return decide_advance(self._image, event)
+
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        try:
+            await self._store.multi([self._epoch_check(), *operations])
+        except MultiError as error:
+            if error.index == 0:
+                self._active = False
+                log.error("another controller has taken over: %s", error.cause)
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.") from error
+            # The image says that this write fits, the store says it does not: somebody else writes to the store.
+            fatal = FatalError(f"the metadata store was changed by somebody else: {error}")
+            self._on_fatal(fatal)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from error
+        except StoreClosedError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        except StoreError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _send(self, before: ClusterImage, delta: ImageDelta) -> asyncio.Future[list[ControlResponse]]:
+        futures: list[asyncio.Future[ControlResponse]] = []
+        new = [broker.broker_id for broker in delta.brokers]
+        for broker_id in new:
+            messages: list[ControlRequest] = [_all_configs(self._image)]
+            messages += self._broadcast.full(self._image, broker_id)
+            futures += self._send_to(broker_id, messages)
+        if delta.empty:
+            return _gathered(futures)
+        # Configs go first: a replica that becomes leader takes them from there.
+        configs = _changed_configs(before, delta)
+        changes = self._broadcast.changes(before, self._image, delta)
+        for broker_id in self._image.brokers:
+            if broker_id not in new:
+                futures += self._send_to(broker_id, [*configs, *changes.get(broker_id, [])])
+        return _gathered(futures)
+
+    def _send_to(self, broker_id: int, messages: Sequence[ControlRequest]) -> list[asyncio.Future[ControlResponse]]:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            return []
+        futures = []
+        for message in messages:
+            future = channel.send(message)
+            future.add_done_callback(lambda done, sent=message: self._answered(broker_id, sent, done))
+            futures.append(future)
+        return futures
+
+    def _answered(self, broker_id: int, request: ControlRequest, future: asyncio.Future[ControlResponse]) -> None:
+        if future.cancelled():
+            return
+        response = future.result()
+        if response.error_code:
+            log.error("broker %d answered %s with error %d", broker_id, type(request).__name__, response.error_code)
+        if isinstance(response, LeaderAndIsrResponse):
+            failed = tuple(
+                (topic.topic_id, partition.partition_index)
+                for topic in response.topics
+                for partition in topic.partition_errors
+                if partition.error_code
+            )
+            if failed and self._active:
+                asyncio.ensure_future(self._report_offline(ReplicasOffline(broker_id, failed)))
+        elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
+            self._deletions.confirmed(broker_id, request, response)
+
+    async def _report_offline(self, event: ReplicasOffline) -> None:
+        try:
+            await self.submit(event)
+        except KafkaError as error:
+            log.error("partitions out of service could not be recorded: %s", error)
+
+    def _stop_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
+        records = [self._image.deletions[topic_id] for topic_id in ids if topic_id in self._image.deletions]
+        if records and broker_id in self._image.brokers:
+            self._send_to(broker_id, [self._broadcast.stop_again(self._image, broker_id, records)])
+
+
+def _all_configs(image: ClusterImage) -> UpdateConfigs:
+    return UpdateConfigs(
+        tuple(
+            TopicConfigState(topic.topic_id, topic.name, topic.config) for topic in image.topics.values() if topic.config
+        ),
+        {name: config.config for name, config in image.broker_configs.items()},
+    )
+
+
+def _changed_configs(before: ClusterImage, delta: ImageDelta) -> list[ControlRequest]:
+    topics = []
+    for topic in delta.topics:
+        known = before.topics.get(topic.name)
+        same = known is not None and known.topic_id == topic.topic_id
+        if (known.config if known is not None and same else {}) != topic.config:
+            topics.append(TopicConfigState(topic.topic_id, topic.name, topic.config))
+    brokers = {name: config.config for name, config in delta.broker_configs.items()}
+    return [UpdateConfigs(tuple(topics), brokers)] if topics or brokers else []
+
+
+def _gathered(futures: list[asyncio.Future[ControlResponse]]) -> asyncio.Future[list[ControlResponse]]:
+    return asyncio.gather(*futures)
+
+
+def _answer(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _fail(future: asyncio.Future[Outcome], error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,294 @@
+"""`ReplicaManager`: what this broker hosts. Applies LeaderAndIsr, StopReplica and UpdateMetadata; gives orders to native code.
+
+Identity is compared here and in native code, nowhere else. Three rules decide every doubt:
+- A request is obeyed only from the current controller and for this life of the broker (controller epoch, broker epoch).
+- Deleting needs proof: a StopReplica for that very id, a deletion record, or a successor that begins above every local
+  leader epoch (R10). What is merely unknown stays where it is, unserved, with a line for the operator.
+- A request with thousands of partitions is one call to native code, off the loop (R7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pybroker.config import BrokerConfig, resolve_topic_configs
+from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.control_messages import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+    LeaderAndIsrType,
+    PartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitionErrors,
+    UpdateConfigs,
+    UpdateConfigsResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from pybroker.metadata.live_config import LiveConfig
+from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.native import LocalPartition, NativeBroker, PartitionOrder, StopOrder, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replicas.staging import Staging
+from pybroker.replicas.strays import Strays
+
+log = logging.getLogger(__name__)
+
+
+class _Hosted(msgspec.Struct):
+    """One incarnation with partitions on this broker."""
+
+    name: str
+    epochs: dict[int, int]
+    """Leader epoch by partition."""
+
+
+class ReplicaManager:
+    """Calls come one after another, from the controller's channel; state lives on the loop's thread."""
+
+    def __init__(
+        self,
+        native: NativeBroker,
+        cache: MetadataCache,
+        config: LiveConfig,
+        staging: Staging,
+        strays: Strays,
+        broker_id: int,
+    ) -> None:
+        self._native = native
+        self._cache = cache
+        self._config = config
+        self._staging = staging
+        self._strays = strays
+        self._broker_id = broker_id
+        self.broker_epoch = -1
+        """Of this life of the broker; requests for an earlier one are refused (KIP-380)."""
+        self._controller_epoch = -1
+        self._hosted: dict[Uuid, _Hosted] = {}
+        self._ids: dict[tuple[str, int], Uuid] = {}
+        self._overrides: dict[Uuid, Mapping[str, str]] = {}
+        self._defaults: dict[str, str] | None = None
+        config.on_change(self._broker_config_changed)
+
+    @property
+    def hosted_partitions(self) -> int:
+        """Partitions that native code serves."""
+        return len(self._ids)
+
+    def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
+        """What the scan at start has found; before the first request."""
+        self._strays.found(local)
+
+    async def handle(self, request: ControlRequest) -> ControlResponse:
+        """One message of the controller."""
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self.leader_and_isr(request)
+        if isinstance(request, StopReplicaRequest):
+            return await self.stop_replica(request)
+        if isinstance(request, UpdateMetadataRequest):
+            return self.update_metadata(request)
+        return self.update_configs(request)
+
+    # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Becomes leader; a FULL request is also compared with what lies on disk."""
+        refused = self._fence(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return LeaderAndIsrResponse(refused)
+        self._controller_epoch = request.controller_epoch
+        if request.type == LeaderAndIsrType.FULL or self._strays.any:
+            await self._strays.settle(request, self._staging, self._config["delete.topic.delay.ms"])
+        errors: dict[Uuid, list[PartitionError]] = {}
+        orders: list[PartitionOrder] = []
+        slots: list[tuple[Uuid, int, str, int]] = []
+        replaced: list[tuple[Uuid, int]] = []
+        for topic in request.topic_states:
+            topic_errors = errors.setdefault(topic.topic_id, [])
+            config = self.resolved_config(topic.topic_id)
+            for state in topic.partition_states:
+                code = self._check(topic, state, replaced)
+                if code is not None:
+                    topic_errors.append(PartitionError(state.partition_index, code))
+                    continue
+                slots.append((topic.topic_id, state.partition_index, topic.topic_name, state.leader_epoch))
+                orders.append(
+                    PartitionOrder(
+                        topic.topic_id,
+                        topic.topic_name,
+                        state.partition_index,
+                        state.leader,
+                        state.leader_epoch,
+                        state.isr,
+                        state.replicas,
+                        state.is_new,
+                        config,
+                    )
+                )
+        if replaced:
+            await self._stage_replaced(replaced)
+        if orders:
+            codes = await asyncio.get_running_loop().run_in_executor(None, self._native.apply_partitions, orders)
+            for (topic_id, partition, name, epoch), code in zip(slots, codes, strict=True):
+                errors[topic_id].append(PartitionError(partition, code))
+                if code == ErrorCode.NONE:
+                    self._host(topic_id, name, partition, epoch)
+                else:
+                    log.error(
+                        "partition %s-%d (id %s) cannot be served: error %d", name, partition, topic_id, code
+                    )
+        return LeaderAndIsrResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
+
+    def _fence(self, controller_epoch: int, broker_epoch: int) -> int:
+        if controller_epoch < self._controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if broker_epoch != -1 and broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
+
+    def _check(
+        self,
+        topic: LeaderAndIsrTopicState,
+        state: LeaderAndIsrPartitionState,
+        replaced: list[tuple[Uuid, int]],
+    ) -> int | None:
+        """The error of a partition that must not be applied; None for one that may. Notes what it takes the place of."""
+        name, partition = topic.topic_name, state.partition_index
+        if topic.topic_id == Uuid.ZERO:
+            # Kafka sends it for topics from before the migration; here every topic has its id before LeaderAndIsr (209).
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        problem = self._strays.problem(name, partition, topic.topic_id)
+        if problem is not None:
+            log.error("partition %s-%d (id %s) is put aside: %s", name, partition, topic.topic_id, problem)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        local_id = self._ids.get((name, partition))
+        if local_id is None:
+            return None
+        local_epoch = self._hosted[local_id].epochs[partition]
+        if local_id != topic.topic_id:
+            if state.leader_epoch <= local_epoch:
+                return ErrorCode.INCONSISTENT_TOPIC_ID
+            replaced.append((local_id, partition))
+            return None
+        if state.leader_epoch < local_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return None
+
+    async def _stage_replaced(self, replaced: list[tuple[Uuid, int]]) -> None:
+        """The local incarnation gives way to its successor (R10, checklist 71, 72)."""
+        names = {topic_id: self._hosted[topic_id].name for topic_id, _ in replaced}
+        await self._staging.promise(names, self._config["delete.topic.delay.ms"])
+        self._staging.warn(
+            "replaced by a new topic of the same name",
+            [(names[topic_id], topic_id, partition) for topic_id, partition in replaced],
+        )
+        await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
+        for topic_id, partition in replaced:
+            self._unhost(topic_id, partition)
+
+    async def _stop(self, orders: list[StopOrder]) -> list[int]:
+        return await asyncio.get_running_loop().run_in_executor(None, self._native.stop_partitions, orders)
+
+    def _host(self, topic_id: Uuid, name: str, partition: int, epoch: int) -> None:
+        hosted = self._hosted.get(topic_id)
+        if hosted is None:
+            hosted = self._hosted[topic_id] = _Hosted(name, {})
+        hosted.epochs[partition] = epoch
+        self._ids[name, partition] = topic_id
+
+    def _unhost(self, topic_id: Uuid, partition: int) -> None:
+        hosted = self._hosted.get(topic_id)
+        if hosted is None:
+            return
+        hosted.epochs.pop(partition, None)
+        if self._ids.get((hosted.name, partition)) == topic_id:
+            del self._ids[hosted.name, partition]
+        if not hosted.epochs:
+            del self._hosted[topic_id]
+            self._overrides.pop(topic_id, None)
+
+    # --- StopReplica --------------------------------------------------------------------------------------------------
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is left
+        to do, and a newer topic of the same name is not touched (checklist 86, A18)."""
+        refused = self._fence(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return StopReplicaResponse(refused)
+        self._controller_epoch = request.controller_epoch
+        names: dict[Uuid, str] = {}
+        orders: list[StopOrder] = []
+        slots: list[tuple[Uuid, int]] = []
+        doomed: list[tuple[str, Uuid, int]] = []
+        for topic in request.topic_states:
+            # X12: the partition's own flag decides; the one at the top counts only where no partition has one.
+            none_set = not any(state.delete_partition for state in topic.partition_states)
+            hosted = self._hosted.get(topic.topic_id)
+            name = hosted.name if hosted is not None else self._strays.name_of(topic.topic_id)
+            for state in topic.partition_states:
+                delete = state.delete_partition or (none_set and request.delete_partitions)
+                orders.append(StopOrder(topic.topic_id, state.partition_index, state.leader_epoch, delete))
+                slots.append((topic.topic_id, state.partition_index))
+                if delete and name is not None:
+                    names[topic.topic_id] = name
+                    doomed.append((name, topic.topic_id, state.partition_index))
+        if names:
+            await self._staging.promise(names, self._config["delete.topic.delay.ms"])
+            self._staging.warn("deleted", doomed)
+        codes = await self._stop(orders) if orders else []
+        errors: dict[Uuid, list[PartitionError]] = {}
+        for (topic_id, partition), code in zip(slots, codes, strict=True):
+            errors.setdefault(topic_id, []).append(PartitionError(partition, code))
+            if code == ErrorCode.NONE:
+                self._unhost(topic_id, partition)
+                self._strays.gone(topic_id, partition)
+        return StopReplicaResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
+
+    # --- UpdateMetadata and configs -----------------------------------------------------------------------------------
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Shows the cluster to clients of this broker."""
+        refused = self._fence(request.controller_epoch, request.broker_epoch)
+        if not refused:
+            self._controller_epoch = request.controller_epoch
+            self._cache.update(request)
+        return UpdateMetadataResponse(refused)
+
+    def update_configs(self, request: UpdateConfigs) -> UpdateConfigsResponse:
+        """Applies dynamic configs: of this broker first, because topics take their defaults from it."""
+        cluster = request.brokers.get(DEFAULT_BROKER_CONFIG)
+        mine = request.brokers.get(str(self._broker_id))
+        for topic in request.topics:
+            self._overrides[topic.topic_id] = topic.config
+        if cluster is not None or mine is not None:
+            self._config.set_dynamic(cluster=cluster, broker=mine)
+        for topic in request.topics:
+            if topic.topic_id in self._hosted:
+                self._native.set_topic_config(topic.topic_id, self.resolved_config(topic.topic_id))
+        return UpdateConfigsResponse()
+
+    def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
+        """All settings of a topic on this broker. Topics without settings of their own share one dict, which native code
+        then parses once."""
+        overrides = self._overrides.get(topic_id)
+        if overrides:
+            return resolve_topic_configs(overrides, self._config.current)
+        if self._defaults is None:
+            self._defaults = resolve_topic_configs({}, self._config.current)
+        return self._defaults
+
+    def _broker_config_changed(self, config: BrokerConfig) -> None:
+        before, self._defaults = self._defaults, None
+        self._native.set_broker_settings(config.native_settings())
+        if before is None or before != self.resolved_config(Uuid.ZERO):
+            for topic_id in self._hosted:
+                self._native.set_topic_config(topic_id, self.resolved_config(topic_id))

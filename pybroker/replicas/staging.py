@@ -1,0 +1,144 @@
+"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier (G, X7, A9).
+
+The deadline is stored before anything is moved, so a crash between the two finds it again; a directory without one gets the
+full delay from now. At start it is turned into monotonic time: a wall clock that jumps while the broker runs moves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Iterable, Mapping
+
+from pybroker.clock import Clock
+from pybroker.metadata import znodes
+from pybroker.metadata.store import Create, MetadataStore, NoNodeError, ensure_path
+from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 60_000
+"""After a removal that failed (permissions, a busy disk)."""
+
+PARTITIONS_LOGGED_MAX = 1_000
+"""Partitions named in one log line; the rest is counted."""
+
+
+class Staging:
+    """Deadlines and removal. Everything but the native calls runs on the loop's thread."""
+
+    def __init__(self, native: NativeBroker, store: MetadataStore, clock: Clock, broker_id: int) -> None:
+        self._native = native
+        self._store = store
+        self._clock = clock
+        self._path = f"{znodes.STAGED}/{broker_id}"
+        self._due: dict[Uuid, int] = {}
+        """Monotonic time of removal."""
+        self._nodes: dict[Uuid, znodes.StagedNode] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> Mapping[Uuid, znodes.StagedNode]:
+        """What waits for its removal."""
+        return self._nodes
+
+    async def load(self) -> None:
+        """Reads the stored deadlines; before anything is staged."""
+        await ensure_path(self._store, self._path)
+        for path, node in (await self._store.subtree(self._path)).items():
+            name = path.rsplit("/", 1)[1]
+            try:
+                self._remember(Uuid.parse(name), znodes.decode_staged(path, node.data))
+            except (ValueError, znodes.DamagedNodeError) as problem:
+                # Its data gets a new deadline by `start`, a full delay from now.
+                log.error("a stored deadline is damaged and is made anew: %s", problem)
+                await self._store.delete(path)
+
+    async def start(self, delay_ms: int) -> None:
+        """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
+        unknown = {found.topic_id for found in directories} - self._nodes.keys()
+        await self.promise({topic_id: "" for topic_id in unknown}, delay_ms)
+        for topic_id in self._nodes.keys() - {found.topic_id for found in directories}:
+            await self._forget(topic_id)
+        self._task = asyncio.create_task(self._run(), name="staged-removal")
+
+    async def stop(self) -> None:
+        """Ends the removal; what is left goes on after the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def promise(self, topics: Mapping[Uuid, str], delay_ms: int) -> None:
+        """Stores the deadlines of topics whose data is about to be staged. One that has a deadline keeps it."""
+        new = {topic_id: name for topic_id, name in topics.items() if topic_id not in self._nodes}
+        if not new:
+            return
+        now_ms = self._clock.wall_ms()
+        nodes = {
+            topic_id: znodes.StagedNode(name, now_ms, now_ms + delay_ms) for topic_id, name in new.items()
+        }
+        await self._store.multi([Create(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in nodes.items()])
+        for topic_id, node in nodes.items():
+            self._remember(topic_id, node)
+        self._wake.set()
+
+    def warn(self, what: str, partitions: Iterable[tuple[str, Uuid, int]]) -> None:
+        """The WARN line of group G: all partitions, and when they will be removed."""
+        by_time: dict[int, list[str]] = {}
+        for name, topic_id, partition in partitions:
+            node = self._nodes.get(topic_id)
+            if node is not None:
+                by_time.setdefault(node.remove_after_ms, []).append(f"{name}-{partition} (id {topic_id})")
+        for remove_after_ms, names in sorted(by_time.items()):
+            when = datetime.datetime.fromtimestamp(remove_after_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
+            more = len(names) - PARTITIONS_LOGGED_MAX
+            shown = ", ".join(names[:PARTITIONS_LOGGED_MAX]) + (f" and {more} more" if more > 0 else "")
+            log.warning("%s: %d partitions will be removed from disk after %s: %s", what, len(names), when, shown)
+
+    def _remember(self, topic_id: Uuid, node: znodes.StagedNode) -> None:
+        left_ms = max(0, node.remove_after_ms - self._clock.wall_ms())
+        self._nodes[topic_id] = node
+        self._due[topic_id] = self._clock.monotonic_ms() + left_ms
+
+    async def _forget(self, topic_id: Uuid) -> None:
+        self._nodes.pop(topic_id, None)
+        self._due.pop(topic_id, None)
+        try:
+            await self._store.delete(f"{self._path}/{topic_id}")
+        except NoNodeError:
+            pass
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            now = self._clock.monotonic_ms()
+            due = [topic_id for topic_id, at in self._due.items() if at <= now]
+            if due:
+                await self._remove(due)
+                continue
+            wait_s = (min(self._due.values()) - now) / 1000 if self._due else None
+            try:
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            except TimeoutError:
+                continue
+
+    async def _remove(self, due: list[Uuid]) -> None:
+        loop = asyncio.get_running_loop()
+        by_topic: dict[Uuid, list[StagedDirectory]] = {}
+        for directory in await loop.run_in_executor(None, self._native.staged_deletions):
+            by_topic.setdefault(directory.topic_id, []).append(directory)
+        for topic_id in due:
+            freed = 0
+            try:
+                for directory in by_topic.get(topic_id, []):
+                    freed += await loop.run_in_executor(None, self._native.purge, directory.path)
+            except NativeError as problem:
+                log.error("the data of deleted topic %s cannot be removed, trying again: %s", topic_id, problem)
+                self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+                continue
+            log.info("removed %d bytes of deleted topic %s (%s)", freed, self._nodes[topic_id].topic, topic_id)
+            await self._forget(topic_id)
