@@ -13,16 +13,27 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
-import msgspec
-
+from pybroker.api import (
+    k03_metadata,
+    k19_create_topics,
+    k20_delete_topics,
+    k21_delete_records,
+    k37_create_partitions,
+    k60_describe_cluster,
+    k75_describe_topic_partitions,
+)
 from pybroker.completions import NativeAppends
+from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.failures import failure_response
 from pybroker.inline_task import InlineTask
 from pybroker.native import NativeBroker, Request
 from pybroker.services import Services
+
+__all__ = ["Dispatcher", "Handler", "RequestContext", "routes"]
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +53,6 @@ gives up.
 """
 
 
-class RequestContext(msgspec.Struct, frozen=True):
-    """Who asks, and in which version. Handlers get it beside the decoded message."""
-
-    api_key: int
-    api_version: int
-    client_id: str | None
-    principal: str
-    """"User:ANONYMOUS" without authentication."""
-    listener: str
-    client_host: str
-    connection_id: int
-
-
 Handler = Callable[[RequestContext, Any], Any]
 """Gives the response message, or a coroutine that does. Raising KafkaError answers its code in every slot of
 the response.
@@ -63,7 +61,15 @@ the response.
 
 def routes(services: Services) -> dict[int, Handler]:
     """THE table: API key → handler. Each line binds one file of `pybroker/api` to the service it needs."""
-    return {}
+    return {
+        k03_metadata.API_KEY: partial(k03_metadata.handle, services.cluster, services.topics),
+        k19_create_topics.API_KEY: partial(k19_create_topics.handle, services.topics, services.config),
+        k20_delete_topics.API_KEY: partial(k20_delete_topics.handle, services.topics, services.cluster),
+        k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records),
+        k37_create_partitions.API_KEY: partial(k37_create_partitions.handle, services.topics),
+        k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster),
+        k75_describe_topic_partitions.API_KEY: partial(k75_describe_topic_partitions.handle, services.cluster),
+    }
 
 
 class Dispatcher:

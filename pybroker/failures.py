@@ -1,29 +1,24 @@
-"""The response that says "this whole request failed with code X" for any message, so that no request stays
-unanswered.
+"""The response that says "this whole request failed with code X" for any message, so that no request stays unanswered.
 
-Kafka's responses put errors at the top, or in each item of an array that mirrors the request's. The classes
-of
-`protocol.messages` tell which; nothing here knows a single API.
+Kafka's responses put errors at the top, or in each item of an array that mirrors the request's. The schemas tell which;
+nothing here knows a single API.
 """
 
 from __future__ import annotations
 
 import functools
-import types
-import typing
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
-
-from pybroker.protocol import messages
+from pybroker.native import message_class, message_schema
 
 
-class _Array(typing.NamedTuple):
-    name: str
-    item: type[msgspec.Struct]
+class _Array(NamedTuple):
+    field: str
+    item: str
+    """Class name of its items."""
 
 
-class _Shape(typing.NamedTuple):
+class _Shape(NamedTuple):
     scalars: frozenset[str]
     arrays: tuple[_Array, ...]
 
@@ -34,64 +29,60 @@ def failure_response(request: object, code: int, message: str | None) -> object:
     Raises LookupError for a message without a response class; the caller then closes the connection.
     """
     name = type(request).__name__
-    response_class = getattr(messages, name.removesuffix("Request") + "Response", None)
-    if not name.endswith("Request") or response_class is None:
+    response = name.removesuffix("Request") + "Response"
+    if not name.endswith("Request") or response not in _shapes(response):
         raise LookupError(f"{name} has no response class")
-    return _mirror(request, response_class, code, message)
+    return _mirror(request, name, response, code, message)
 
 
 @functools.cache
-def _shape(struct: type[msgspec.Struct]) -> _Shape:
-    hints = typing.get_type_hints(struct)
-    scalars: set[str] = set()
-    arrays: list[_Array] = []
-    for field in struct.__struct_fields__:
-        item = _array_item(hints[field])
-        if item is None:
-            scalars.add(field)
-        else:
-            arrays.append(_Array(field, item))
-    return _Shape(frozenset(scalars), tuple(arrays))
+def _shapes(message: str) -> dict[str, _Shape]:
+    """The shapes of a message's classes by class name; empty for an unknown message."""
+    schema = message_schema(message)
+    if schema is None:
+        return {}
+    shapes: dict[str, _Shape] = {}
+    for name, fields in schema[4]:
+        arrays = tuple(
+            _Array(field, kind.removeprefix("[]"))
+            for field, kind, _, _ in fields
+            if kind.startswith(f"[]{message}_")
+        )
+        structs = {array.field for array in arrays}
+        shapes[name] = _Shape(frozenset(field for field, _, _, _ in fields if field not in structs), arrays)
+    return shapes
 
 
-def _array_item(hint: Any) -> type[msgspec.Struct] | None:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        for option in typing.get_args(hint):
-            found = _array_item(option)
-            if found is not None:
-                return found
-        return None
-    if typing.get_origin(hint) is list:
-        (item,) = typing.get_args(hint)
-        if isinstance(item, type) and issubclass(item, msgspec.Struct):
-            return item
-    return None
+def _shape(name: str) -> _Shape:
+    return _shapes(name.partition("_")[0]).get(name) or _Shape(frozenset(), ())
 
 
-def _mirror(source: object, target: type[msgspec.Struct], code: int, message: str | None) -> msgspec.Struct:
-    result = target()
-    shape = _shape(target)
-    given = _shape(type(source)) if isinstance(source, msgspec.Struct) else _Shape(frozenset(), ())
+def _mirror(source: Any, source_class: str, target_class: str, code: int, message: str | None) -> object:
+    target = message_class(target_class)
+    assert target is not None, target_class
+    result: Any = target()
+    shape, given = _shape(target_class), _shape(source_class)
     for field in shape.scalars:
         if field == "error_code":
-            setattr(result, field, code)
+            result.error_code = code
         elif field == "error_message":
-            setattr(result, field, message)
+            result.error_message = message
         elif field in given.scalars:
             setattr(result, field, getattr(source, field))
     for array in shape.arrays:
         if not _holds_errors(array.item):
             continue
-        origin = next((a for a in given.arrays if a.name == array.name), None)
+        origin = next((one for one in given.arrays if one.field == array.field), None)
         if origin is None and len(given.arrays) == 1:
             origin = given.arrays[0]
         if origin is not None:
-            items = getattr(source, origin.name) or []
-            setattr(result, array.name, [_mirror(item, array.item, code, message) for item in items])
+            items = getattr(source, origin.field) or []
+            mirrored = [_mirror(item, origin.item, array.item, code, message) for item in items]
+            setattr(result, array.field, mirrored)
     return result
 
 
 @functools.cache
-def _holds_errors(struct: type[msgspec.Struct]) -> bool:
-    shape = _shape(struct)
+def _holds_errors(name: str) -> bool:
+    shape = _shape(name)
     return "error_code" in shape.scalars or any(_holds_errors(array.item) for array in shape.arrays)

@@ -1,0 +1,70 @@
+"""What clients may know of the cluster: brokers, ids, topics, as this broker sees them. Knows no protocol version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pybroker.metadata.cache import CachedTopic, MetadataCache
+from pybroker.metadata.control_messages import UpdateMetadataPartitionState
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""All that one can do to a topic, as a bit field of AclOperation codes: what everybody may without an authorizer."""
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""The same for the cluster."""
+OPERATIONS_NOT_ASKED = -(1 << 31)
+
+
+class BrokerAddress(NamedTuple):
+    """A broker as the asker can reach it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class ClusterAdmin:
+    """Reads the metadata cache."""
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+
+    @property
+    def cluster_id(self) -> str:
+        """KIP-78."""
+        return self._cache.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """-1 while unknown."""
+        return self._cache.controller_id
+
+    def brokers(self, listener: str) -> list[BrokerAddress]:
+        """Live brokers that have the listener the question came through."""
+        return [
+            BrokerAddress(broker.id, endpoint.host, endpoint.port, broker.rack)
+            for broker in self._cache.brokers.values()
+            for endpoint in broker.endpoints
+            if endpoint.listener == listener
+        ]
+
+    @property
+    def topics(self) -> Mapping[str, CachedTopic]:
+        """All topics by name."""
+        return self._cache.topics
+
+    def topic(self, which: str | Uuid) -> CachedTopic | None:
+        """A topic by name or id."""
+        return self._cache.topic(which) if isinstance(which, str) else self._cache.topic_by_id(which)
+
+    def sorted_names(self, first: str = "") -> Sequence[str]:
+        """Names of all topics from `first` on, sorted."""
+        return sorted(name for name in self._cache.topics if name >= first)
+
+
+def partition_error(partition: UpdateMetadataPartitionState) -> int:
+    """The error code that Metadata shows for a partition."""
+    return int(ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE)

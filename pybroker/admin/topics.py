@@ -1,0 +1,312 @@
+"""What clients may do to topics: create, delete, grow. Checks what can be checked without the cluster, makes one controller
+event, and answers when the result is visible here (R12). Knows no protocol version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pybroker.admin.topic_names import check_topic_name
+from pybroker.clock import Clock
+from pybroker.config import ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
+from pybroker.controller.controller import Controller, Outcome
+from pybroker.controller.events import (
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
+from pybroker.errors import KafkaError
+from pybroker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
+from pybroker.metadata.image import INTERNAL_TOPICS
+from pybroker.metadata.live_config import LiveConfig
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+
+DEFAULT_COUNT = -1
+"""In a request: take the broker's default."""
+
+AUTO_CREATE_TIMEOUT_MS = 30_000
+"""Bound of a creation that no client gave a timeout for."""
+
+
+class TopicSpec(msgspec.Struct, frozen=True):
+    """A topic that a client asks for."""
+
+    name: str
+    num_partitions: int = DEFAULT_COUNT
+    replication_factor: int = DEFAULT_COUNT
+    assignments: Sequence[tuple[int, tuple[int, ...]]] = ()
+    configs: Mapping[str, str | None] = {}
+
+
+class GrowSpec(msgspec.Struct, frozen=True):
+    """More partitions that a client asks for."""
+
+    name: str
+    total: int
+    assignments: tuple[tuple[int, ...], ...] | None
+
+
+CommittedOffsets = Callable[[str, Uuid], Sequence[Mapping[str, Any]]]
+"""What groups have committed for a topic; the group coordinator sets it (R22)."""
+
+
+class TopicAdmin:
+    """See the module."""
+
+    def __init__(self, controller: Controller, config: LiveConfig, clock: Clock) -> None:
+        self._controller = controller
+        self._config = config
+        self._clock = clock
+        self._creating: dict[str, asyncio.Future[KafkaError | None]] = {}
+        self.committed_offsets: CommittedOffsets | None = None
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, specs: Sequence[TopicSpec], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """One result for each spec, in order. Success means: durable, and its leaders take records."""
+        names = Counter(spec.name for spec in specs)
+        results: list[CreatedTopic | KafkaError | None] = []
+        topics: list[NewTopic] = []
+        for spec in specs:
+            try:
+                if names[spec.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names topic '{spec.name}' more than once.")
+                topics.append(self._new_topic(spec))
+                results.append(None)
+            except KafkaError as error:
+                results.append(error)
+        if topics:
+            decided = await self._create(topics, timeout_ms, validate_only=validate_only)
+            rest = iter(decided)
+            results = [next(rest) if result is None else result for result in results]
+        return [result for result in results if result is not None]
+
+    def _new_topic(self, spec: TopicSpec) -> NewTopic:
+        check_topic_name(spec.name)
+        config = self._checked_config(spec.configs)
+        assignments = None
+        partitions, factor = spec.num_partitions, spec.replication_factor
+        if spec.assignments:
+            if partitions != DEFAULT_COUNT or factor != DEFAULT_COUNT:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "A manual assignment excludes a number of partitions and a replication factor: both must be -1.",
+                )
+            assignments = dict(spec.assignments)
+            if len(assignments) != len(spec.assignments):
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual assignment names a partition twice.")
+        if partitions == DEFAULT_COUNT:
+            partitions = self._config["num.partitions"]
+        if factor == DEFAULT_COUNT:
+            factor = self._config["default.replication.factor"]
+        if partitions <= 0:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be above 0, it is {partitions}.")
+        if factor <= 0:
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be above 0, it is {factor}.")
+        return NewTopic(spec.name, partitions, factor, assignments, config)
+
+    def _checked_config(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        if not configs:
+            return {}
+        try:
+            config = validate_topic_configs(configs)
+            check_resolved(resolve_topic_configs(config, self._config.current))
+        except ConfigError as problem:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        return config
+
+    async def _create(
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+    ) -> list[CreatedTopic | KafkaError]:
+        deadline = self._deadline(timeout_ms)
+        outcome = await self._controller.submit(CreateTopics(tuple(topics), validate_only, random.getrandbits(31)))
+        results: list[CreatedTopic | KafkaError] = outcome.reply
+        if validate_only or not any(isinstance(result, CreatedTopic) for result in results):
+            return results
+        applied = await self._applied(outcome, deadline)
+        if applied is None:
+            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
+            return [late if isinstance(result, CreatedTopic) else result for result in results]
+        return await self._undo_failed(results, applied)
+
+    async def _undo_failed(
+        self, results: list[CreatedTopic | KafkaError], applied: Sequence[ControlResponse]
+    ) -> list[CreatedTopic | KafkaError]:
+        """A topic that no disk took is taken back (A38): half a topic helps nobody, and its name would be taken."""
+        failed: dict[Uuid, int] = {}
+        for response in applied:
+            if isinstance(response, LeaderAndIsrResponse):
+                for topic in response.topics:
+                    for partition in topic.partition_errors:
+                        if partition.error_code:
+                            failed.setdefault(topic.topic_id, partition.error_code)
+        doomed = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id in failed]
+        if not doomed:
+            return results
+        ids = tuple(topic.topic_id for topic in doomed)
+        await self._controller.submit(DeleteTopics(ids, "pybroker", self._clock.wall_ms(), 0))
+        error = {
+            topic.topic_id: KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Topic '{topic.name}' was not created: a log directory refused its partitions (error "
+                f"{failed[topic.topic_id]}, see the broker's log).",
+            )
+            for topic in doomed
+        }
+        return [
+            error.get(result.topic_id, result) if isinstance(result, CreatedTopic) else result for result in results
+        ]
+
+    def _deadline(self, timeout_ms: int) -> int:
+        return self._clock.monotonic_ms() + timeout_ms
+
+    async def _applied(self, outcome: Outcome, deadline: int) -> list[ControlResponse] | None:
+        """What brokers answered; None when the deadline passed before."""
+        left_ms = deadline - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            return None
+        done, _ = await asyncio.wait([outcome.applied], timeout=left_ms / 1000)
+        return outcome.applied.result() if done else None
+
+    # --- automatic creation -------------------------------------------------------------------------------------------
+
+    @property
+    def auto_create_enabled(self) -> bool:
+        """`auto.create.topics.enable`."""
+        enabled: bool = self._config["auto.create.topics.enable"]
+        return enabled
+
+    async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
+        """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the work."""
+        mine = [name for name in dict.fromkeys(names) if name not in self._creating]
+        if mine:
+            loop = asyncio.get_running_loop()
+            for name in mine:
+                self._creating[name] = loop.create_future()
+            work = asyncio.ensure_future(self._auto_create(mine))
+            # Waiters may be cancelled; the creation and the notice to the others go on.
+            work.add_done_callback(_retrieve)
+        waits = {name: self._creating[name] for name in dict.fromkeys(names)}
+        await asyncio.wait(waits.values())
+        return {name: future.result() for name, future in waits.items()}
+
+    async def _auto_create(self, names: Sequence[str]) -> None:
+        results: Sequence[CreatedTopic | KafkaError]
+        try:
+            results = await self.create([self._automatic_spec(name) for name in names], AUTO_CREATE_TIMEOUT_MS)
+        except KafkaError as error:
+            results = [error] * len(names)
+        for name, result in zip(names, results, strict=True):
+            exists = not isinstance(result, KafkaError) or result.code == ErrorCode.TOPIC_ALREADY_EXISTS
+            self._creating.pop(name).set_result(None if exists else result)  # type: ignore[arg-type]
+
+    def _automatic_spec(self, name: str) -> TopicSpec:
+        if name == CONSUMER_OFFSETS:
+            return self._internal_spec(name, "offsets.topic", {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._config["offsets.topic.segment.bytes"]),
+            })
+        return TopicSpec(name)
+
+    def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
+        # Kafka refuses with fewer brokers than the factor; a single node must work without being told so, therefore the
+        # factor is what the cluster can give.
+        factor = min(self._config[f"{prefix}.replication.factor"], max(1, len(self._controller.image.brokers)))
+        return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
+
+    async def ensure_internal(self, name: str) -> None:
+        """Creates an internal topic with its own settings unless it exists. Raises KafkaError if that fails."""
+        if name not in INTERNAL_TOPICS:
+            raise ValueError(f"{name} is no internal topic")
+        if name not in self._controller.image.topics:
+            error = (await self.auto_create([name]))[name]
+            if error is not None:
+                raise error
+
+    # --- delete -------------------------------------------------------------------------------------------------------
+
+    async def delete(
+        self, which: Sequence[str | Uuid], deleted_by: str, timeout_ms: int
+    ) -> list[DeletedTopic | KafkaError]:
+        """One result for each, in order. Success means: the topic is gone here, and its name is free."""
+        if not self._config["delete.topic.enable"]:
+            disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
+            return [disabled] * len(which)
+        deadline = self._deadline(timeout_ms)
+        image = self._controller.image
+        offsets: dict[Uuid, tuple[Mapping[str, Any], ...]] = {}
+        if self.committed_offsets is not None:
+            for one in which:
+                topic = image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one)
+                if topic is not None:
+                    offsets[topic.topic_id] = tuple(self.committed_offsets(topic.name, topic.topic_id))
+        event = DeleteTopics(
+            tuple(which), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"], offsets
+        )
+        outcome = await self._controller.submit(event)
+        results: list[DeletedTopic | KafkaError] = outcome.reply
+        left_ms = deadline - self._clock.monotonic_ms()
+        if left_ms > 0:
+            await asyncio.wait([outcome.visible], timeout=left_ms / 1000)
+        if not outcome.visible.done():
+            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
+            return [late if isinstance(result, DeletedTopic) else result for result in results]
+        return results
+
+    # --- grow ---------------------------------------------------------------------------------------------------------
+
+    async def create_partitions(
+        self, specs: Sequence[GrowSpec], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """None for each success, in order. Success means: the new partitions take records."""
+        names = Counter(spec.name for spec in specs)
+        results: list[KafkaError | None] = []
+        changes: list[NewPartitions] = []
+        slots: list[int] = []
+        for index, spec in enumerate(specs):
+            if names[spec.name] > 1:
+                results.append(
+                    KafkaError(ErrorCode.INVALID_REQUEST, f"The request names topic '{spec.name}' more than once.")
+                )
+                continue
+            results.append(None)
+            slots.append(index)
+            changes.append(NewPartitions(spec.name, spec.total, spec.assignments))
+        if not changes:
+            return results
+        deadline = self._deadline(timeout_ms)
+        event = CreatePartitions(tuple(changes), validate_only, random.getrandbits(31))
+        outcome = await self._controller.submit(event)
+        late = None
+        if not validate_only and any(error is None for error in outcome.reply):
+            if await self._applied(outcome, deadline) is None:
+                late = KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."
+                )
+        for index, error in zip(slots, outcome.reply, strict=True):
+            results[index] = error if error is not None else late
+        return results
+
+
+def _retrieve(work: asyncio.Future[None]) -> None:
+    if not work.cancelled() and work.exception() is not None:
+        log.error("automatic creation failed", exc_info=work.exception())

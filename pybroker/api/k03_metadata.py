@@ -1,0 +1,138 @@
+"""Metadata (key 3), versions 0–13: the part that Rust does not answer.
+
+The native side answers when it knows all topics that are asked for, or when automatic creation is off. Otherwise the whole
+request comes here (R21): unknown names are created if the request and the broker allow it.
+
+- One non-zero id makes all names in the request count for nothing, as in Kafka (D17). By id nothing is ever created (165);
+  an unknown id answers UNKNOWN_TOPIC_ID with a null name, or "" in v10 and v11, where the name cannot be null.
+- A name that cannot be created in time answers LEADER_NOT_AVAILABLE, which every client retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pybroker.admin.cluster import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    TOPIC_OPERATIONS,
+    ClusterAdmin,
+    partition_error,
+)
+from pybroker.admin.topic_names import is_topic_name
+from pybroker.admin.topics import TopicAdmin
+from pybroker.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.metadata.cache import CachedTopic
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponse_MetadataResponseBroker,
+    MetadataResponse_MetadataResponsePartition,
+    MetadataResponse_MetadataResponseTopic,
+)
+
+API_KEY = 3
+FIRST_NULLABLE_NAME = 12
+
+
+async def handle(
+    cluster: ClusterAdmin, topics: TopicAdmin, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse:
+    """Answers after automatic creation, if there is any to do."""
+    version = context.api_version
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    if request.topics is None or (version == 0 and not request.topics):
+        answers = [_shown(topic, operations) for topic in list(cluster.topics.values())]
+    elif any(topic.topic_id != Uuid.ZERO for topic in request.topics):
+        ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO)
+        answers = [_by_id(cluster, topic_id, operations, version) for topic_id in ids]
+    else:
+        names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
+        may_create = topics.auto_create_enabled and (version < 4 or request.allow_auto_topic_creation)
+        errors = await _create_missing(cluster, topics, names) if may_create else {}
+        answers = [_by_name(cluster, name, operations, errors) for name in names]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse_MetadataResponseBroker(
+                node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.brokers(context.listener)
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=answers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        ),
+    )
+
+
+async def _create_missing(
+    cluster: ClusterAdmin, topics: TopicAdmin, names: Sequence[str]
+) -> dict[str, KafkaError | None]:
+    missing = [name for name in names if is_topic_name(name) and cluster.topic(name) is None]
+    return await topics.auto_create(missing) if missing else {}
+
+
+def _by_name(
+    cluster: ClusterAdmin, name: str, operations: int, errors: dict[str, KafkaError | None]
+) -> MetadataResponse_MetadataResponseTopic:
+    topic = cluster.topic(name)
+    if topic is not None:
+        return _shown(topic, operations)
+    if not is_topic_name(name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif name in errors:
+        # Created by now but not shown yet, or refused: clients that ask by name retry both ways (INVALID_… they report).
+        error = errors[name]
+        code = ErrorCode.LEADER_NOT_AVAILABLE if error is None else _creation_error(error)
+    else:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return MetadataResponse_MetadataResponseTopic(error_code=int(code), name=name)
+
+
+def _creation_error(error: KafkaError) -> int:
+    if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
+        return ErrorCode.INVALID_REPLICATION_FACTOR
+    return error.code
+
+
+def _by_id(
+    cluster: ClusterAdmin, topic_id: Uuid, operations: int, version: int
+) -> MetadataResponse_MetadataResponseTopic:
+    topic = cluster.topic(topic_id)
+    if topic is not None:
+        return _shown(topic, operations)
+    return MetadataResponse_MetadataResponseTopic(
+        error_code=int(ErrorCode.UNKNOWN_TOPIC_ID),
+        name=None if version >= FIRST_NULLABLE_NAME else "",
+        topic_id=topic_id,
+    )
+
+
+def _shown(topic: CachedTopic, operations: int) -> MetadataResponse_MetadataResponseTopic:
+    partitions: list[Any] = [
+        MetadataResponse_MetadataResponsePartition(
+            error_code=partition_error(partition),
+            partition_index=partition.partition_index,
+            leader_id=max(partition.leader, -1),
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=list(partition.offline_replicas),
+        )
+        for partition in topic.partitions
+    ]
+    return MetadataResponse_MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )

@@ -1,0 +1,76 @@
+"""CreateTopics (key 19), versions 0–7.
+
+v1 adds validate_only and messages, v5 (KIP-525) the resulting numbers and configs, v7 (KIP-516) the topic id. Each topic
+succeeds or fails by itself. timeout_ms ≤ 0 creates and answers REQUEST_TIMED_OUT at once, as Kafka does.
+A name that stands in a request more than once is answered once, with INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.topic_configs import topic_settings
+from pybroker.admin.topics import TopicAdmin, TopicSpec
+from pybroker.context import RequestContext
+from pybroker.controller.events import CreatedTopic
+from pybroker.errors import KafkaError
+from pybroker.metadata.live_config import LiveConfig
+from pybroker.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequest_CreatableTopic,
+    CreateTopicsResponse,
+    CreateTopicsResponse_CreatableTopicConfigs,
+    CreateTopicsResponse_CreatableTopicResult,
+)
+
+API_KEY = 19
+FIRST_WITH_CONFIGS = 5
+
+
+async def handle(
+    topics: TopicAdmin, config: LiveConfig, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Answers when the created topics take records, or after timeout_ms."""
+    specs = [_spec(topic) for topic in request.topics]
+    results = await topics.create(specs, request.timeout_ms, validate_only=request.validate_only)
+    with_configs = context.api_version >= FIRST_WITH_CONFIGS
+    answers: dict[str, CreateTopicsResponse_CreatableTopicResult] = {}
+    for spec, result in zip(specs, results, strict=True):
+        answers[spec.name] = _answer(spec.name, result, config, with_configs=with_configs)
+    return CreateTopicsResponse(topics=list(answers.values()))
+
+
+def _spec(topic: CreateTopicsRequest_CreatableTopic) -> TopicSpec:
+    return TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((assignment.partition_index, tuple(assignment.broker_ids)) for assignment in topic.assignments),
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _answer(
+    name: str, result: CreatedTopic | KafkaError, config: LiveConfig, *, with_configs: bool
+) -> CreateTopicsResponse_CreatableTopicResult:
+    if isinstance(result, KafkaError):
+        return CreateTopicsResponse_CreatableTopicResult(
+            name=name, error_code=result.code, error_message=result.message, configs=None
+        )
+    return CreateTopicsResponse_CreatableTopicResult(
+        name=name,
+        topic_id=result.topic_id,
+        error_message=None,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=[
+            CreateTopicsResponse_CreatableTopicConfigs(
+                name=setting.name,
+                value=setting.value,
+                read_only=False,
+                config_source=setting.source,
+                is_sensitive=setting.sensitive,
+            )
+            for setting in topic_settings(result.config, config.current)
+        ]
+        if with_configs
+        else None,
+    )

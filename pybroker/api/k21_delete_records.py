@@ -1,0 +1,46 @@
+"""DeleteRecords (key 21), versions 0–2: moves the log start up; offset -1 means the high watermark.
+
+Refused per partition: UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION for a topic whose cleanup.policy is without "delete",
+as in Kafka; OFFSET_OUT_OF_RANGE above the high watermark (the native side knows).
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.records import DeletedRecords, RecordAdmin
+from pybroker.context import RequestContext
+from pybroker.protocol.messages import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsResponse_DeleteRecordsPartitionResult,
+    DeleteRecordsResponse_DeleteRecordsTopicResult,
+)
+
+API_KEY = 21
+
+
+async def handle(
+    records: RecordAdmin, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    """Answers when the new log starts are in force."""
+    del context
+    wanted = [
+        (topic.name, partition.partition_index, partition.offset)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    outcomes = iter(await records.delete(wanted))
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse_DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_answer(partition.partition_index, next(outcomes)) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(partition: int, outcome: DeletedRecords) -> DeleteRecordsResponse_DeleteRecordsPartitionResult:
+    return DeleteRecordsResponse_DeleteRecordsPartitionResult(
+        partition_index=partition, low_watermark=outcome.low_watermark, error_code=outcome.error_code
+    )
