@@ -18,10 +18,26 @@ from typing import Any
 
 from pybroker.api import (
     k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
     k19_create_topics,
     k20_delete_topics,
     k21_delete_records,
+    k22_init_producer_id,
+    k32_describe_configs,
+    k33_alter_configs,
+    k35_describe_log_dirs,
     k37_create_partitions,
+    k42_delete_groups,
+    k44_incremental_alter_configs,
+    k47_offset_delete,
     k60_describe_cluster,
     k75_describe_topic_partitions,
 )
@@ -61,12 +77,29 @@ the response.
 
 def routes(services: Services) -> dict[int, Handler]:
     """THE table: API key → handler. Each line binds one file of `pybroker/api` to the service it needs."""
+    groups = services.groups
     return {
         k03_metadata.API_KEY: partial(k03_metadata.handle, services.cluster, services.topics),
+        k08_offset_commit.API_KEY: partial(k08_offset_commit.handle, groups),
+        k09_offset_fetch.API_KEY: partial(k09_offset_fetch.handle, groups, services.group_topics),
+        k10_find_coordinator.API_KEY: partial(k10_find_coordinator.handle, groups),
+        k11_join_group.API_KEY: partial(k11_join_group.handle, groups),
+        k12_heartbeat.API_KEY: partial(k12_heartbeat.handle, groups),
+        k13_leave_group.API_KEY: partial(k13_leave_group.handle, groups),
+        k14_sync_group.API_KEY: partial(k14_sync_group.handle, groups),
+        k15_describe_groups.API_KEY: partial(k15_describe_groups.handle, groups),
+        k16_list_groups.API_KEY: partial(k16_list_groups.handle, groups),
         k19_create_topics.API_KEY: partial(k19_create_topics.handle, services.topics, services.config),
         k20_delete_topics.API_KEY: partial(k20_delete_topics.handle, services.topics, services.cluster),
         k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records),
+        k22_init_producer_id.API_KEY: partial(k22_init_producer_id.handle, services.producer_ids),
+        k32_describe_configs.API_KEY: partial(k32_describe_configs.handle, services.configs),
+        k33_alter_configs.API_KEY: partial(k33_alter_configs.handle, services.configs),
+        k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs),
         k37_create_partitions.API_KEY: partial(k37_create_partitions.handle, services.topics),
+        k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups),
+        k44_incremental_alter_configs.API_KEY: partial(k44_incremental_alter_configs.handle, services.configs),
+        k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster),
         k75_describe_topic_partitions.API_KEY: partial(k75_describe_topic_partitions.handle, services.cluster),
     }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pybroker.clock import Clock
 from pybroker.completions import NativeAppends
@@ -13,8 +12,15 @@ from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:
     from pybroker.admin.cluster import ClusterAdmin
+    from pybroker.admin.configs import ConfigAdmin
+    from pybroker.admin.log_dirs import LogDirAdmin
+    from pybroker.admin.records import RecordAdmin
     from pybroker.admin.topics import TopicAdmin
+    from pybroker.config import BrokerConfig
     from pybroker.controller.controller import Controller
+    from pybroker.coordinators.group.coordinator import GroupCoordinator
+    from pybroker.coordinators.group.topic_view import CachedTopics
+    from pybroker.coordinators.producer_ids import ProducerIds
     from pybroker.metadata.cache import MetadataCache
     from pybroker.metadata.store import MetadataStore
     from pybroker.replicas.manager import ReplicaManager
@@ -22,13 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Services:
-    """One broker's services. Fields that another slice owns are set by `app.Broker` before the listeners
-    accept.
-    """
+    """One broker's services."""
 
     broker_id: int
     cluster_id: str
-    config: Mapping[str, Any]
+    config: BrokerConfig
     clock: Clock
     loop: asyncio.AbstractEventLoop
     native: NativeBroker
@@ -39,6 +43,9 @@ class Services:
     replicas: ReplicaManager
     topics: TopicAdmin
     cluster: ClusterAdmin
-    configs: Any = None
-    groups: Any = None
-    producer_ids: Any = None
+    records: RecordAdmin
+    configs: ConfigAdmin
+    log_dirs: LogDirAdmin
+    groups: GroupCoordinator
+    group_topics: CachedTopics
+    producer_ids: ProducerIds

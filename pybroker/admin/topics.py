@@ -15,7 +15,7 @@ import msgspec
 
 from pybroker.admin.topic_names import check_topic_name
 from pybroker.clock import Clock
-from pybroker.config import ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
+from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
 from pybroker.controller.controller import Controller, Outcome
 from pybroker.controller.events import (
     CreatedTopic,
@@ -29,7 +29,6 @@ from pybroker.controller.events import (
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
 from pybroker.metadata.image import INTERNAL_TOPICS
-from pybroker.metadata.live_config import LiveConfig
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -69,7 +68,7 @@ CommittedOffsets = Callable[[str, Uuid], Sequence[Mapping[str, Any]]]
 class TopicAdmin:
     """See the module."""
 
-    def __init__(self, controller: Controller, config: LiveConfig, clock: Clock) -> None:
+    def __init__(self, controller: Controller, config: BrokerConfig, clock: Clock) -> None:
         self._controller = controller
         self._config = config
         self._clock = clock
@@ -88,7 +87,9 @@ class TopicAdmin:
         for spec in specs:
             try:
                 if names[spec.name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names topic '{spec.name}' more than once.")
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST, f"The request names topic '{spec.name}' more than once."
+                    )
                 topics.append(self._new_topic(spec))
                 results.append(None)
             except KafkaError as error:
@@ -118,9 +119,13 @@ class TopicAdmin:
         if factor == DEFAULT_COUNT:
             factor = self._config["default.replication.factor"]
         if partitions <= 0:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be above 0, it is {partitions}.")
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be above 0, it is {partitions}."
+            )
         if factor <= 0:
-            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be above 0, it is {factor}.")
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be above 0, it is {factor}."
+            )
         return NewTopic(spec.name, partitions, factor, assignments, config)
 
     def _checked_config(self, configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -128,7 +133,7 @@ class TopicAdmin:
             return {}
         try:
             config = validate_topic_configs(configs)
-            check_resolved(resolve_topic_configs(config, self._config.current))
+            check_resolved(resolve_topic_configs(config, self._config))
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
         return config
@@ -143,7 +148,9 @@ class TopicAdmin:
             return results
         applied = await self._applied(outcome, deadline)
         if applied is None:
-            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
+            late = KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout."
+            )
             return [late if isinstance(result, CreatedTopic) else result for result in results]
         return await self._undo_failed(results, applied)
 
@@ -220,11 +227,15 @@ class TopicAdmin:
 
     def _automatic_spec(self, name: str) -> TopicSpec:
         if name == CONSUMER_OFFSETS:
-            return self._internal_spec(name, "offsets.topic", {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._config["offsets.topic.segment.bytes"]),
-            })
+            return self._internal_spec(
+                name,
+                "offsets.topic",
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(self._config["offsets.topic.segment.bytes"]),
+                },
+            )
         return TopicSpec(name)
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:

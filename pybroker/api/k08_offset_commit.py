@@ -15,7 +15,7 @@ from typing import Any
 
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import HeartbeatRequest, HeartbeatResponse
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.rebalance import LeavingMember
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     LeaveGroupRequest,

@@ -12,7 +12,7 @@ from pybroker.admin.topics import TopicAdmin, TopicSpec
 from pybroker.context import RequestContext
 from pybroker.controller.events import CreatedTopic
 from pybroker.errors import KafkaError
-from pybroker.metadata.live_config import LiveConfig
+from pybroker.config import BrokerConfig
 from pybroker.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequest_CreatableTopic,
@@ -26,7 +26,7 @@ FIRST_WITH_CONFIGS = 5
 
 
 async def handle(
-    topics: TopicAdmin, config: LiveConfig, context: RequestContext, request: CreateTopicsRequest
+    topics: TopicAdmin, config: BrokerConfig, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Answers when the created topics take records, or after timeout_ms."""
     specs = [_spec(topic) for topic in request.topics]
@@ -49,7 +49,7 @@ def _spec(topic: CreateTopicsRequest_CreatableTopic) -> TopicSpec:
 
 
 def _answer(
-    name: str, result: CreatedTopic | KafkaError, config: LiveConfig, *, with_configs: bool
+    name: str, result: CreatedTopic | KafkaError, config: BrokerConfig, *, with_configs: bool
 ) -> CreateTopicsResponse_CreatableTopicResult:
     if isinstance(result, KafkaError):
         return CreateTopicsResponse_CreatableTopicResult(
@@ -69,7 +69,7 @@ def _answer(
                 config_source=setting.source,
                 is_sensitive=setting.sensitive,
             )
-            for setting in topic_settings(result.config, config.current)
+            for setting in topic_settings(result.config, config)
         ]
         if with_configs
         else None,

@@ -18,9 +18,7 @@ from pybroker.protocol.messages import (
 API_KEY = 21
 
 
-async def handle(
-    records: RecordAdmin, context: RequestContext, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse:
+async def handle(records: RecordAdmin, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Answers when the new log starts are in force."""
     del context
     wanted = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pybroker.admin.config_views import ConfigEntry
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.config import ConfigSource
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

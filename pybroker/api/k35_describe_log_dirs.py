@@ -8,7 +8,7 @@ directories, which this broker does not have (always false).
 from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.protocol.messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

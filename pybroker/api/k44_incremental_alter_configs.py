@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pybroker.admin.config_changes import ConfigOp, ResourceOps
 from pybroker.admin.configs import ConfigAdmin
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

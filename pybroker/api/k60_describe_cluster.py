@@ -21,9 +21,7 @@ ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2
 
 
-def handle(
-    cluster: ClusterAdmin, context: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+def handle(cluster: ClusterAdmin, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """From the metadata cache."""
     kind = request.endpoint_type
     if kind != ENDPOINTS_OF_BROKERS:

@@ -70,9 +70,7 @@ def handle(
     return response
 
 
-def _names(
-    cluster: ClusterAdmin, request: DescribeTopicPartitionsRequest, first: str
-) -> Iterator[str] | Sequence[str]:
+def _names(cluster: ClusterAdmin, request: DescribeTopicPartitionsRequest, first: str) -> Iterator[str] | Sequence[str]:
     if not request.topics:
         return cluster.sorted_names(first)
     return sorted({topic.name for topic in request.topics if topic.name >= first})

@@ -46,7 +46,9 @@ class Broadcast:
         broker = image.brokers[broker_id]
         topics = list(image.topics.values())
         return [
-            self._leader_and_isr(image, broker, [(topic, range(len(topic.partitions)), False) for topic in topics], full=True),
+            self._leader_and_isr(
+                image, broker, [(topic, range(len(topic.partitions)), False) for topic in topics], full=True
+            ),
             self._update_metadata(image, broker, [_shown(topic, range(len(topic.partitions))) for topic in topics]),
         ]
 
@@ -85,9 +87,7 @@ class Broadcast:
         broker = image.brokers[broker_id]
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
 
-    def _stop_deleted(
-        self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta
-    ) -> StopReplicaRequest | None:
+    def _stop_deleted(self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta) -> StopReplicaRequest | None:
         topics = []
         for record in delta.deletions:
             mine = [index for index, replicas in record.partitions.items() if broker.broker_id in replicas]
@@ -123,9 +123,7 @@ class Broadcast:
             if leader in image.brokers
         ]
         kind = LeaderAndIsrType.FULL if full else LeaderAndIsrType.INCREMENTAL
-        return LeaderAndIsrRequest(
-            self._controller_id, image.controller_epoch, broker.epoch, int(kind), states, live
-        )
+        return LeaderAndIsrRequest(self._controller_id, image.controller_epoch, broker.epoch, int(kind), states, live)
 
     def _update_metadata(
         self, image: ClusterImage, broker: BrokerImage, topics: list[UpdateMetadataTopicState]

@@ -30,9 +30,7 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
             continue
         topic = image.topics.get(change.name)
         if topic is None:
-            reply.append(
-                KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'.")
-            )
+            reply.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'."))
             continue
         config = _merged(topic.config, change)
         if config != topic.config:

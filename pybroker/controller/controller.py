@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pybroker.clock import Clock
@@ -41,6 +42,7 @@ from pybroker.metadata.control_messages import (
     StopReplicaResponse,
     TopicConfigState,
     UpdateConfigs,
+    UpdateMetadataRequest,
 )
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.load import Nodes, load_image
@@ -66,10 +68,13 @@ EVENTS_QUEUED_MAX = 10_000
 
 
 class Outcome(NamedTuple):
-    """The answer to an event. It is durable and visible to the controller; `applied` tells when brokers have obeyed."""
+    """The answer to an event. When it comes the decision is durable and in the controller's image."""
 
     reply: Any
+    visible: asyncio.Future[list[ControlResponse]]
+    """Done when this broker shows the change to its clients (R12)."""
     applied: asyncio.Future[list[ControlResponse]]
+    """Done when every live broker has obeyed: leaders take records, data of deleted topics is staged."""
 
 
 class Controller:
@@ -135,9 +140,7 @@ class Controller:
             znodes.CONTROLLER, znodes.encode_controller(self._broker_id, self._clock.wall_ms()), ephemeral=True
         )
         number: Operation = (
-            Create(znodes.CONTROLLER_EPOCH, data)
-            if node is None
-            else Set(znodes.CONTROLLER_EPOCH, data, node.version)
+            Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version)
         )
         try:
             await self._store.multi([office, number])
@@ -212,7 +215,7 @@ class Controller:
             await self._write(decision.operations)
         self._image = before.apply(decision.delta)
         self._deletions.observe(self._image, decision.delta)
-        return Outcome(decision.reply, self._send(before, decision.delta))
+        return self._send(before, decision)
 
     def _decide(self, event: Event) -> Decision:
         match event:
@@ -250,33 +253,37 @@ class Controller:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _send(self, before: ClusterImage, delta: ImageDelta) -> asyncio.Future[list[ControlResponse]]:
-        futures: list[asyncio.Future[ControlResponse]] = []
+    def _send(self, before: ClusterImage, decision: Decision) -> Outcome:
+        delta = decision.delta
+        sent: list[tuple[int, ControlRequest, asyncio.Future[ControlResponse]]] = []
         new = [broker.broker_id for broker in delta.brokers]
         for broker_id in new:
-            messages: list[ControlRequest] = [_all_configs(self._image)]
-            messages += self._broadcast.full(self._image, broker_id)
-            futures += self._send_to(broker_id, messages)
-        if delta.empty:
-            return _gathered(futures)
+            sent += self._send_to(broker_id, [_all_configs(self._image), *self._broadcast.full(self._image, broker_id)])
         # Configs go first: a replica that becomes leader takes them from there.
         configs = _changed_configs(before, delta)
         changes = self._broadcast.changes(before, self._image, delta)
         for broker_id in self._image.brokers:
             if broker_id not in new:
-                futures += self._send_to(broker_id, [*configs, *changes.get(broker_id, [])])
-        return _gathered(futures)
+                sent += self._send_to(broker_id, [*configs, *changes.get(broker_id, [])])
+        visible = [
+            future
+            for broker_id, message, future in sent
+            if broker_id == self._broker_id and isinstance(message, UpdateMetadataRequest)
+        ]
+        return Outcome(decision.reply, asyncio.gather(*visible), asyncio.gather(*(future for _, _, future in sent)))
 
-    def _send_to(self, broker_id: int, messages: Sequence[ControlRequest]) -> list[asyncio.Future[ControlResponse]]:
+    def _send_to(
+        self, broker_id: int, messages: Sequence[ControlRequest]
+    ) -> list[tuple[int, ControlRequest, asyncio.Future[ControlResponse]]]:
         channel = self._channels.get(broker_id)
         if channel is None:
             return []
-        futures = []
+        sent = []
         for message in messages:
             future = channel.send(message)
-            future.add_done_callback(lambda done, sent=message: self._answered(broker_id, sent, done))
-            futures.append(future)
-        return futures
+            future.add_done_callback(partial(self._answered, broker_id, message))
+            sent.append((broker_id, message, future))
+        return sent
 
     def _answered(self, broker_id: int, request: ControlRequest, future: asyncio.Future[ControlResponse]) -> None:
         if future.cancelled():
@@ -311,7 +318,9 @@ class Controller:
 def _all_configs(image: ClusterImage) -> UpdateConfigs:
     return UpdateConfigs(
         tuple(
-            TopicConfigState(topic.topic_id, topic.name, topic.config) for topic in image.topics.values() if topic.config
+            TopicConfigState(topic.topic_id, topic.name, topic.config)
+            for topic in image.topics.values()
+            if topic.config
         ),
         {name: config.config for name, config in image.broker_configs.items()},
     )
@@ -326,10 +335,6 @@ def _changed_configs(before: ClusterImage, delta: ImageDelta) -> list[ControlReq
             topics.append(TopicConfigState(topic.topic_id, topic.name, topic.config))
     brokers = {name: config.config for name, config in delta.broker_configs.items()}
     return [UpdateConfigs(tuple(topics), brokers)] if topics or brokers else []
-
-
-def _gathered(futures: list[asyncio.Future[ControlResponse]]) -> asyncio.Future[list[ControlResponse]]:
-    return asyncio.gather(*futures)
 
 
 def _answer(future: asyncio.Future[Outcome], outcome: Outcome) -> None:

@@ -224,9 +224,7 @@ def state_operations(name: str, first: int, partitions: Sequence[PartitionImage]
 
 def encode_state(partition: PartitionImage) -> bytes:
     """The state node's content."""
-    return znodes.encode_state(
-        partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr
-    )
+    return znodes.encode_state(partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr)
 
 
 # --- delete -----------------------------------------------------------------------------------------------------------
@@ -271,9 +269,7 @@ def _unknown(image: ClusterImage, which: str | Uuid) -> KafkaError:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'.")
     dead = image.deletions.get(which)
     if dead is not None:
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {which} ('{dead.topic}') is already deleted."
-        )
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {which} ('{dead.topic}') is already deleted.")
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {which}.")
 
 
@@ -346,9 +342,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
     return Decision(tuple(operations), ImageDelta(topics=tuple(grown)), reply)
 
 
-def _grow(
-    image: ClusterImage, change: NewPartitions, seed: int, left: int
-) -> tuple[TopicImage, list[PartitionImage]]:
+def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> tuple[TopicImage, list[PartitionImage]]:
     topic = image.topics.get(change.name)
     if topic is None or (change.topic_id is not None and topic.topic_id != change.topic_id):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'.")

@@ -109,7 +109,9 @@ class MetadataCache:
     def update(self, request: UpdateMetadataRequest) -> None:
         """Applies a request that the caller has found to be current."""
         removed: list[RemovedTopic] = []
-        shown: list[tuple[Uuid, str, bool, list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]]] = []
+        shown: list[
+            tuple[Uuid, str, bool, list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]]
+        ] = []
         for state in request.topic_states:
             if any(partition.leader == LEADER_DURING_DELETE for partition in state.partition_states):
                 gone = self._remove(state)
@@ -169,10 +171,10 @@ def _merged(before: CachedTopic | None, state: UpdateMetadataTopicState) -> Cach
 def _native_partitions(
     partitions: Iterable[UpdateMetadataPartitionState],
 ) -> list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    return [
-        (p.partition_index, p.leader, p.leader_epoch, p.isr, p.replicas, p.offline_replicas) for p in partitions
-    ]
+    return [(p.partition_index, p.leader, p.leader_epoch, p.isr, p.replicas, p.offline_replicas) for p in partitions]
 
 
-def _native_brokers(brokers: Iterable[UpdateMetadataBroker]) -> list[tuple[int, str | None, list[tuple[str, str, int]]]]:
+def _native_brokers(
+    brokers: Iterable[UpdateMetadataBroker],
+) -> list[tuple[int, str | None, list[tuple[str, str, int]]]]:
     return [(b.id, b.rack, [(e.listener, e.host, e.port) for e in b.endpoints]) for b in brokers]

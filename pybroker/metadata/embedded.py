@@ -108,9 +108,7 @@ class EmbeddedStore:
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         return await self._run(self._read, path, watch, True)
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         result = await self._run(self._write_one, Create(path, data, ephemeral, sequential))
         assert isinstance(result, str)
         return result

@@ -104,9 +104,7 @@ def _topic(
     version = node.version
     if topic_id is None:
         topic_id = new_id()
-        migrated = znodes.TopicNode(
-            topic_id, content.partitions, content.adding_replicas, content.removing_replicas
-        )
+        migrated = znodes.TopicNode(topic_id, content.partitions, content.adding_replicas, content.removing_replicas)
         repairs.append(Set(path, migrated.encode(), node.version))
         version += 1
         log.info("topic %s takes the id %s", name, topic_id)
@@ -166,9 +164,7 @@ def _missing_state(replicas: tuple[int, ...], controller_epoch: int, leader_epoc
 
 
 def _state_bytes(partition: PartitionImage) -> bytes:
-    return znodes.encode_state(
-        partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr
-    )
+    return znodes.encode_state(partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr)
 
 
 def _deletions(admin: Mapping[str, Node]) -> dict[Uuid, DeletionRecord]:

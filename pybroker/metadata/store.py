@@ -172,9 +172,7 @@ class MetadataStore(Protocol):
         """The node or None. The watch fires when it is created, changed or deleted."""
         ...
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         """Creates a node and gives its path. NodeExistsError; NoNodeError without a parent; NoChildrenForEphemeralsError."""
         ...
 
@@ -249,7 +247,5 @@ def values(nodes: Mapping[str, Node], prefix: str) -> dict[str, Node]:
     """Of a subtree: the direct children of `prefix`, by name."""
     start = len(prefix) + 1
     return {
-        path[start:]: node
-        for path, node in nodes.items()
-        if path.startswith(prefix + "/") and "/" not in path[start:]
+        path[start:]: node for path, node in nodes.items() if path.startswith(prefix + "/") and "/" not in path[start:]
     }

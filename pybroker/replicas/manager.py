@@ -34,8 +34,6 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from pybroker.metadata.live_config import LiveConfig
-from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.native import LocalPartition, NativeBroker, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.staging import Staging
@@ -59,7 +57,7 @@ class ReplicaManager:
         self,
         native: NativeBroker,
         cache: MetadataCache,
-        config: LiveConfig,
+        config: BrokerConfig,
         staging: Staging,
         strays: Strays,
         broker_id: int,
@@ -76,8 +74,6 @@ class ReplicaManager:
         self._hosted: dict[Uuid, _Hosted] = {}
         self._ids: dict[tuple[str, int], Uuid] = {}
         self._overrides: dict[Uuid, Mapping[str, str]] = {}
-        self._defaults: dict[str, str] | None = None
-        config.on_change(self._broker_config_changed)
 
     @property
     def hosted_partitions(self) -> int:
@@ -112,9 +108,11 @@ class ReplicaManager:
         orders: list[PartitionOrder] = []
         slots: list[tuple[Uuid, int, str, int]] = []
         replaced: list[tuple[Uuid, int]] = []
+        defaults = resolve_topic_configs({}, self._config)
         for topic in request.topic_states:
             topic_errors = errors.setdefault(topic.topic_id, [])
-            config = self.resolved_config(topic.topic_id)
+            # Topics without settings of their own share one dict, which native code then parses once.
+            config = self.resolved_config(topic.topic_id) if self._overrides.get(topic.topic_id) else defaults
             for state in topic.partition_states:
                 code = self._check(topic, state, replaced)
                 if code is not None:
@@ -143,9 +141,7 @@ class ReplicaManager:
                 if code == ErrorCode.NONE:
                     self._host(topic_id, name, partition, epoch)
                 else:
-                    log.error(
-                        "partition %s-%d (id %s) cannot be served: error %d", name, partition, topic_id, code
-                    )
+                    log.error("partition %s-%d (id %s) cannot be served: error %d", name, partition, topic_id, code)
         return LeaderAndIsrResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
 
     def _fence(self, controller_epoch: int, broker_epoch: int) -> int:
@@ -264,31 +260,12 @@ class ReplicaManager:
         return UpdateMetadataResponse(refused)
 
     def update_configs(self, request: UpdateConfigs) -> UpdateConfigsResponse:
-        """Applies dynamic configs: of this broker first, because topics take their defaults from it."""
-        cluster = request.brokers.get(DEFAULT_BROKER_CONFIG)
-        mine = request.brokers.get(str(self._broker_id))
+        """Keeps what is set for topics, for the time they are opened. What is open gets changes from `admin.configs`, which
+        also puts the broker's own dynamic settings in force."""
         for topic in request.topics:
             self._overrides[topic.topic_id] = topic.config
-        if cluster is not None or mine is not None:
-            self._config.set_dynamic(cluster=cluster, broker=mine)
-        for topic in request.topics:
-            if topic.topic_id in self._hosted:
-                self._native.set_topic_config(topic.topic_id, self.resolved_config(topic.topic_id))
         return UpdateConfigsResponse()
 
     def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
-        """All settings of a topic on this broker. Topics without settings of their own share one dict, which native code
-        then parses once."""
-        overrides = self._overrides.get(topic_id)
-        if overrides:
-            return resolve_topic_configs(overrides, self._config.current)
-        if self._defaults is None:
-            self._defaults = resolve_topic_configs({}, self._config.current)
-        return self._defaults
-
-    def _broker_config_changed(self, config: BrokerConfig) -> None:
-        before, self._defaults = self._defaults, None
-        self._native.set_broker_settings(config.native_settings())
-        if before is None or before != self.resolved_config(Uuid.ZERO):
-            for topic_id in self._hosted:
-                self._native.set_topic_config(topic_id, self.resolved_config(topic_id))
+        """All settings of a topic on this broker now."""
+        return resolve_topic_configs(self._overrides.get(topic_id, {}), self._config)

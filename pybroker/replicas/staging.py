@@ -78,9 +78,7 @@ class Staging:
         if not new:
             return
         now_ms = self._clock.wall_ms()
-        nodes = {
-            topic_id: znodes.StagedNode(name, now_ms, now_ms + delay_ms) for topic_id, name in new.items()
-        }
+        nodes = {topic_id: znodes.StagedNode(name, now_ms, now_ms + delay_ms) for topic_id, name in new.items()}
         await self._store.multi([Create(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in nodes.items()])
         for topic_id, node in nodes.items():
             self._remember(topic_id, node)
