@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pybroker.native import Completion, PartitionOffsets, Uuid
+from pybroker.native import Completion, Uuid
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -63,6 +63,20 @@ class Appends(Protocol):
         ...
 
 
+class PartitionEnds(Protocol):
+    """Where a local partition begins and ends."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """Its first offset."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after its last record."""
+        ...
+
+
 class Reads(Protocol):
     """Blocking reads of local partitions (`NativeBroker`)."""
 
@@ -74,7 +88,7 @@ class Reads(Protocol):
         """
         ...
 
-    def partition_offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
+    def partition_offsets(self, topic_id: Uuid, partition: int) -> PartitionEnds | None:
         """Offsets of a local partition; None if it is not hosted here."""
         ...
 

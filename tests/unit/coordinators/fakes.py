@@ -1,0 +1,269 @@
+"""Stand-ins for what the coordinator stands on: an offsets log in memory, topics, and a clock that tests move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pybroker.clock import FakeClock
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.group import JoinResult
+from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
+from pybroker.coordinators.group.rebalance import JoinRequest, LeavingMember, SyncRequest
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+
+Record = tuple[bytes | None, bytes | None]
+
+CONFIG: Mapping[str, Any] = {
+    "group.min.session.timeout.ms": 6_000,
+    "group.max.session.timeout.ms": 1_800_000,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.max.size": 2**31 - 1,
+    "offset.metadata.max.bytes": 4_096,
+    "offsets.retention.minutes": 10_080,
+    "offsets.retention.check.interval.ms": 600_000,
+    "offsets.load.buffer.size": 1 << 20,
+    "offsets.commit.timeout.ms": 5_000,
+}
+
+
+@dataclass
+class FakeCompletion:
+    base_offset: int
+    error_code: int = 0
+    token: int = 0
+    log_append_time: int = -1
+
+
+@dataclass
+class FakeOffsets:
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+class FakeLog:
+    """The offsets topic's partitions in memory. `hold` keeps completions back, `refuse` fails appends with a code."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, list[tuple[int, int, bytes | None, bytes | None]]] = {}
+        self.hold = False
+        self.refuse = 0
+        self.batches = 0
+        self._held: list[tuple[asyncio.Future[Any], FakeCompletion]] = []
+
+    def append(
+        self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int
+    ) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+        self.batches += 1
+        if self.refuse:
+            future.set_exception(KafkaError(self.refuse))
+            return future
+        log = self.partitions.setdefault(partition, [])
+        base = len(log)
+        log.extend((base + i, timestamp_ms, key, value) for i, (key, value) in enumerate(records))
+        if self.hold:
+            self._held.append((future, FakeCompletion(base)))
+        else:
+            future.set_result(FakeCompletion(base))
+        return future
+
+    def release(self) -> None:
+        """Completes what was held back."""
+        held, self._held = self._held, []
+        self.hold = False
+        for future, completion in held:
+            future.set_result(completion)
+
+    def read_records(
+        self, topic_id: Uuid, partition: int, offset: int, max_bytes: int
+    ) -> tuple[list[tuple[int, int, bytes | None, bytes | None]], int]:
+        found = [record for record in self.partitions.get(partition, []) if record[0] >= offset][:3]
+        return found, found[-1][0] + 1 if found else offset
+
+    def partition_offsets(self, topic_id: Uuid, partition: int) -> FakeOffsets:
+        end = len(self.partitions.get(partition, []))
+        return FakeOffsets(0, end, end)
+
+    @property
+    def records(self) -> list[Record]:
+        return [(key, value) for log in self.partitions.values() for _, _, key, value in log]
+
+
+@dataclass(frozen=True)
+class Removed:
+    name: str
+    topic_id: Uuid
+
+
+class FakeTopics:
+    """Topics by name; `remove` and `create` give names to incarnations."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, Uuid] = {}
+        self.counts: dict[Uuid, int] = {}
+        self.listener = None
+
+    def create(self, name: str, partitions: int = 4) -> Uuid:
+        topic_id = self.ids[name] = Uuid.random()
+        self.counts[topic_id] = partitions
+        return topic_id
+
+    def remove(self, name: str) -> Removed:
+        topic_id = self.ids.pop(name)
+        del self.counts[topic_id]
+        return Removed(name, topic_id)
+
+    def topic_id(self, name: str) -> Uuid | None:
+        return self.ids.get(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+    def partition_count(self, topic_id: Uuid) -> int:
+        return self.counts.get(topic_id, 0)
+
+    def leader(self, name: str, partition: int) -> int:
+        topic_id = self.ids.get(name)
+        return 1 if topic_id is not None and partition < self.counts[topic_id] else -1
+
+    def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        return ("localhost", 9092) if broker_id == 1 else None
+
+    async def ensure_internal(self, name: str) -> object:
+        await asyncio.sleep(0)
+        return self.create(name, 5)
+
+
+@dataclass
+class World:
+    """A coordinator and all it stands on."""
+
+    config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
+    clock: FakeClock = field(default_factory=FakeClock)
+    log: FakeLog = field(default_factory=FakeLog)
+    topics: FakeTopics = field(default_factory=FakeTopics)
+    groups: GroupCoordinator = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        if OFFSETS_TOPIC not in self.topics.ids:
+            self.topics.create(OFFSETS_TOPIC, 5)
+        self.start()
+
+    def start(self) -> None:
+        """A new broker on the same log."""
+        self.groups = GroupCoordinator(
+            broker_id=1,
+            settings=Settings(self.config),
+            clock=self.clock,
+            loop=asyncio.get_running_loop(),
+            appends=self.log,
+            reads=self.log,
+            topics=self.topics,
+            creator=self.topics,
+        )
+        self.groups.start()
+
+    async def restart(self) -> None:
+        """The process dies (nothing is given up in order) and comes back."""
+        self.start()
+        await self.groups.loaded()
+
+    async def settle(self) -> None:
+        """Lets everything that is due on the loop happen."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, ms: int) -> None:
+        """Time passes in small steps, timers run."""
+        while ms > 0:
+            step = min(ms, 1_000)
+            self.clock.advance(step)
+            self.groups._driver.wheel.advance()
+            await self.settle()
+            ms -= step
+
+    def remove_topic(self, name: str) -> None:
+        self.groups.topics_removed([self.topics.remove(name)])
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    async def ask_join(self, group: str, member_id: str = "", **changes: Any) -> Any:
+        """A JoinResult, or a future for it while the request is parked."""
+        return self.groups.join(group, join_request(member_id, **changes))
+
+    async def enter(self, group: str, **changes: Any) -> tuple[str, asyncio.Future[JoinResult]]:
+        """Gets an id and joins with it; gives the id and the parked answer."""
+        first = self.groups.join(group, join_request("", **changes))
+        assert isinstance(first, JoinResult)
+        second = self.groups.join(group, join_request(first.member_id, **changes))
+        assert isinstance(second, asyncio.Future)
+        return first.member_id, second
+
+    def ask_sync(
+        self, group: str, joined: JoinResult, assignments: Mapping[str, bytes] | None = None, **changes: Any
+    ) -> Any:
+        """A SyncResult, or a future for it while the request is parked."""
+        fields: dict[str, Any] = {
+            "member_id": joined.member_id,
+            "instance_id": None,
+            "generation": joined.generation,
+            "protocol_type": joined.protocol_type,
+            "protocol_name": joined.protocol_name,
+            "assignments": tuple((assignments or {}).items()),
+        }
+        return self.groups.sync(group, SyncRequest(**(fields | changes)))
+
+    async def stable(self, group: str, members: int = 1, **changes: Any) -> list[JoinResult]:
+        """A stable group; the leader comes first. Each member is assigned its own id."""
+        waiting = [(await self.enter(group, **changes))[1] for _ in range(members)]
+        await self.pass_time(2_000)
+        joined = sorted([w.result() for w in waiting], key=lambda j: j.leader != j.member_id)
+        answers = [self.ask_sync(group, j, {k.member_id: k.member_id.encode() for k in joined}) for j in joined]
+        await self.settle()
+        for j, answer in zip(joined, answers, strict=True):
+            assert (await answered(answer)).assignment == j.member_id.encode()
+        return joined
+
+    def beat(self, group: str, joined: JoinResult, instance_id: str | None = None) -> int:
+        return self.groups.heartbeat(group, joined.member_id, instance_id, joined.generation)
+
+    def leave(self, group: str, *member_ids: str) -> list[int]:
+        return list(self.groups.leave(group, [LeavingMember(m, None) for m in member_ids]))
+
+
+def subscription(*topics: str, tail: bytes = b"") -> bytes:
+    """Member metadata as consumers write it, version 1 with nothing owned."""
+    names = b"".join(len(t).to_bytes(2, "big") + t.encode() for t in topics)
+    return b"\x00\x01" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00" + tail
+
+
+def join_request(member_id: str = "", **changes: Any) -> JoinRequest:
+    """A consumer's JoinGroup of the newest version; `changes` replace fields."""
+    fields: dict[str, Any] = {
+        "member_id": member_id,
+        "instance_id": None,
+        "client_id": "client",
+        "client_host": "/127.0.0.1",
+        "protocol_type": "consumer",
+        "protocols": (("range", subscription("orders")),),
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "requires_known_member_id": True,
+        "supports_skipping_assignment": True,
+    }
+    return JoinRequest(**(fields | changes))
+
+
+async def answered(outcome: Any) -> Any:
+    """The value of an outcome that has to be there by now."""
+    if isinstance(outcome, asyncio.Future):
+        assert outcome.done()
+        return outcome.result()
+    return outcome

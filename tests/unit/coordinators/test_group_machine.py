@@ -1,0 +1,203 @@
+"""Any sequence of joins, syncs, heartbeats, leaves, restarts of instances and passing time keeps a group's promises:
+
+each request is answered exactly once; a generation has one leader, who is a member; members of one generation get
+assignments of that generation only; time alone ends every round and empties a group of silent members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pybroker.clock import FakeClock
+from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
+from pybroker.coordinators.group.rebalance import LeavingMember, Rounds, SyncRequest
+from pybroker.coordinators.group.timers import TimerWheel
+from pybroker.protocol.error_codes import ErrorCode
+from tests.unit.coordinators.fakes import join_request
+
+CLIENTS = 5
+INSTANCES = st.sampled_from([None, "x", "y"])
+PROTOCOLS = st.sampled_from([(("range", b"1"),), (("range", b"2"), ("sticky", b"2")), (("sticky", b"3"),)])
+
+
+class Store:
+    """Keeps writes back until the machine decides how they end."""
+
+    initial_rebalance_delay_ms = 3_000
+    max_size = 4
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.formed_generations: list[int] = []
+
+    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+        self.waiting.append(done)
+
+    def formed(self, group: Group) -> None:
+        self.formed_generations.append(group.generation)
+
+    def emptied(self, group: Group) -> None:
+        return
+
+
+class Call:
+    """One request and its answers."""
+
+    def __init__(self) -> None:
+        self.answers: list[JoinResult | SyncResult] = []
+
+    def __call__(self, answer: JoinResult | SyncResult) -> None:
+        self.answers.append(answer)
+
+
+class GroupMachine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.clock = FakeClock()
+        self.wheel = TimerWheel(self.clock)
+        self.store = Store()
+        self.rounds = Rounds(self.store, self.clock, self.wheel, self.store)
+        self.group = Group("g")
+        self.calls: list[Call] = []
+        self.ids = [""] * CLIENTS
+        self.generations = [-1] * CLIENTS
+        self.instances: list[str | None] = [None] * CLIENTS
+        self.joining: list[Call | None] = [None] * CLIENTS
+
+    def learn(self) -> None:
+        """Clients read their answers."""
+        for client, call in enumerate(self.joining):
+            if call is None or not call.answers:
+                continue
+            self.joining[client] = None
+            answer = call.answers[0]
+            assert isinstance(answer, JoinResult)
+            if answer.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                self.ids[client] = answer.member_id
+                self.generations[client] = answer.generation
+            elif answer.error is not ErrorCode.REBALANCE_IN_PROGRESS:
+                self.ids[client] = ""
+
+    @rule(client=st.integers(0, CLIENTS - 1), protocols=PROTOCOLS, instance=INSTANCES)
+    def join(self, client: int, protocols: tuple[tuple[str, bytes], ...], instance: str | None) -> None:
+        if not self.ids[client]:
+            self.instances[client] = instance
+        call = Call()
+        self.calls.append(call)
+        self.joining[client] = call
+        self.rounds.join(
+            self.group,
+            join_request(
+                self.ids[client],
+                protocols=protocols,
+                instance_id=self.instances[client],
+                rebalance_timeout_ms=20_000,
+            ),
+            call,
+        )
+        self.learn()
+
+    @rule(client=st.integers(0, CLIENTS - 1))
+    def sync(self, client: int) -> None:
+        call = Call()
+        self.calls.append(call)
+        wanted = tuple((m, f"{self.group.generation}:{m}".encode()) for m in self.group.members)
+        self.rounds.sync(
+            self.group,
+            SyncRequest(self.ids[client], self.instances[client], self.generations[client], None, None, wanted),
+            call,
+        )
+
+    @rule(client=st.integers(0, CLIENTS - 1))
+    def heartbeat(self, client: int) -> None:
+        code = self.rounds.heartbeat(self.group, self.ids[client], self.instances[client], self.generations[client])
+        if code is ErrorCode.NONE:
+            assert self.generations[client] == self.group.generation
+
+    @rule(client=st.integers(0, CLIENTS - 1))
+    def leave(self, client: int) -> None:
+        (code,) = self.rounds.leave(self.group, [LeavingMember(self.ids[client], self.instances[client])])
+        if code is ErrorCode.NONE:
+            self.ids[client] = ""
+        self.learn()
+
+    @rule(client=st.integers(0, CLIENTS - 1))
+    def crash(self, client: int) -> None:
+        self.ids[client] = ""
+        self.joining[client] = None
+
+    @rule(ms=st.sampled_from([10, 1_000, 4_000, 11_000, 25_000]))
+    def pass_time(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.wheel.advance()
+        self.learn()
+
+    @rule(fails=st.booleans())
+    def writes_end(self, fails: bool) -> None:
+        waiting, self.store.waiting = self.store.waiting, []
+        for done in waiting:
+            done(ErrorCode.NOT_COORDINATOR if fails else ErrorCode.NONE)
+        self.learn()
+
+    @invariant()
+    def every_request_is_answered_at_most_once(self) -> None:
+        assert all(len(call.answers) <= 1 for call in self.calls)
+        parked = sum((m.reply_join is not None) + (m.reply_sync is not None) for m in self.group.members.values())
+        static_returns = sum(1 for call in self.calls if not call.answers)
+        assert parked == static_returns
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        group = self.group
+        assert group.awaiting_join == sum(m.reply_join is not None for m in group.members.values())
+        assert (group.leader_id is None) == (not group.members)
+        assert group.leader_id is None or group.leader_id in group.members
+        assert {m.instance_id: m.member_id for m in group.members.values() if m.instance_id} == group.static_members
+        counts: dict[str, int] = {}
+        for member in group.members.values():
+            for name, _ in member.protocols:
+                counts[name] = counts.get(name, 0) + 1
+        assert counts == group.protocol_counts
+        assert group.pending_syncs <= set(group.members)
+        assert not group.pending_joins & set(group.members)
+        if group.state is GroupState.EMPTY:
+            assert not group.members
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            assert group.members
+            assert all(group.protocol_name in dict(m.protocols) for m in group.members.values())
+        if group.state is GroupState.STABLE:
+            for member in group.members.values():
+                assert member.reply_sync is None
+
+    @invariant()
+    def every_member_has_a_session(self) -> None:
+        for member_id, member in self.group.members.items():
+            assert member.awaits_rebalance or ("session", "g", member_id) in self.wheel
+
+    @invariant()
+    def generations_only_grow(self) -> None:
+        assert self.store.formed_generations == sorted(set(self.store.formed_generations))
+
+    def teardown(self) -> None:
+        """Everybody falls silent: time alone answers all requests and empties the group."""
+        if not hasattr(self, "group"):
+            return
+        for _ in range(60):
+            self.clock.advance(10_000)
+            self.wheel.advance()
+            waiting, self.store.waiting = self.store.waiting, []
+            for done in waiting:
+                done(ErrorCode.NONE)
+        assert not self.group.members
+        assert not self.group.pending_joins
+        assert self.group.state is GroupState.EMPTY
+        assert all(len(call.answers) == 1 for call in self.calls)
+        assert len(self.wheel) == 0
+
+
+TestGroupMachine = GroupMachine.TestCase
+TestGroupMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,148 @@
+"""The stored form of groups and offsets, against bytes that Kafka 4.4's own classes wrote."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.coordinators.group.bytes_reader import Malformed
+from pybroker.coordinators.group.hashing import java_hash, partition_for
+from pybroker.coordinators.group.records import (
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from pybroker.coordinators.group.subscription import subscribed_topics
+from pybroker.native import Uuid
+
+OFFSET_VALUES = {
+    0: "0000000000000000002a00036dc3bc0000018bcfe56800",
+    1: "0001000000000000002a00036dc3bc0000018bcfe568000000018bcfe58f0f",
+    2: "0002000000000000002a00036dc3bc0000018bcfe56800",
+    3: "0003000000000000002a0000000500036dc3bc0000018bcfe56800",
+    4: "0004000000000000002a00000005046dc3bc0000018bcfe5680001001000000000000000010000000000000002",
+}
+
+GROUP_VALUES = {
+    0: "00000008636f6e73756d657200000007000572616e67650003612d31000000010003612d31000161000a2f3132372e302e302e31"
+    "000027100000000201020000000103",
+    1: "00010008636f6e73756d657200000007000572616e67650003612d31000000010003612d31000161000a2f3132372e302e302e31"
+    "0000ea60000027100000000201020000000103",
+    2: "00020008636f6e73756d657200000007000572616e67650003612d310000018bcfe56801000000010003612d31000161000a2f31"
+    "32372e302e302e310000ea60000027100000000201020000000103",
+    3: "00030008636f6e73756d657200000007000572616e67650003612d310000018bcfe56801000000010003612d3100016900016100"
+    "0a2f3132372e302e302e310000ea60000027100000000201020000000103",
+    4: "000409636f6e73756d6572000000070672616e676504612d310000018bcfe568010204612d31026902610b2f3132372e302e302e"
+    "310000ea600000271003010202030000",
+}
+
+
+def offset_value(version: int) -> OffsetValue:
+    return OffsetValue(
+        42,
+        5 if version >= 3 else -1,
+        "mü",
+        1_700_000_000_000,
+        1_700_000_009_999 if version == 1 else None,
+        Uuid(1, 2) if version >= 4 else None,
+    )
+
+
+def group_value(version: int) -> GroupValue:
+    member = MemberValue(
+        "a-1",
+        "i" if version >= 3 else None,
+        "a",
+        "/127.0.0.1",
+        60_000 if version >= 1 else 10_000,
+        10_000,
+        b"\x01\x02",
+        b"\x03",
+    )
+    return GroupValue("consumer", 7, "range", "a-1", 1_700_000_000_001 if version >= 2 else -1, (member,))
+
+
+def test_keys_are_kafkas() -> None:
+    assert encode_offset_key(OffsetKey("g", "orders", 3)).hex() == "000100016700066f726465727300000003"
+    assert encode_group_key("g").hex() == "0002000167"
+    assert decode_key(bytes.fromhex("000000016700066f726465727300000003")) == OffsetKey("g", "orders", 3)
+    assert decode_key(encode_group_key("g")) == GroupKey("g")
+    assert decode_key(b"\x00\x03\x00\x01g") is None  # A group of the newer protocol.
+
+
+@pytest.mark.parametrize("version", OFFSET_VALUES)
+def test_offset_values_of_all_versions_are_read(version: int) -> None:
+    assert decode_offset_value(bytes.fromhex(OFFSET_VALUES[version])) == offset_value(version)
+
+
+@pytest.mark.parametrize("version", GROUP_VALUES)
+def test_group_values_of_all_versions_are_read(version: int) -> None:
+    assert decode_group_value(bytes.fromhex(GROUP_VALUES[version])) == group_value(version)
+
+
+def test_values_are_written_as_kafka_writes_version_4() -> None:
+    assert encode_offset_value(offset_value(4)).hex() == OFFSET_VALUES[4]
+    assert encode_group_value(group_value(4)).hex() == GROUP_VALUES[4]
+
+
+@given(
+    st.text(),
+    st.integers(0, 2**31 - 1),
+    st.none() | st.text(),
+    st.lists(st.tuples(st.text(), st.none() | st.text(), st.binary(), st.binary()), max_size=4),
+    st.dictionaries(st.text(), st.binary(min_size=16, max_size=16).map(Uuid.from_bytes), max_size=3),
+)
+def test_group_values_survive(
+    protocol_type: str,
+    generation: int,
+    protocol: str | None,
+    members: list[tuple[str, str | None, bytes, bytes]],
+    formed: dict[str, Uuid],
+) -> None:
+    value = GroupValue(
+        protocol_type,
+        generation,
+        protocol,
+        None,
+        -1,
+        tuple(MemberValue(m, i, "c", "/h", 1, 2, s, a) for m, i, s, a in members),
+        formed,
+    )
+    assert decode_group_value(encode_group_value(value)) == value
+
+
+@given(st.integers(0, 2**62), st.text(), st.none() | st.integers(0, 2**62))
+def test_offset_values_survive(offset: int, metadata: str, expire: int | None) -> None:
+    value = OffsetValue(offset, 3, metadata, 7, expire, Uuid(1, 1))
+    assert decode_offset_value(encode_offset_value(value)) == value
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_malformed_and_nothing_worse(data: bytes) -> None:
+    for decode in (decode_key, decode_offset_value, decode_group_value):
+        try:
+            decode(data)
+        except Malformed:
+            continue
+    subscribed_topics(data)
+
+
+def test_a_count_beyond_the_bytes_is_refused_before_it_is_believed() -> None:
+    assert subscribed_topics(b"\x00\x00\x7f\xff\xff\xff") is None
+    with pytest.raises(Malformed):
+        decode_group_value(bytes.fromhex(GROUP_VALUES[3])[:30] + b"\x7f\xff\xff\xff")
+
+
+def test_groups_hash_as_in_java() -> None:
+    assert java_hash("my-group") == -1_906_497_762
+    assert [partition_for(g, 50) for g in ("g", "my-group", "", "polygenelubricants", "grüße-😀")] == [3, 12, 0, 0, 27]
