@@ -1,0 +1,69 @@
+"""A whole control plane over a FakeNative: what the unit tests of controller, admin and api share."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+from pybroker.app import Broker
+from pybroker.clock import FakeClock
+from pybroker.config import load_config
+from pybroker.context import RequestContext
+from pybroker.dispatch import routes
+from pybroker.native import NativeBroker
+from tests.support.fake_native import FakeNative
+
+
+class ControlPlane:
+    """Starts and stops brokers on one data directory, as restarts do."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.settings = settings or {}
+        self.clock = FakeClock()
+        self.native = FakeNative()
+        self.broker: Broker | None = None
+
+    async def start(self) -> Broker:
+        """A broker that is up; the fake disk is that of the broker before."""
+        before, self.native = self.native, FakeNative()
+        self.native.disk, self.native.staged = before.disk, before.staged
+        self.native.failing = before.failing
+        before.close()
+        texts = [f"log.dirs={self.directory}", "listeners=PLAINTEXT://127.0.0.1:0"]
+        texts += [f"{name}={value}" for name, value in self.settings.items()]
+        config, _ = load_config(None, texts)
+        self.broker = Broker(config, clock=self.clock, make_native=lambda **_: cast(NativeBroker, self.native))
+        await self.broker.start()
+        return self.broker
+
+    async def stop(self) -> None:
+        """A clean stop."""
+        if self.broker is not None:
+            await self.broker.stop()
+            self.broker = None
+
+    async def kill(self) -> None:
+        """An end without any of the steps of a stop: only the store's thread and lock are let go."""
+        assert self.broker is not None
+        broker, self.broker = self.broker, None
+        store = broker._store
+        assert store is not None and broker.services is not None and broker._staging is not None
+        if broker._dispatcher is not None:
+            broker._dispatcher.stop()
+        await broker._staging.stop()
+        await broker.services.groups.stop()
+        await broker.services.controller.stop()
+        store._closed = True
+        await asyncio.get_running_loop().run_in_executor(store._executor, store._connection.close)  # type: ignore[union-attr]
+        store._executor.shutdown()
+        store._lock.release()
+
+    async def call(self, api_key: int, message: Any, version: int = 0) -> Any:
+        """What a client would be answered."""
+        assert self.broker is not None and self.broker.services is not None
+        handler = routes(self.broker.services)[api_key]
+        context = RequestContext(api_key, version, "test", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
+        outcome = handler(context, message)
+        return await outcome if asyncio.iscoroutine(outcome) else outcome
