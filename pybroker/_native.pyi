@@ -387,8 +387,11 @@ def message_names(*, interbroker: bool = False) -> list[str]:
 
 def message_schema(
     name: str, *, interbroker: bool = False
-) -> tuple[str, int | None, int, int, list[tuple[str, list[tuple[str, str, bool, str]]]]] | None:
-    """(kind, key, lowest version, highest version, [(class, [(field, type, can be None, default)])])."""
+) -> tuple[str, int | None, int, int, list[tuple[str, list[_FieldRow]]]] | None:
+    """(kind, key, lowest version, highest version, [(class, fields)])."""
+
+# (name, type, versions that have it, versions in which it may be null, default); versions are (first, last).
+_FieldRow = tuple[str, str, tuple[int, int], tuple[int, int], str]
 
 def api_table() -> list[tuple[int, str, int, int, str, bool]]:
     """(key, name, lowest, highest version on client listeners, "native" or "python", served) of every API."""

@@ -46,8 +46,8 @@ def classes(message: str, *, interbroker: bool) -> list[str]:
         lines = [f"class {name}(msgspec.Struct):"]
         if number == 0:
             lines.append(f'    """{kind.capitalize()}, {place}versions {lowest}-{highest}."""\n')
-        for field, field_type, nullable, default in fields:
-            optional = " | None" if nullable else ""
+        for field, field_type, _, (null_first, null_last), default in fields:
+            optional = " | None" if null_first <= null_last or default == "None" else ""
             lines.append(f"    {field}: {python_type(field_type)}{optional} = {default}")
         if not fields:
             lines.append("    ...")

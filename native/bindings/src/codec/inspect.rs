@@ -1,6 +1,6 @@
 //! The tables of the protocol as Python sees them: for `pybroker.protocol`, its stubs and its tests.
 
-use pybroker_protocol::codec::{DefaultValue, FieldType, Message};
+use pybroker_protocol::codec::{DefaultValue, FieldType, Message, MessageKind};
 use pybroker_protocol::{Api, ErrorCode, Plane, api_key};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -33,8 +33,9 @@ pub fn message_names(interbroker: bool) -> Vec<&'static str> {
     registry_of(interbroker).names().collect()
 }
 
-/// (class, [(field, type, can it be None, default)]): types as the schema writes them, with full class names.
-type ClassRow = (String, Vec<(String, String, bool, String)>);
+/// (field, type as the schema writes it but with full class names, versions that have it, versions in which it may
+/// be null, default as Python writes it); versions are (first, last), none if first > last.
+type FieldRow = (String, String, (i16, i16), (i16, i16), String);
 
 /// (kind, key or None, lowest version, highest version, classes) of a message.
 #[pyfunction]
@@ -42,21 +43,27 @@ type ClassRow = (String, Vec<(String, String, bool, String)>);
 pub fn message_schema(
     name: &str,
     interbroker: bool,
-) -> Option<(&'static str, Option<i16>, i16, i16, Vec<ClassRow>)> {
+) -> Option<(
+    &'static str,
+    Option<i16>,
+    i16,
+    i16,
+    Vec<(String, Vec<FieldRow>)>,
+)> {
     let message = registry_of(interbroker).named(name)?;
     let kind = match message.kind {
-        pybroker_protocol::codec::MessageKind::Request => "request",
-        pybroker_protocol::codec::MessageKind::Response => "response",
-        pybroker_protocol::codec::MessageKind::Header => "header",
-        pybroker_protocol::codec::MessageKind::Data => "data",
+        MessageKind::Request => "request",
+        MessageKind::Response => "response",
+        MessageKind::Header => "header",
+        MessageKind::Data => "data",
     };
     let classes = message.classes.iter().map(|class| {
         let fields = class.fields.iter().map(|field| {
-            let nullable = !field.nullable.is_empty() || field.default == DefaultValue::Null;
             (
                 field.name.clone(),
                 type_text(message, &field.kind),
-                nullable,
+                (field.versions.first, field.versions.last),
+                (field.nullable.first, field.nullable.last),
                 default_text(&field.default),
             )
         });

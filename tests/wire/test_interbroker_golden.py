@@ -1,0 +1,501 @@
+"""The KIP-516 text's inter-broker messages, byte by byte, worked out by hand (checklist F to L and T).
+
+Field sets: the text plus the readings X12 (both delete flags), X13 (adding and removing replicas), X14 (no dead
+fields), X15 (error_code INT16, vote_granted) and X16 (no replica_id). Flexible where the released message of that
+number is (R9): BeginQuorumEpoch and EndQuorumEpoch v0 are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker import native
+from pybroker.native import Uuid
+from pybroker.protocol import interbroker as ib
+from pybroker.protocol import messages
+
+TOPIC_ID = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A")  # the text's own example
+ID = "6fcb514bb8784c9d95b78dc3a7ce6fd8"
+SENTINEL = "00000000000000000000000000000001"
+
+# (number, message, its version, bytes in hex, field by field)
+GOLDEN: list[tuple[str, Any, int, str]] = [
+    (
+        "F 60-63",
+        ib.LeaderAndIsrRequest(
+            controller_id=1,
+            controller_epoch=2,
+            broker_epoch=3,
+            type=2,
+            topic_states=[
+                ib.LeaderAndIsrRequest_LeaderAndIsrTopicState(
+                    topic_name="foo",
+                    topic_id=TOPIC_ID,
+                    partition_states=[
+                        ib.LeaderAndIsrRequest_LeaderAndIsrPartitionState(
+                            partition_index=4,
+                            controller_epoch=2,
+                            leader=1,
+                            leader_epoch=5,
+                            isr=[1, 7],
+                            zk_version=6,
+                            replicas=[1, 7, 8],
+                            adding_replicas=[8],
+                            removing_replicas=[],
+                            is_new=True,
+                        )
+                    ],
+                )
+            ],
+            live_leaders=[ib.LeaderAndIsrRequest_LeaderAndIsrLiveLeader(broker_id=1, host_name="h1", port=9092)],
+        ),
+        5,
+        "00000001 00000002 0000000000000003 02"
+        f"02 04666f6f {ID}"
+        "02 00000004 00000002 00000001 00000005 03 00000001 00000007 00000006"
+        "04 00000001 00000007 00000008 02 00000008 01 01 00"
+        "00"
+        "02 00000001 036831 00002384 00"
+        "00",
+    ),
+    (
+        "F 76",
+        ib.LeaderAndIsrResponse(
+            error_code=0,
+            topics=[
+                ib.LeaderAndIsrResponse_LeaderAndIsrTopicError(
+                    topic_id=TOPIC_ID,
+                    partition_errors=[
+                        ib.LeaderAndIsrResponse_LeaderAndIsrPartitionError(partition_index=4, error_code=103)
+                    ],
+                )
+            ],
+        ),
+        5,
+        f"0000 02 {ID} 02 00000004 0067 00 00 00",
+    ),
+    (
+        "H 83-84",
+        ib.StopReplicaRequest(
+            controller_id=1,
+            controller_epoch=2,
+            broker_epoch=3,
+            delete_partitions=False,
+            topic_states=[
+                ib.StopReplicaRequest_StopReplicaTopicState(
+                    topic_id=TOPIC_ID,
+                    partition_states=[
+                        ib.StopReplicaRequest_StopReplicaPartitionState(
+                            partition_index=4, leader_epoch=-2, delete_partition=True
+                        )
+                    ],
+                )
+            ],
+        ),
+        4,
+        f"00000001 00000002 0000000000000003 00 02 {ID} 02 00000004 fffffffe 01 00 00 00",
+    ),
+    (
+        "H 85",
+        ib.StopReplicaResponse(
+            error_code=11,
+            topics=[
+                ib.StopReplicaResponse_StopReplicaTopicError(
+                    topic_id=TOPIC_ID,
+                    partition_errors=[
+                        ib.StopReplicaResponse_StopReplicaPartitionError(partition_index=4, error_code=100)
+                    ],
+                )
+            ],
+        ),
+        4,
+        f"000b 02 {ID} 02 00000004 0064 00 00 00",
+    ),
+    (
+        "I 87-89",
+        ib.FetchRequest(
+            replica_id=7,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1048576,
+            isolation_level=0,
+            session_id=9,
+            session_epoch=10,
+            topics=[
+                ib.FetchRequest_FetchTopic(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.FetchRequest_FetchPartition(
+                            partition=4,
+                            current_leader_epoch=5,
+                            fetch_offset=100,
+                            last_fetched_epoch=5,
+                            log_start_offset=3,
+                            partition_max_bytes=65536,
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[ib.FetchRequest_ForgottenTopic(topic_id=TOPIC_ID, partitions=[2])],
+            rack_id="r",
+        ),
+        13,
+        "00000007 000001f4 00000001 00100000 00 00000009 0000000a"
+        f"02 {ID} 02 00000004 00000005 0000000000000064 00000005 0000000000000003 00010000 00 00"
+        f"02 {ID} 02 00000002 00"
+        "0272 00",
+    ),
+    (
+        "I 90-91",
+        ib.FetchResponse(
+            throttle_time_ms=0,
+            error_code=0,
+            session_id=9,
+            responses=[
+                ib.FetchResponse_FetchableTopicResponse(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.FetchResponse_PartitionData(
+                            partition_index=4,
+                            error_code=0,
+                            high_watermark=101,
+                            last_stable_offset=101,
+                            log_start_offset=3,
+                            diverging_epoch=ib.FetchResponse_EpochEndOffset(epoch=4, end_offset=90),
+                            current_leader=ib.FetchResponse_LeaderIdAndEpoch(leader_id=1, leader_epoch=5),
+                            aborted_transactions=[
+                                ib.FetchResponse_AbortedTransaction(producer_id=1000, first_offset=50)
+                            ],
+                            preferred_read_replica=-1,
+                            records=b"\xca\xfe",
+                        )
+                    ],
+                )
+            ],
+        ),
+        13,
+        f"00000000 0000 00000009 02 {ID}"
+        "02 00000004 0000 0000000000000065 0000000000000065 0000000000000003"
+        "00000004 000000000000005a 00  00000001 00000005 00"
+        "02 00000000000003e8 0000000000000032 00 ffffffff 03cafe 00 00 00",
+    ),
+    (
+        "J 96",
+        ib.ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=1,
+            topics=[
+                ib.ListOffsetsRequest_ListOffsetsTopic(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.ListOffsetsRequest_ListOffsetsPartition(
+                            partition_index=4, current_leader_epoch=5, timestamp=-2
+                        )
+                    ],
+                )
+            ],
+        ),
+        6,
+        f"ffffffff 01 02 {ID} 02 00000004 00000005 fffffffffffffffe 00 00 00",
+    ),
+    (
+        "J 97",
+        ib.ListOffsetsResponse(
+            throttle_time_ms=1,
+            topics=[
+                ib.ListOffsetsResponse_ListOffsetsTopicResponse(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.ListOffsetsResponse_ListOffsetsPartitionResponse(
+                            partition_index=4, error_code=100, timestamp=-1, offset=-1, leader_epoch=-1
+                        )
+                    ],
+                )
+            ],
+        ),
+        6,
+        f"00000001 02 {ID} 02 00000004 0064 ffffffffffffffff ffffffffffffffff ffffffff 00 00 00",
+    ),
+    (
+        "J 99",
+        ib.OffsetForLeaderEpochRequest(
+            replica_id=7,
+            topics=[
+                ib.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(
+                            partition=4, current_leader_epoch=5, leader_epoch=4
+                        )
+                    ],
+                )
+            ],
+        ),
+        4,
+        f"00000007 02 {ID} 02 00000004 00000005 00000004 00 00 00",
+    ),
+    (
+        "J 100",
+        ib.OffsetForLeaderEpochResponse(
+            throttle_time_ms=0,
+            topics=[
+                ib.OffsetForLeaderEpochResponse_OffsetForLeaderTopicResult(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.OffsetForLeaderEpochResponse_EpochEndOffset(
+                            error_code=0, partition=4, leader_epoch=4, end_offset=90
+                        )
+                    ],
+                )
+            ],
+        ),
+        4,
+        f"00000000 02 {ID} 02 0000 00000004 00000004 000000000000005a 00 00 00",
+    ),
+    (
+        "K 102-104",
+        ib.UpdateMetadataRequest(
+            controller_id=1,
+            controller_epoch=2,
+            broker_epoch=3,
+            topic_states=[
+                ib.UpdateMetadataRequest_UpdateMetadataTopicState(
+                    topic_name="foo",
+                    topic_id=TOPIC_ID,
+                    partition_states=[
+                        ib.UpdateMetadataRequest_UpdateMetadataPartitionState(
+                            partition_index=4,
+                            controller_epoch=2,
+                            leader=1,
+                            leader_epoch=5,
+                            isr=[1],
+                            zk_version=6,
+                            replicas=[1, 7],
+                            offline_replicas=[7],
+                        )
+                    ],
+                )
+            ],
+            live_brokers=[
+                ib.UpdateMetadataRequest_UpdateMetadataBroker(
+                    id=1,
+                    endpoints=[
+                        ib.UpdateMetadataRequest_UpdateMetadataEndpoint(
+                            port=9092, host="h1", listener="IN", security_protocol=0
+                        )
+                    ],
+                    rack=None,
+                )
+            ],
+        ),
+        7,
+        "00000001 00000002 0000000000000003"
+        f"02 04666f6f {ID}"
+        "02 00000004 00000002 00000001 00000005 02 00000001 00000006 03 00000001 00000007 02 00000007 00 00"
+        "02 00000001 02 00002384 036831 03494e 0000 00 00 00"
+        "00",
+    ),
+    ("K", ib.UpdateMetadataResponse(error_code=77), 7, "004d 00"),
+    (
+        "L 106",
+        ib.ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=30000,
+            topic_data=[
+                ib.ProduceRequest_TopicProduceData(
+                    topic_id=TOPIC_ID,
+                    partition_data=[ib.ProduceRequest_PartitionProduceData(index=4, records=b"\xca\xfe")],
+                )
+            ],
+        ),
+        9,
+        f"00 ffff 00007530 02 {ID} 02 00000004 03cafe 00 00 00",
+    ),
+    (
+        "L 107",
+        ib.ProduceResponse(
+            responses=[
+                ib.ProduceResponse_TopicProduceResponse(
+                    topic_id=TOPIC_ID,
+                    partition_responses=[
+                        ib.ProduceResponse_PartitionProduceResponse(
+                            index=4,
+                            error_code=87,
+                            base_offset=-1,
+                            log_append_time_ms=-1,
+                            log_start_offset=3,
+                            record_errors=[
+                                ib.ProduceResponse_BatchIndexAndErrorMessage(
+                                    batch_index=2, batch_index_error_message="bad"
+                                )
+                            ],
+                            error_message=None,
+                        )
+                    ],
+                )
+            ],
+            throttle_time_ms=1,
+        ),
+        9,
+        f"02 {ID} 02 00000004 0057 ffffffffffffffff ffffffffffffffff 0000000000000003"
+        "02 00000002 04626164 00 00 00 00 00000001 00",
+    ),
+    (
+        "T 192",
+        ib.VoteRequest(
+            cluster_id="c",
+            topics=[
+                ib.VoteRequest_TopicData(
+                    topic_id=Uuid.METADATA,
+                    partitions=[
+                        ib.VoteRequest_PartitionData(
+                            partition_index=0,
+                            candidate_epoch=8,
+                            candidate_id=1,
+                            last_offset_epoch=7,
+                            last_offset=55,
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        f"0263 02 {SENTINEL} 02 00000000 00000008 00000001 00000007 0000000000000037 00 00 00",
+    ),
+    (
+        "T 193",
+        ib.VoteResponse(
+            error_code=0,
+            topics=[
+                ib.VoteResponse_TopicData(
+                    topic_id=Uuid.METADATA,
+                    partitions=[
+                        ib.VoteResponse_PartitionData(
+                            partition_index=0, error_code=0, leader_id=-1, leader_epoch=8, vote_granted=True
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        f"0000 02 {SENTINEL} 02 00000000 0000 ffffffff 00000008 01 00 00 00",
+    ),
+    (
+        "T 194",
+        ib.BeginQuorumEpochRequest(
+            cluster_id="c",
+            topics=[
+                ib.BeginQuorumEpochRequest_TopicData(
+                    topic_id=Uuid.METADATA,
+                    partitions=[
+                        ib.BeginQuorumEpochRequest_PartitionData(partition_index=0, leader_id=1, leader_epoch=8)
+                    ],
+                )
+            ],
+        ),
+        0,
+        f"000163 00000001 {SENTINEL} 00000001 00000000 00000001 00000008",
+    ),
+    (
+        "T 195",
+        ib.BeginQuorumEpochResponse(
+            error_code=0,
+            topics=[
+                ib.BeginQuorumEpochResponse_TopicData(
+                    topic_id=Uuid.METADATA,
+                    partitions=[
+                        ib.BeginQuorumEpochResponse_PartitionData(
+                            partition_index=0, error_code=74, leader_id=2, leader_epoch=9
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        f"0000 00000001 {SENTINEL} 00000001 00000000 004a 00000002 00000009",
+    ),
+    (
+        "T 196",
+        ib.EndQuorumEpochRequest(
+            cluster_id=None,
+            topics=[
+                ib.EndQuorumEpochRequest_TopicData(
+                    topic_id=Uuid.METADATA,
+                    partitions=[
+                        ib.EndQuorumEpochRequest_PartitionData(
+                            partition_index=0, leader_id=1, leader_epoch=8, preferred_successors=[3, 2]
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        f"ffff 00000001 {SENTINEL} 00000001 00000000 00000001 00000008 00000002 00000003 00000002",
+    ),
+    (
+        "T 197",
+        ib.EndQuorumEpochResponse(
+            error_code=104,
+            topics=[
+                ib.EndQuorumEpochResponse_TopicData(
+                    topic_id=Uuid.METADATA,
+                    partitions=[
+                        ib.EndQuorumEpochResponse_PartitionData(
+                            partition_index=0, error_code=0, leader_id=1, leader_epoch=8
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        f"0068 00000001 {SENTINEL} 00000001 00000000 0000 00000001 00000008",
+    ),
+]
+
+
+@pytest.mark.checklist(*range(51, 58), *range(60, 64), 76, *range(83, 86), *range(87, 92), 96, 97, 99, 100)
+@pytest.mark.checklist(*range(102, 105), 106, 107, *range(192, 198))
+@pytest.mark.parametrize(("point", "message", "version", "text"), GOLDEN, ids=[row[0] for row in GOLDEN])
+def test_bytes_are_the_texts(point: str, message: Any, version: int, text: str) -> None:
+    body = bytes.fromhex(text)
+    assert native.encode(message, version).hex() == body.hex()
+    name = type(message).__name__
+    schema = native.message_schema(name, interbroker=True)
+    assert schema is not None
+    kind, key, lowest, highest = schema[:4]
+    assert (lowest, highest) == (version, version)
+    assert key is not None
+    assert native.decode(key, version, body, kind == "request", interbroker=True) == message, point
+
+
+def test_every_inter_broker_message_has_its_bytes() -> None:
+    assert {type(message).__name__ for _, message, _, _ in GOLDEN} == set(native.message_names(interbroker=True))
+
+
+@pytest.mark.checklist(10, 109)
+@pytest.mark.parametrize("length", [16, 100, 249])
+def test_produce_by_id_is_smaller_than_by_a_name_of_more_than_15_characters(length: int) -> None:
+    def produce(**topic: Any) -> int:
+        data = [messages.ProduceRequest_PartitionProduceData(index=4, records=b"\xca\xfe")]
+        topics = [messages.ProduceRequest_TopicProduceData(partition_data=data, **topic)]
+        version = 13 if "topic_id" in topic else 12
+        return len(native.encode(messages.ProduceRequest(acks=-1, topic_data=topics), version))
+
+    # A name costs its length and one byte (two from 127 on), an id 16. (The text counts the two bytes of old lengths.)
+    saved = produce(name="x" * length) - produce(topic_id=TOPIC_ID)
+    assert saved == length + (1 if length < 127 else 2) - 16
+
+
+def test_listeners_do_not_mix_the_registries() -> None:
+    request = next(row for row in GOLDEN if row[0] == "I 87-89")[1]
+    body = native.encode(request, 13)
+    with pytest.raises(native.CodecError):
+        native.decode(5, 4, native.encode(GOLDEN[2][1], 4), True)
+    # Fetch v13 carries the same request on both; the response differs (D22).
+    assert type(native.decode(1, 13, body, True)) is not type(request)
+    response = next(row for row in GOLDEN if row[0] == "I 90-91")[1]
+    with pytest.raises(native.CodecError):
+        native.decode(1, 13, native.encode(response, 13), False)
