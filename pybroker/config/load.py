@@ -13,6 +13,7 @@ from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.definition import nearest_name
 from pybroker.config.listeners import SERVED_PROTOCOLS, parse_listeners, protocol_map
+from pybroker.config.properties import PropertiesError, read_properties
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
 from pybroker.config.values import ConfigError, InvalidValue, render_value
 
@@ -64,8 +65,6 @@ def _text_of(value: object) -> str:
 
 
 def _read_properties(path: str) -> dict[str, Setting]:
-    import javaproperties  # only a start with a file needs it; start time is a bar
-
     try:
         with open(path, "rb") as stream:
             raw = stream.read(PROPERTIES_BYTES_MAX + 1)
@@ -73,18 +72,12 @@ def _read_properties(path: str) -> dict[str, Setting]:
         raise ConfigError(f"{path}: cannot read the settings file: {problem.strerror}") from None
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise ConfigError(f"{path}: longer than {PROPERTIES_BYTES_MAX} bytes; is this a settings file?")
-    given: dict[str, Setting] = {}
-    line = 1
     try:
-        for element in javaproperties.parse(raw.decode("utf-8")):
-            if isinstance(element, javaproperties.KeyValue):
-                given[element.key] = Setting(element.value.strip(), f"{path} line {line}")
-            line += element.source.count("\n")
+        return {one.key: Setting(one.value.strip(), f"{path} line {one.line}") for one in read_properties(raw.decode())}
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
-    except javaproperties.InvalidUEscapeError:
-        raise ConfigError(f"{path} line {line}: a \\u must be followed by four hexadecimal digits") from None
-    return given
+    except PropertiesError as problem:
+        raise ConfigError(f"{path} line {problem.line}: {problem}") from None
 
 
 def check_settings(given: Mapping[str, Setting]) -> Loaded:
