@@ -1,1 +1,44 @@
-//! (filled by its first slice)
+//! One partition's log on one disk, and the log directory around it. Synchronous: no async, no
+//! sockets, no clock (time is an argument, `now_ms`).
+//!
+//! ```text
+//! {log.dir}/.lock  meta.properties  .kafka_cleanshutdown
+//!           recovery-point-offset-checkpoint  log-start-offset-checkpoint  replication-offset-checkpoint
+//!           {topic}-{partition}/partition.metadata  leader-epoch-checkpoint
+//!                               00000000000000000000.log .index .timeindex .txnindex .snapshot
+//!           deleting/{topic id in hex}_{partition}/…
+//! ```
+//! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (who sees what, what
+//! survives a crash), `files.rs` (what is expected of disks), `recovery.rs` (what is done with
+//! whatever is found).
+
+mod checkpoint;
+mod config;
+mod error;
+mod file_names;
+mod files;
+mod flusher;
+mod handles;
+mod index;
+mod leader_epochs;
+mod log;
+mod log_dir;
+mod partition_metadata;
+mod producer_state;
+mod recovery;
+mod scan;
+mod segment;
+mod txn_index;
+
+pub use config::{CleanupPolicy, FlushMode, LogConfig};
+pub use error::{AppendError, ReadError, StorageError};
+pub use flusher::{Flusher, SYNCFS_LOGS};
+pub use handles::SegmentFile;
+pub use leader_epochs::EpochEntry;
+pub use log::{Appended, Log, LogSlice, OnFlush, Retained, TimestampAndOffset};
+pub use log_dir::{
+    Health, LocalPartition, LogDir, LogDirOptions, NewPartition, OnFailure, StagedDeletion,
+};
+pub use producer_state::AppendOrigin;
+pub use recovery::{OpenState, RecoveryReport};
+pub use txn_index::AbortedTransaction;

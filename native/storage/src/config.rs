@@ -1,0 +1,80 @@
+//! The settings of one log: topic configs, resolved by the control plane.
+
+use pybroker_model::TimestampType;
+
+/// `log.flush.mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushMode {
+    /// Acknowledge and show what is on disk only.
+    Commit,
+    /// Leave writing back to the operating system, as Kafka does.
+    Os,
+}
+
+/// `cleanup.policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanupPolicy {
+    /// Old segments are removed by time and size.
+    pub delete: bool,
+    /// Only the newest record of a key is kept.
+    pub compact: bool,
+}
+
+/// Topic configs under their Kafka names. Sizes in bytes, times in milliseconds, -1 = no limit
+/// where Kafka says so.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // each field is the topic config of the same name
+pub struct LogConfig {
+    pub segment_bytes: u32,
+    pub segment_ms: i64,
+    pub segment_jitter_ms: i64,
+    pub index_interval_bytes: u32,
+    pub segment_index_bytes: u32,
+    pub retention_ms: i64,
+    pub retention_bytes: i64,
+    pub cleanup_policy: CleanupPolicy,
+    pub min_cleanable_dirty_ratio: f64,
+    pub delete_retention_ms: i64,
+    pub min_compaction_lag_ms: i64,
+    pub max_compaction_lag_ms: i64,
+    pub file_delete_delay_ms: i64,
+    pub max_message_bytes: i32,
+    pub timestamp_type: TimestampType,
+    pub preallocate: bool,
+    pub producer_id_expiration_ms: i64,
+    pub flush_mode: FlushMode,
+    pub flush_messages: i64,
+    pub flush_ms: i64,
+}
+
+impl Default for LogConfig {
+    /// Kafka's defaults, and our `log.flush.mode`.
+    fn default() -> Self {
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * DAY_MS,
+            segment_jitter_ms: 0,
+            index_interval_bytes: 4096,
+            segment_index_bytes: 10 << 20,
+            retention_ms: 7 * DAY_MS,
+            retention_bytes: -1,
+            cleanup_policy: CleanupPolicy {
+                delete: true,
+                compact: false,
+            },
+            min_cleanable_dirty_ratio: 0.5,
+            delete_retention_ms: DAY_MS,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
+            file_delete_delay_ms: 60_000,
+            max_message_bytes: 1_048_588,
+            timestamp_type: TimestampType::CreateTime,
+            preallocate: false,
+            producer_id_expiration_ms: DAY_MS,
+            flush_mode: FlushMode::Commit,
+            flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
+        }
+    }
+}

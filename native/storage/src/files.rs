@@ -1,0 +1,98 @@
+//! The few ways in which files are made durable.
+//!
+//! Assumptions: after `fdatasync` returns, the file's bytes and size survive a power cut; after
+//! `fsync` of a directory, its entries do; `rename` is atomic; `syncfs` does both for a whole
+//! filesystem and reports an error that happened since the descriptor was opened (Linux 5.8).
+
+use crate::error::StorageError;
+use crate::file_names::TEMPORARY;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Makes the bytes and the size of `file` durable.
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
+    // On macOS std issues F_FULLFSYNC, which is what reaches the platter there.
+    file.sync_data()
+}
+
+/// Makes the entries of directory `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
+    File::open(dir)
+        .and_then(|d| d.sync_all())
+        .map_err(StorageError::io("sync", dir))
+}
+
+/// Makes everything on the filesystem of `dir` durable.
+#[cfg(target_os = "linux")]
+pub(crate) fn sync_filesystem(dir: &File) -> io::Result<()> {
+    rustix::fs::syncfs(dir).map_err(Into::into)
+}
+
+/// `path` with `.tmp` after its name.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    PathBuf::from(name)
+}
+
+/// Writes `content` beside `path`, without syncing; [`replace`] brings it into place.
+pub(crate) fn write_temporary(path: &Path, content: &[u8]) -> Result<File, StorageError> {
+    let temp = temporary(path);
+    let mut file = File::create(&temp).map_err(StorageError::io("create", &temp))?;
+    file.write_all(content)
+        .map_err(StorageError::io("write", &temp))?;
+    Ok(file)
+}
+
+/// Renames the temporary file of `path` over it.
+pub(crate) fn replace(path: &Path) -> Result<(), StorageError> {
+    fs::rename(temporary(path), path).map_err(StorageError::io("rename to", path))
+}
+
+/// Replaces `path` by `content`: after a crash it has the old content or the new, whole. When it
+/// returns, the new one is durable.
+pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), StorageError> {
+    let file = write_temporary(path, content)?;
+    sync_data(&file).map_err(StorageError::io("sync", path))?;
+    replace(path)?;
+    sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// As [`write_atomically`], but durable only after the next barrier or sync of the directory: for
+/// what recovery can rebuild.
+pub(crate) fn write_replacing(path: &Path, content: &[u8]) -> Result<(), StorageError> {
+    write_temporary(path, content)?;
+    replace(path)
+}
+
+/// Removes a file; that it is gone already is no error.
+pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StorageError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads a file that may be missing. `limit` bounds the memory: these files are small.
+pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StorageError> {
+    use std::io::Read;
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StorageError::io("open", path)(error)),
+    };
+    let mut content = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut content)
+        .map_err(StorageError::io("read", path))?;
+    if content.len() as u64 > limit {
+        return Err(StorageError::Corrupt {
+            path: path.to_path_buf(),
+            reason: format!("more than {limit} bytes"),
+        });
+    }
+    Ok(Some(content))
+}

@@ -1,0 +1,179 @@
+//! Open files of segments, bounded: 10,000 logs must not need 10,000 descriptors.
+//!
+//! A [`FileSlot`] stands for one file that may be open or not. The cache closes slots in the order
+//! of a clock hand; a slot used since the hand last passed gets another round. Closing only drops
+//! the cache's share: a read in progress keeps its descriptor through its own [`SegmentFile`].
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// An open segment file; held by readers for as long as they send from it.
+#[derive(Debug)]
+pub struct SegmentFile {
+    file: File,
+}
+
+impl SegmentFile {
+    /// The file, for sendfile and positioned reads.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Fills `out` from `position`, or as much as the file has; answers how much.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    pub fn read_at_most(&self, out: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < out.len() {
+            match self.file.read_at(&mut out[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl AsFd for SegmentFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// One file, open or not.
+#[derive(Debug, Default)]
+pub(crate) struct FileSlot {
+    open: ArcSwapOption<SegmentFile>,
+    used: AtomicBool,
+    /// Has writes that no sync covered: must stay open, because the kernel reports a write-back
+    /// error through descriptors that were open when it happened.
+    pub(crate) dirty: AtomicBool,
+}
+
+impl FileSlot {
+    /// Forgets the open file, for instance because another one takes its name.
+    pub(crate) fn close(&self) {
+        self.open.store(None);
+    }
+}
+
+/// The bound on open files.
+#[derive(Debug)]
+pub(crate) struct HandleCache {
+    capacity: usize,
+    clock: Mutex<VecDeque<Weak<FileSlot>>>,
+}
+
+impl HandleCache {
+    pub(crate) const fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            clock: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// The open file of `slot`, opening `path` for reading and writing if need be.
+    pub(crate) fn get(
+        &self,
+        slot: &Arc<FileSlot>,
+        create: bool,
+        path: impl FnOnce() -> std::path::PathBuf,
+    ) -> io::Result<Arc<SegmentFile>> {
+        if !slot.used.load(Ordering::Relaxed) {
+            slot.used.store(true, Ordering::Relaxed);
+        }
+        if let Some(file) = slot.open.load_full() {
+            return Ok(file);
+        }
+        let mut clock = self.clock.lock();
+        // Another thread may have opened it while this one waited.
+        if let Some(file) = slot.open.load_full() {
+            return Ok(file);
+        }
+        self.make_room(&mut clock);
+        let file = Arc::new(SegmentFile {
+            file: open(&path(), create)?,
+        });
+        slot.open.store(Some(Arc::clone(&file)));
+        clock.push_back(Arc::downgrade(slot));
+        Ok(file)
+    }
+
+    fn make_room(&self, clock: &mut VecDeque<Weak<FileSlot>>) {
+        // Two rounds: the first takes the second chances away. Dirty slots can exceed the
+        // capacity; their number is bounded by the flushers being slow, and they pass.
+        let mut steps = clock.len() * 2;
+        while clock.len() >= self.capacity && steps > 0 {
+            steps -= 1;
+            let Some(weak) = clock.pop_front() else {
+                return;
+            };
+            let Some(slot) = weak.upgrade() else { continue };
+            if slot.open.load().is_none() {
+                continue;
+            }
+            if slot.used.swap(false, Ordering::Relaxed) || slot.dirty.load(Ordering::Acquire) {
+                clock.push_back(weak);
+            } else {
+                slot.close();
+            }
+        }
+    }
+}
+
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_stay_within_the_capacity() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let cache = HandleCache::new(4);
+        let slots: Vec<_> = (0..50).map(|_| Arc::new(FileSlot::default())).collect();
+        let path = |i: usize| dir.path().join(i.to_string());
+        let open_now = || slots.iter().filter(|s| s.open.load().is_some()).count();
+        for round in 0..3 {
+            for (i, slot) in slots.iter().enumerate() {
+                cache.get(slot, round == 0, || path(i)).expect("opens");
+                assert!(open_now() <= 4);
+            }
+        }
+        for slot in &slots[..10] {
+            slot.dirty.store(true, Ordering::Release);
+        }
+        for (i, slot) in slots.iter().enumerate() {
+            cache.get(slot, false, || path(i)).expect("opens");
+        }
+        assert!(
+            slots[..10].iter().all(|s| s.open.load().is_some()),
+            "dirty files stay open"
+        );
+        let held = cache.get(&slots[20], false, || path(20)).expect("opens");
+        slots[20].close();
+        assert!(
+            held.file().metadata().is_ok(),
+            "a reader keeps its descriptor"
+        );
+    }
+}

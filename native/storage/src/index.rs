@@ -1,0 +1,121 @@
+//! The offset and time index of one segment, in Kafka's formats.
+//!
+//! ```text
+//! .index      { relative offset u32 | position u32 }     offset = the LAST one of the batch there
+//! .timeindex  { timestamp i64 | relative offset u32 }    largest timestamp up to that offset
+//! ```
+//! All big-endian, ascending. Entries of the active segment collect in memory and reach the file
+//! at a roll, a checkpoint or a clean close: both files can be rebuilt from the log, so nothing
+//! waits for them. What is in the file is never trusted with an answer: a lookup only says where
+//! to start reading, and the batch found there must carry the offset the entry names.
+
+use crate::handles::SegmentFile;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+pub(crate) const OFFSET_ENTRY_BYTES: u64 = 8;
+pub(crate) const TIME_ENTRY_BYTES: u64 = 12;
+
+/// Where a batch lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OffsetEntry {
+    pub(crate) relative_offset: u32,
+    pub(crate) position: u32,
+}
+
+impl OffsetEntry {
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        (u64::from(self.relative_offset) << 32 | u64::from(self.position)).to_be_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; 8]) -> Self {
+        let packed = u64::from_be_bytes(bytes);
+        Self {
+            relative_offset: (packed >> 32) as u32,
+            position: packed as u32,
+        }
+    }
+}
+
+/// The largest timestamp so far, and the last offset of the batch that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeEntry {
+    pub(crate) timestamp: i64,
+    pub(crate) relative_offset: u32,
+}
+
+impl TimeEntry {
+    pub(crate) fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.timestamp.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.relative_offset.to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; 12]) -> Self {
+        let (timestamp, offset) = bytes.split_at(8);
+        Self {
+            timestamp: i64::from_be_bytes(timestamp.try_into().unwrap_or_default()),
+            relative_offset: u32::from_be_bytes(offset.try_into().unwrap_or_default()),
+        }
+    }
+}
+
+/// The last entry of `file` (with `count` entries) whose offset is not above `relative_offset`.
+pub(crate) fn find_offset(
+    file: &SegmentFile,
+    count: u64,
+    relative_offset: u32,
+) -> io::Result<Option<OffsetEntry>> {
+    let read = |at: u64| {
+        let mut bytes = [0; 8];
+        file.file()
+            .read_exact_at(&mut bytes, at * OFFSET_ENTRY_BYTES)?;
+        Ok::<_, io::Error>(OffsetEntry::from_bytes(bytes))
+    };
+    let (mut low, mut high) = (0, count);
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry = read(middle)?;
+        if entry.relative_offset <= relative_offset {
+            best = Some(entry);
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(best)
+}
+
+/// The last entry of `file` (with `count` entries) whose timestamp is below `timestamp`.
+pub(crate) fn find_time(file: &File, count: u64, timestamp: i64) -> io::Result<Option<TimeEntry>> {
+    let (mut low, mut high) = (0, count);
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry = read_time(file, middle)?;
+        if entry.timestamp < timestamp {
+            best = Some(entry);
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(best)
+}
+
+/// Entry `at` of a time index.
+pub(crate) fn read_time(file: &File, at: u64) -> io::Result<TimeEntry> {
+    let mut bytes = [0; 12];
+    file.read_exact_at(&mut bytes, at * TIME_ENTRY_BYTES)?;
+    Ok(TimeEntry::from_bytes(bytes))
+}
+
+/// Entry `at` of an offset index.
+pub(crate) fn read_offset(file: &File, at: u64) -> io::Result<OffsetEntry> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, at * OFFSET_ENTRY_BYTES)?;
+    Ok(OffsetEntry::from_bytes(bytes))
+}

@@ -1,0 +1,202 @@
+//! The front of the log: DeleteRecords and retention.
+
+use super::{Log, Segments};
+use crate::error::{ReadError, StorageError};
+use crate::file_names::{DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX};
+use crate::files;
+use crate::log::durable::modified_ns;
+use crate::segment::Segment;
+use pybroker_model::NO_TIMESTAMP;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a retention pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Segments removed.
+    pub segments: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Log {
+    /// Makes `offset` the first readable one (DeleteRecords); answers the new log start. The space
+    /// comes back with the next retention pass. The caller checkpoints log starts.
+    ///
+    /// # Errors
+    /// [`ReadError::OutOfRange`] above `high_watermark`.
+    pub fn delete_records(&self, offset: i64, high_watermark: i64) -> Result<i64, ReadError> {
+        if offset < 0 || offset > high_watermark {
+            let start = self.log_start_offset();
+            return Err(ReadError::OutOfRange {
+                offset,
+                start,
+                end: high_watermark,
+            });
+        }
+        let writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        self.raise_log_start(offset)?;
+        Ok(self.log_start_offset())
+    }
+
+    /// Moves the log start up; epochs that ended below are forgotten.
+    pub(super) fn raise_log_start(&self, offset: i64) -> Result<(), StorageError> {
+        if self.log_start.fetch_max(offset, Ordering::AcqRel) >= offset {
+            return Ok(());
+        }
+        if self.epochs.write().truncate_from_start(offset) {
+            self.rewrite_epochs().map_err(|error| self.fatal(error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes segments that `retention.ms`, `retention.bytes` or the log start allow to go, from
+    /// the oldest on, none that reaches above `high_watermark`. A topic that is only compacted
+    /// loses just what lies below its log start. Also rolls a segment older than `segment.ms` and
+    /// forgets expired producers.
+    ///
+    /// # Errors
+    /// [`StorageError`]; an IO error takes the log directory offline.
+    pub fn apply_retention(
+        &self,
+        high_watermark: i64,
+        now_ms: i64,
+    ) -> Result<Retained, StorageError> {
+        let _maintenance = self.maintenance.lock();
+        let config = self.config();
+        self.writer
+            .lock()
+            .producers
+            .expire(now_ms, config.producer_id_expiration_ms);
+        let segments = self.segments.load_full();
+        let count = self.deletable(&segments, high_watermark, now_ms)?;
+        if count == 0 {
+            return Ok(Retained::default());
+        }
+        let mut writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        if count == segments.len() {
+            // Everything goes: the active segment too, after a new one took its place. Its file's
+            // name is then what remembers the log end.
+            self.roll_locked(&mut writer, now_ms)?;
+            writer
+                .active
+                .file(true)
+                .map_err(|error| self.fatal(error))?;
+            files::sync_dir(&self.directory()).map_err(|error| self.fatal(error))?;
+            writer.active.entry_synced.store(true, Ordering::Release);
+        }
+        let mut kept: Segments = self.segments.load().as_ref().clone();
+        let removed: Vec<_> = kept.drain(..count).collect();
+        self.raise_log_start(kept[0].base_offset)?;
+        self.publish_segments(kept);
+        drop(writer);
+        let bytes = removed.iter().map(|segment| segment.size()).sum();
+        for segment in &removed {
+            self.retire(segment, now_ms)
+                .map_err(|error| self.fatal(error))?;
+        }
+        self.cleaned_to
+            .fetch_max(self.log_start_offset(), Ordering::AcqRel);
+        self.purge_deleted_files(now_ms)?;
+        Ok(Retained {
+            segments: count,
+            bytes,
+        })
+    }
+
+    /// How many segments at the front may go.
+    fn deletable(
+        &self,
+        segments: &[Arc<Segment>],
+        high_watermark: i64,
+        now_ms: i64,
+    ) -> Result<usize, StorageError> {
+        let config = self.config();
+        let log_start = self.log_start_offset();
+        let delete = config.cleanup_policy.delete;
+        let mut excess = if delete && config.retention_bytes >= 0 {
+            self.size_bytes()
+                .saturating_sub(config.retention_bytes as u64)
+        } else {
+            0
+        };
+        let mut count = 0;
+        for segment in segments {
+            let is_last = count + 1 == segments.len();
+            let end = segment.end_offset();
+            if end > high_watermark || (is_last && segment.size() == 0) {
+                break;
+            }
+            let below_start = end <= log_start && !is_last;
+            let too_big = excess > 0 && excess >= segment.size() && !is_last;
+            let too_old = delete && config.retention_ms >= 0 && {
+                let newest = self.newest(segment)?;
+                now_ms.saturating_sub(newest) > config.retention_ms
+            };
+            if !(below_start || too_big || too_old) {
+                break;
+            }
+            excess = excess.saturating_sub(segment.size());
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The time a segment's age is measured from: its largest timestamp, else the file's.
+    fn newest(&self, segment: &Segment) -> Result<i64, StorageError> {
+        match segment.largest_timestamp()? {
+            Some((timestamp, _)) if timestamp != NO_TIMESTAMP => Ok(timestamp),
+            _ => {
+                let path = segment.path(LOG);
+                let metadata =
+                    std::fs::metadata(&path).map_err(StorageError::io("look at", &path))?;
+                Ok(modified_ns(&metadata) / 1_000_000)
+            }
+        }
+    }
+
+    /// Takes a segment's files out of the log: renamed now, removed after
+    /// `file.delete.delay.ms`, so that readers that have it in their list can still open it… or
+    /// find it gone and look again.
+    pub(super) fn retire(&self, segment: &Segment, now_ms: i64) -> Result<(), StorageError> {
+        let deadline = now_ms.saturating_add(self.config.load().file_delete_delay_ms);
+        let mut retired = Vec::new();
+        for suffix in [LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT] {
+            let path = segment.path(suffix);
+            let mut name = path.as_os_str().to_owned();
+            name.push(DELETED);
+            let renamed = PathBuf::from(name);
+            match std::fs::rename(&path, &renamed) {
+                Ok(()) => retired.push((deadline, renamed)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StorageError::io("rename", &path)(error)),
+            }
+        }
+        self.deleted_files.lock().extend(retired);
+        Ok(())
+    }
+
+    /// Removes renamed files whose time has come; answers how many.
+    ///
+    /// # Errors
+    /// [`StorageError`] when a file cannot be removed; the others wait for the next call.
+    pub fn purge_deleted_files(&self, now_ms: i64) -> Result<usize, StorageError> {
+        let due: Vec<PathBuf> = {
+            let mut waiting = self.deleted_files.lock();
+            let (due, left) = std::mem::take(&mut *waiting)
+                .into_iter()
+                .partition(|(at, _)| *at <= now_ms);
+            *waiting = left;
+            due.into_iter()
+                .map(|(_, path): (i64, PathBuf)| path)
+                .collect()
+        };
+        for path in &due {
+            files::remove(path)?;
+        }
+        Ok(due.len())
+    }
+}

@@ -1,0 +1,265 @@
+//! What makes a log durable: flushes, leader epochs, checkpoints, closing.
+
+use super::{Log, Writer};
+use crate::error::StorageError;
+use crate::file_names::{self, LEADER_EPOCHS, LOG, SNAPSHOT};
+use crate::files;
+use crate::segment::{Place, Segment};
+use parking_lot::MutexGuard;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a sync that begins now will cover.
+pub(crate) struct FlushSample {
+    truncations: i64,
+    end: i64,
+    segments: Vec<(Arc<Segment>, Place)>,
+}
+
+/// What the clean-shutdown marker says of one log: bound to the active segment's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CleanState {
+    pub(crate) active_base: i64,
+    pub(crate) size: u64,
+    pub(crate) modified_ns: i64,
+    pub(crate) log_end: i64,
+    pub(crate) producers: usize,
+}
+
+/// Nanoseconds of a file's last modification.
+pub(crate) fn modified_ns(metadata: &std::fs::Metadata) -> i64 {
+    metadata
+        .mtime()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(metadata.mtime_nsec())
+}
+
+impl Log {
+    /// Brings everything appended so far to disk, with the leader epochs it was written in; answers
+    /// the flushed end. Writers go on meanwhile.
+    ///
+    /// # Errors
+    /// The first failure takes the log directory offline and is final: the kernel forgets which
+    /// pages were lost, so that a second attempt would succeed without them.
+    pub fn flush(&self) -> Result<i64, StorageError> {
+        let moved = {
+            let _flushing = self.flush.lock();
+            self.health.check()?;
+            let sample = self.sample();
+            self.sync(&sample).map_err(|error| self.fatal(error))?;
+            self.publish_flushed(&sample)
+        };
+        self.tell_flushed(moved);
+        Ok(self.flushed_end_offset())
+    }
+
+    pub(crate) fn tell_flushed(&self, moved: Option<i64>) {
+        if let (Some(end), Some(callback)) = (moved, self.on_flush.get()) {
+            callback(end);
+        }
+    }
+
+    /// Notes what there is to sync, before syncing it.
+    pub(crate) fn sample(&self) -> FlushSample {
+        let truncations = self.truncations.load(Ordering::Acquire);
+        let flushed = self.flushed_end_offset();
+        // The end first: the list loaded after it holds every segment below it.
+        let end = self.log_end_offset();
+        let segments = self.segments.load();
+        let first = Self::segment_index(&segments, flushed);
+        let unsynced = segments[first..]
+            .iter()
+            .filter(|s| s.end_offset() > flushed && s.size() > 0);
+        let segments = unsynced
+            .map(|segment| {
+                segment.set_dirty(false);
+                (Arc::clone(segment), segment.end())
+            })
+            .collect();
+        FlushSample {
+            truncations,
+            end,
+            segments,
+        }
+    }
+
+    fn sync(&self, sample: &FlushSample) -> Result<(), StorageError> {
+        let mut sync_directory = false;
+        for (segment, _) in &sample.segments {
+            let file = segment.file(false)?;
+            files::sync_data(file.file()).map_err(StorageError::io("sync", &segment.path(LOG)))?;
+            sync_directory |= !segment.entry_synced.load(Ordering::Acquire);
+        }
+        if self.epochs_dirty.swap(false, Ordering::AcqRel) {
+            let path = self.epochs_path();
+            File::open(&path)
+                .and_then(|f| files::sync_data(&f))
+                .map_err(StorageError::io("sync", &path))?;
+            sync_directory = true;
+        }
+        if sync_directory {
+            files::sync_dir(&self.directory())?;
+        }
+        Ok(())
+    }
+
+    /// Publishes what a finished sync covered; answers the flushed end if it moved. The caller
+    /// holds the flush lock or is the flusher's group sync.
+    pub(crate) fn publish_flushed(&self, sample: &FlushSample) -> Option<i64> {
+        if self.truncations.load(Ordering::Acquire) != sample.truncations {
+            return None;
+        }
+        for (segment, place) in &sample.segments {
+            segment.entry_synced.store(true, Ordering::Release);
+            segment.set_flushed(*place);
+        }
+        let before = self.flushed_end.fetch_max(sample.end, Ordering::AcqRel);
+        (before < sample.end).then_some(sample.end)
+    }
+
+    /// Notes, durably, that leader epoch `epoch` begins at the log end (R6). To be called before
+    /// the first append in that epoch; from then on appends in older epochs are refused. For many
+    /// logs at once use [`crate::LogDir::begin_epochs`]. Answers whether the epoch was new.
+    ///
+    /// # Errors
+    /// [`StorageError`]; an IO error takes the log directory offline.
+    pub fn begin_epoch(&self, epoch: i32) -> Result<bool, StorageError> {
+        let Some((_file, temporary)) = self.prepare_epoch(epoch)? else {
+            return Ok(false);
+        };
+        let path = self.epochs_path();
+        files::sync_data(&temporary)
+            .map_err(StorageError::io("sync", &path))
+            .and_then(|()| files::replace(&path))
+            .and_then(|()| files::sync_dir(&self.directory()))
+            .map_err(|error| self.fatal(error))?;
+        Ok(true)
+    }
+
+    /// First half of [`Log::begin_epoch`]: memory, and the temporary file. The caller syncs,
+    /// renames and syncs the directory before it lets go of the guard. Lock order: writer, then
+    /// `epochs_file`.
+    pub(crate) fn prepare_epoch(
+        &self,
+        epoch: i32,
+    ) -> Result<Option<(MutexGuard<'_, ()>, File)>, StorageError> {
+        let writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        let text = {
+            let mut epochs = self.epochs.write();
+            if epochs.latest().is_some_and(|latest| latest.epoch >= epoch)
+                || !epochs.assign(epoch, self.log_end_offset())
+            {
+                return Ok(None);
+            }
+            epochs.render()
+        };
+        let guard = self.epochs_file.lock();
+        drop(writer);
+        files::write_temporary(&self.epochs_path(), text.as_bytes())
+            .map(|file| Some((guard, file)))
+            .map_err(|error| self.fatal(error))
+    }
+
+    /// Writes the epochs as they are in memory; the next flush syncs them.
+    pub(crate) fn rewrite_epochs(&self) -> Result<(), StorageError> {
+        let _file = self.epochs_file.lock();
+        let text = self.epochs.read().render();
+        files::write_replacing(&self.directory().join(LEADER_EPOCHS), text.as_bytes())?;
+        self.epochs_dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Brings index files and producer snapshot up to date, so that recovery may start at the
+    /// answer: everything below is on disk. The caller syncs the files (one barrier for many
+    /// logs) before it writes the answer into a checkpoint.
+    pub(crate) fn prepare_checkpoint(&self) -> Result<i64, StorageError> {
+        let flushed = self.flushed_end_offset();
+        let mut writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        writer.active.persist_indexes(false)?;
+        if writer.producers.changed {
+            let end = self.log_end_offset();
+            self.write_snapshot(&mut writer, end)?;
+            if end != writer.active.base_offset {
+                writer.checkpoint_snapshot = Some(end);
+            }
+        }
+        Ok(flushed)
+    }
+
+    /// Syncs what [`Log::prepare_checkpoint`] wrote, file by file.
+    pub(crate) fn sync_checkpoint(&self) -> Result<(), StorageError> {
+        for segment in self.segments.load().iter() {
+            segment.sync_indexes()?;
+        }
+        if let Some(offset) = self.writer.lock().checkpoint_snapshot {
+            let path = file_names::of_segment(&self.directory(), offset, SNAPSHOT);
+            File::open(&path)
+                .and_then(|f| files::sync_data(&f))
+                .map_err(StorageError::io("sync", &path))?;
+        }
+        Ok(())
+    }
+
+    /// First half of a clean close: nothing is appended any more, indexes and snapshot are
+    /// written. The caller syncs.
+    pub(crate) fn prepare_close(&self) -> Result<CleanState, StorageError> {
+        let mut writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        writer.closed = true;
+        writer.active.persist_indexes(true)?;
+        let log_end = self.log_end_offset();
+        let producers = writer.producers.len();
+        if producers > 0 || writer.producers.changed {
+            self.write_snapshot(&mut writer, log_end)?;
+        }
+        self.clean_state(&writer, log_end, producers)
+    }
+
+    fn clean_state(
+        &self,
+        writer: &Writer,
+        log_end: i64,
+        producers: usize,
+    ) -> Result<CleanState, StorageError> {
+        // A segment that never took a byte has no file; the one before it is the last then.
+        let segments = self.segments.load();
+        let last = segments
+            .iter()
+            .rev()
+            .find(|s| s.size() > 0)
+            .unwrap_or(&writer.active);
+        let modified = match std::fs::metadata(last.path(LOG)) {
+            Ok(metadata) => modified_ns(&metadata),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(StorageError::io("look at", &last.path(LOG))(error)),
+        };
+        Ok(CleanState {
+            active_base: last.base_offset,
+            size: last.size(),
+            modified_ns: modified,
+            log_end,
+            producers,
+        })
+    }
+
+    /// Closes the log: flushes, if `clean`, and refuses everything afterwards. Readers in progress
+    /// finish. Closing twice is harmless.
+    ///
+    /// # Errors
+    /// [`StorageError`] when the flush fails; the log is closed all the same.
+    pub fn close(&self, clean: bool) -> Result<(), StorageError> {
+        let result = if clean && !self.writer.lock().closed {
+            self.prepare_close()
+                .and_then(|_| self.flush())
+                .and_then(|_| self.sync_checkpoint())
+        } else {
+            Ok(())
+        };
+        self.writer.lock().closed = true;
+        result
+    }
+}

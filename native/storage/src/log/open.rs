@@ -1,0 +1,84 @@
+//! Opening a log: recovery's findings become a [`Log`].
+
+use super::{Log, Writer};
+use crate::config::LogConfig;
+use crate::error::StorageError;
+use crate::handles::HandleCache;
+use crate::log_dir::Health;
+use crate::recovery::{OpenState, RecoveryReport, recover};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use pybroker_model::TopicIdPartition;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
+use std::sync::{Arc, OnceLock};
+
+impl Log {
+    /// Used by [`crate::LogDir::open_log`], which knows the shared parts.
+    #[allow(clippy::too_many_arguments)] // each is one fact about the log, named at the one caller
+    pub(crate) fn open(
+        path: PathBuf,
+        topic: &str,
+        id: TopicIdPartition,
+        config: Arc<LogConfig>,
+        state: &OpenState,
+        health: &Arc<Health>,
+        handles: &Arc<HandleCache>,
+        now_ms: i64,
+    ) -> Result<(Arc<Self>, RecoveryReport), StorageError> {
+        let dir = Arc::new(RwLock::new(path));
+        let found = recover(&dir, handles, &config, state, now_ms)?;
+        let active = Arc::clone(&found.segments[found.segments.len() - 1]);
+        // After a clean stop all is on disk. After a crash what was scanned may still be in the
+        // page cache only, and a power cut could take it back: the first flush covers it.
+        let flushed = if found.report.clean {
+            found.log_end
+        } else {
+            state
+                .recovery_point
+                .unwrap_or(0)
+                .clamp(found.log_start.min(found.log_end), found.log_end)
+        };
+        let log = Self {
+            id,
+            topic: topic.to_owned(),
+            dir,
+            handles: Arc::clone(handles),
+            health: Arc::clone(health),
+            config: ArcSwap::new(config),
+            segments: ArcSwap::new(Arc::new(found.segments)),
+            log_start: AtomicI64::new(found.log_start),
+            log_end: AtomicI64::new(found.log_end),
+            flushed_end: AtomicI64::new(flushed),
+            has_transactions: AtomicBool::new(!found.transactions.is_empty()),
+            transactions: Mutex::new(found.transactions),
+            epochs: RwLock::new(found.epochs),
+            epochs_dirty: AtomicBool::new(false),
+            epochs_file: Mutex::new(()),
+            writer: Mutex::new(Writer {
+                active,
+                producers: found.producers,
+                checkpoint_snapshot: found.checkpoint_snapshot,
+                closed: false,
+            }),
+            flush: Mutex::new(()),
+            truncations: AtomicI64::new(0),
+            flush_state: AtomicU8::new(0),
+            on_flush: OnceLock::new(),
+            deleted_files: Mutex::new(
+                found
+                    .deleted_files
+                    .into_iter()
+                    .map(|path| (now_ms, path))
+                    .collect(),
+            ),
+            cleaned_to: AtomicI64::new(found.log_start),
+            maintenance: Mutex::new(()),
+        };
+        if found.epochs_changed {
+            log.rewrite_epochs()?;
+        }
+        log.purge_deleted_files(now_ms)?;
+        Ok((Arc::new(log), found.report))
+    }
+}

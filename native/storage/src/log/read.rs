@@ -1,0 +1,175 @@
+//! Reading: from an offset to a stretch of a file, without the writer's lock.
+
+use super::Log;
+use crate::error::{ReadError, StorageError};
+use crate::handles::SegmentFile;
+use crate::segment::Segment;
+use crate::txn_index::AbortedTransaction;
+use std::sync::Arc;
+
+/// Bytes of a segment file: whole batches from the front, the last one possibly cut.
+#[derive(Clone, Debug)]
+pub struct LogSlice {
+    /// The file, kept open; `None` for an empty answer.
+    pub file: Option<Arc<SegmentFile>>,
+    /// Where the bytes start.
+    pub position: u64,
+    /// How many there are.
+    pub len: usize,
+}
+
+impl LogSlice {
+    const EMPTY: Self = Self {
+        file: None,
+        position: 0,
+        len: 0,
+    };
+
+    /// The bytes, copied.
+    ///
+    /// # Errors
+    /// Whatever the operating system says. Fewer bytes than `len` mean that the log was truncated
+    /// meanwhile.
+    pub fn to_vec(&self) -> std::io::Result<Vec<u8>> {
+        let Some(file) = &self.file else {
+            return Ok(Vec::new());
+        };
+        let mut bytes = vec![0; self.len];
+        let read = file.read_at_most(&mut bytes, self.position)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+}
+
+impl Log {
+    /// Batches from the one that holds `offset` on, below `upper` (exclusive; the high watermark,
+    /// the last stable offset or the log end), at most `max_bytes`. With `at_least_one` the first
+    /// batch comes whole even if it is larger (KIP-74); without, a first batch that does not fit
+    /// makes an empty answer. One answer never spans segments.
+    ///
+    /// # Errors
+    /// [`ReadError::OutOfRange`] below the log start or above `upper`.
+    pub fn read(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        upper: i64,
+        at_least_one: bool,
+    ) -> Result<LogSlice, ReadError> {
+        let upper = upper.min(self.log_end_offset());
+        let start = self.log_start_offset();
+        if offset < start || offset > upper {
+            return Err(ReadError::OutOfRange {
+                offset,
+                start,
+                end: upper,
+            });
+        }
+        if offset == upper || (max_bytes == 0 && !at_least_one) {
+            return Ok(LogSlice::EMPTY);
+        }
+        match self.slice(offset, max_bytes, upper, at_least_one) {
+            // The segment was removed or replaced between the list and the file: look again.
+            Err(error) if error.is_not_found() => {
+                let start = self.log_start_offset();
+                if offset < start {
+                    return Err(ReadError::OutOfRange {
+                        offset,
+                        start,
+                        end: upper,
+                    });
+                }
+                Ok(self.slice(offset, max_bytes, upper, at_least_one)?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn slice(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        upper: i64,
+        at_least_one: bool,
+    ) -> Result<LogSlice, StorageError> {
+        self.health.check()?;
+        let segments = self.segments.load();
+        let mut index = Self::segment_index(&segments, offset);
+        // Compaction leaves gaps: the next batch may be in a later segment.
+        while let Some(segment) = segments.get(index).filter(|s| s.base_offset < upper) {
+            if let Some(found) = segment.find(offset)? {
+                return Self::slice_of(segment, offset, found, max_bytes, upper, at_least_one);
+            }
+            index += 1;
+        }
+        Ok(LogSlice::EMPTY)
+    }
+
+    fn slice_of(
+        segment: &Segment,
+        offset: i64,
+        found: crate::segment::Found,
+        max_bytes: usize,
+        upper: i64,
+        at_least_one: bool,
+    ) -> Result<LogSlice, StorageError> {
+        let end = if upper >= segment.end_offset() {
+            segment.size()
+        } else {
+            segment.position_of(upper)?
+        };
+        let available = end.saturating_sub(found.position) as usize;
+        if available == 0 {
+            return Ok(LogSlice::EMPTY);
+        }
+        debug_assert!(offset >= segment.base_offset || found.position == 0);
+        let mut len = available.min(max_bytes);
+        if len < available {
+            let header = match found.header {
+                Some(header) => header,
+                None => segment.header_at(found.position)?,
+            };
+            let first = header.size_in_bytes();
+            if len < first {
+                len = if at_least_one {
+                    first.min(available)
+                } else {
+                    0
+                };
+            }
+        }
+        if len == 0 {
+            return Ok(LogSlice::EMPTY);
+        }
+        Ok(LogSlice {
+            file: Some(segment.file(false)?),
+            position: found.position,
+            len,
+        })
+    }
+
+    /// Aborted transactions that a read_committed reader of `offset..upper` must know.
+    ///
+    /// # Errors
+    /// [`StorageError`] when a transaction index cannot be read.
+    pub fn aborted_transactions(
+        &self,
+        offset: i64,
+        upper: i64,
+    ) -> Result<Vec<AbortedTransaction>, StorageError> {
+        let segments = self.segments.load();
+        let mut aborted = Vec::new();
+        for segment in &segments[Self::segment_index(&segments, offset)..] {
+            for transaction in segment.aborted()? {
+                if transaction.last_offset >= offset && transaction.first_offset < upper {
+                    aborted.push(transaction);
+                }
+                // From here on transactions begin at or after the bound.
+                if transaction.last_stable_offset >= upper {
+                    return Ok(aborted);
+                }
+            }
+        }
+        Ok(aborted)
+    }
+}

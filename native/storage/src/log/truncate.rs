@@ -1,0 +1,149 @@
+//! Cutting the end off: what a follower does when its leader has another history.
+
+use super::{Log, Segments, Writer};
+use crate::error::StorageError;
+use crate::file_names::{self, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX};
+use crate::files;
+use crate::producer_state::{ProducerState, Transactions};
+use crate::recovery::producers;
+use crate::segment::Segment;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Log {
+    /// Removes everything from `offset` on; answers whether anything was. A batch that holds
+    /// `offset` goes whole. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`StorageError`]; an IO error takes the log directory offline.
+    pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<bool, StorageError> {
+        let _maintenance = self.maintenance.lock();
+        let _flushing = self.flush.lock();
+        let mut writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        if offset >= self.log_end_offset() {
+            return Ok(false);
+        }
+        let first_base = self.segments.load()[0].base_offset;
+        if offset < first_base || offset < self.log_start_offset() {
+            self.start_over(&mut writer, offset.max(0), now_ms)
+                .map_err(|e| self.fatal(e))?;
+        } else {
+            self.cut(&mut writer, offset).map_err(|e| self.fatal(e))?;
+        }
+        Ok(true)
+    }
+
+    /// Removes everything and goes on at `offset`: the leader's log starts above our end.
+    ///
+    /// # Errors
+    /// As [`Log::truncate_to`].
+    pub fn truncate_fully_and_start_at(
+        &self,
+        offset: i64,
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
+        let _maintenance = self.maintenance.lock();
+        let _flushing = self.flush.lock();
+        let mut writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        self.start_over(&mut writer, offset, now_ms)
+            .map_err(|e| self.fatal(e))
+    }
+
+    fn cut(&self, writer: &mut Writer, offset: i64) -> Result<(), StorageError> {
+        let interval = self.config.load().index_interval_bytes;
+        let mut segments: Segments = self.segments.load().as_ref().clone();
+        let keep = Self::segment_index(&segments, offset);
+        let found = segments[keep].find(offset)?;
+        let (position, end) = match found {
+            Some(found) => {
+                let base = match found.header {
+                    Some(header) => header.base_offset,
+                    None => segments[keep].header_at(found.position)?.base_offset,
+                };
+                (found.position, base.min(offset))
+            }
+            None => (segments[keep].size(), offset),
+        };
+        self.truncations.fetch_add(1, Ordering::AcqRel);
+        self.flushed_end.fetch_min(end, Ordering::AcqRel);
+        self.log_end.store(end, Ordering::Release);
+        let removed = segments.split_off(keep + 1);
+        self.publish_segments(segments.clone());
+        // The highest first: a crash in between leaves a log without a hole.
+        for segment in removed.iter().rev() {
+            remove_files(segment)?;
+        }
+        let active = Arc::clone(&segments[keep]);
+        active.truncate(position, end, interval)?;
+        files::sync_data(active.file(true)?.file())
+            .map_err(StorageError::io("sync", &active.path(LOG)))?;
+        writer.active = active;
+        self.epochs.write().truncate_from_end(end);
+        self.rewrite_epochs()?;
+        self.remove_snapshots_above(end)?;
+        let (state, transactions) = producers::load(&self.directory(), &segments, end)?;
+        self.take_producers(writer, state, transactions);
+        files::sync_dir(&self.directory())
+    }
+
+    fn start_over(
+        &self,
+        writer: &mut Writer,
+        offset: i64,
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
+        let old: Segments = self.segments.load().as_ref().clone();
+        self.truncations.fetch_add(1, Ordering::AcqRel);
+        for segment in old.iter().rev() {
+            remove_files(segment)?;
+        }
+        let active = Arc::new(Segment::fresh(offset, &self.dir, &self.handles, now_ms));
+        // The file's name is what remembers the offset.
+        active.file(true)?;
+        self.publish_segments(vec![Arc::clone(&active)]);
+        writer.active = active;
+        self.log_start.store(offset, Ordering::Release);
+        self.log_end.store(offset, Ordering::Release);
+        self.flushed_end.store(offset, Ordering::Release);
+        self.cleaned_to.store(offset, Ordering::Release);
+        self.epochs.write().clear();
+        self.rewrite_epochs()?;
+        self.remove_snapshots_above(-1)?;
+        self.take_producers(writer, ProducerState::default(), Transactions::default());
+        files::sync_dir(&self.directory())
+    }
+
+    fn take_producers(
+        &self,
+        writer: &mut Writer,
+        state: ProducerState,
+        transactions: Transactions,
+    ) {
+        writer.producers = state;
+        writer.producers.changed = true;
+        writer.checkpoint_snapshot = None;
+        self.has_transactions
+            .store(!transactions.is_empty(), Ordering::Release);
+        *self.transactions.lock() = transactions;
+    }
+
+    fn remove_snapshots_above(&self, offset: i64) -> Result<(), StorageError> {
+        let dir = self.directory();
+        for snapshot in producers::snapshots(&dir)? {
+            if snapshot > offset {
+                files::remove(&file_names::of_segment(&dir, snapshot, SNAPSHOT))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove_files(segment: &Segment) -> Result<(), StorageError> {
+    for suffix in [INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, LOG] {
+        files::remove(&segment.path(suffix))?;
+    }
+    segment.forget();
+    Ok(())
+}

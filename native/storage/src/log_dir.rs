@@ -1,0 +1,302 @@
+//! One log directory: a disk with the partitions on it.
+
+use crate::checkpoint::{self, OffsetsByPartition};
+use crate::config::LogConfig;
+use crate::error::StorageError;
+use crate::file_names::{self, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
+use crate::flusher::{Flusher, SYNCFS_LOGS};
+use crate::handles::HandleCache;
+use crate::log::Log;
+use crate::recovery::{OpenState, RecoveryReport};
+use parking_lot::Mutex;
+use pybroker_model::{TopicIdPartition, Uuid};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+mod clean_shutdown;
+mod closing;
+mod deletion;
+mod identity;
+mod partitions;
+
+pub use deletion::StagedDeletion;
+pub use partitions::{LocalPartition, NewPartition};
+
+/// Called once, with the reason, when the directory goes offline.
+pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Whether a log directory may still be used. The first failure is final.
+pub struct Health {
+    path: PathBuf,
+    failed: AtomicBool,
+    reason: Mutex<Option<String>>,
+    on_failure: Mutex<Option<OnFailure>>,
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Health")
+            .field("path", &self.path)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            failed: AtomicBool::new(false),
+            reason: Mutex::new(None),
+            on_failure: Mutex::new(None),
+        }
+    }
+
+    /// An error if the directory is offline.
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reason = self.reason.lock().clone().unwrap_or_default();
+        Err(StorageError::Offline {
+            path: self.path.clone(),
+            reason,
+        })
+    }
+
+    /// Takes the directory offline.
+    pub(crate) fn fail(&self, reason: &str) {
+        {
+            let mut first = self.reason.lock();
+            if first.is_some() {
+                return;
+            }
+            *first = Some(reason.to_owned());
+            self.failed.store(true, Ordering::Release);
+        }
+        if let Some(callback) = &*self.on_failure.lock() {
+            callback(reason);
+        }
+    }
+}
+
+/// How to open a log directory.
+#[derive(Clone, Debug)]
+pub struct LogDirOptions {
+    /// This broker.
+    pub broker_id: i32,
+    /// The cluster; data of another one is refused.
+    pub cluster_id: String,
+    /// Most segment files kept open.
+    pub open_files_max: usize,
+    /// Threads that sync single logs at the same time.
+    pub flush_threads: usize,
+    /// Logs waiting from which on one `syncfs` syncs all.
+    pub syncfs_logs: usize,
+}
+
+impl LogDirOptions {
+    /// Usual limits.
+    #[must_use]
+    pub const fn new(broker_id: i32, cluster_id: String) -> Self {
+        Self {
+            broker_id,
+            cluster_id,
+            open_files_max: 4096,
+            flush_threads: 4,
+            syncfs_logs: SYNCFS_LOGS,
+        }
+    }
+}
+
+/// A log directory in use by this process.
+pub struct LogDir {
+    path: PathBuf,
+    /// Kept open: its lock ends with it. Also what barriers sync.
+    _lock: File,
+    root: File,
+    health: Arc<Health>,
+    handles: Arc<HandleCache>,
+    flusher: Flusher,
+    directory_id: Uuid,
+    /// What checkpoints and marker said at start, used up as logs are opened.
+    recovery_points: OffsetsByPartition,
+    log_starts: OffsetsByPartition,
+    high_watermarks: OffsetsByPartition,
+    clean: HashMap<String, crate::log::CleanState>,
+    /// What could not be read at start, in words.
+    problems: Vec<String>,
+}
+
+impl std::fmt::Debug for LogDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogDir")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LogDir {
+    /// Opens (or makes) the directory: lock, identity, checkpoints. The clean-shutdown marker is
+    /// used up: until the next clean stop the directory counts as not cleanly closed.
+    ///
+    /// # Errors
+    /// [`StorageError::Locked`] for a directory in use, [`StorageError::Foreign`] for another
+    /// broker's or cluster's, and IO errors.
+    pub fn open(path: &Path, options: &LogDirOptions) -> Result<Arc<Self>, StorageError> {
+        std::fs::create_dir_all(path).map_err(StorageError::io("create", path))?;
+        // Links and "." would make one directory look like two.
+        let path = path
+            .canonicalize()
+            .map_err(StorageError::io("open", path))?;
+        let lock = lock(&path)?;
+        let directory_id = identity::claim(&path, options)?;
+        let mut problems = Vec::new();
+        let mut read = |name| {
+            checkpoint::read_offsets(&path.join(name)).unwrap_or_else(|error| {
+                problems.push(error.to_string());
+                OffsetsByPartition::new()
+            })
+        };
+        let (recovery_points, log_starts, high_watermarks) = (
+            read(RECOVERY_POINTS),
+            read(LOG_STARTS),
+            read(HIGH_WATERMARKS),
+        );
+        let clean = clean_shutdown::take(&path)?;
+        let health = Arc::new(Health::new(&path));
+        let flusher = Flusher::start(&path, &health, options.flush_threads, options.syncfs_logs)?;
+        Ok(Arc::new(Self {
+            root: File::open(&path).map_err(StorageError::io("open", &path))?,
+            _lock: lock,
+            health,
+            handles: Arc::new(HandleCache::new(options.open_files_max.max(16))),
+            flusher,
+            directory_id,
+            recovery_points,
+            log_starts,
+            high_watermarks,
+            clean,
+            problems,
+            path,
+        }))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its id in `meta.properties` (KIP-858).
+    #[must_use]
+    pub const fn directory_id(&self) -> Uuid {
+        self.directory_id
+    }
+
+    /// Files at the top that could not be read at start; recovery goes on without them.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Group commit for the logs here.
+    #[must_use]
+    pub const fn flusher(&self) -> &Flusher {
+        &self.flusher
+    }
+
+    /// An error if the directory is offline.
+    ///
+    /// # Errors
+    /// [`StorageError::Offline`] with the first failure.
+    pub fn check(&self) -> Result<(), StorageError> {
+        self.health.check()
+    }
+
+    /// Calls `callback` with the reason when the directory goes offline.
+    pub fn set_on_failure(&self, callback: OnFailure) {
+        *self.health.on_failure.lock() = Some(callback);
+    }
+
+    /// The high watermark in the checkpoint at start.
+    #[must_use]
+    pub fn checkpointed_high_watermark(&self, topic: &str, partition: i32) -> Option<i64> {
+        self.high_watermarks
+            .get(&(topic.to_owned(), partition))
+            .copied()
+    }
+
+    /// Opens the log in `directory` (a name from [`LogDir::scan`] or
+    /// [`LogDir::create_partitions`]), recovering it if need be.
+    ///
+    /// # Errors
+    /// [`StorageError`]: this partition cannot be used; others can.
+    pub fn open_log(
+        &self,
+        directory: &str,
+        id: TopicIdPartition,
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
+        self.health.check()?;
+        let topic =
+            file_names::topic_and_partition(directory).map_or(directory, |(topic, _)| topic);
+        let key = (topic.to_owned(), id.partition);
+        let state = OpenState {
+            recovery_point: self.recovery_points.get(&key).copied(),
+            log_start_offset: self.log_starts.get(&key).copied(),
+            clean: self.clean.get(directory).cloned(),
+        };
+        let path = self.path.join(directory);
+        Log::open(
+            path,
+            topic,
+            id,
+            config,
+            &state,
+            &self.health,
+            &self.handles,
+            now_ms,
+        )
+    }
+
+    /// One barrier: everything written under this directory so far is on disk afterwards.
+    fn barrier(&self) -> Result<(), StorageError> {
+        #[cfg(target_os = "linux")]
+        {
+            crate::files::sync_filesystem(&self.root).map_err(|error| {
+                let error = StorageError::io("sync", &self.path)(error);
+                self.health.fail(&error.to_string());
+                error
+            })
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            // Without syncfs each file was synced when it was written.
+            crate::files::sync_dir(&self.path)
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, StorageError> {
+    let lock_path = path.join(LOCK);
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&lock_path)
+        .map_err(StorageError::io("open", &lock_path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StorageError::Locked {
+            path: path.to_path_buf(),
+        }),
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(StorageError::io("lock", &lock_path)(error))
+        }
+    }
+}

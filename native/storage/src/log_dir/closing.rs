@@ -1,0 +1,106 @@
+//! Checkpoints of all logs, and the clean stop.
+
+use super::{LogDir, clean_shutdown};
+use crate::checkpoint;
+use crate::error::StorageError;
+use crate::file_names::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
+use crate::log::Log;
+use std::sync::Arc;
+
+/// From so many logs on one barrier is cheaper than syncing each log's small files.
+const BARRIER_LOGS: usize = 16;
+
+impl LogDir {
+    /// Brings index files, producer snapshots and the checkpoints of recovery points and log
+    /// starts up to date, so that recovery after a crash has little to scan. `logs` are all logs of
+    /// this directory; closed ones are left out.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the old checkpoints stay valid.
+    pub fn checkpoint(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
+        self.health.check()?;
+        let mut points = Vec::with_capacity(logs.len());
+        for log in logs {
+            match log.prepare_checkpoint() {
+                Ok(offset) => points.push((log, offset)),
+                Err(StorageError::Closed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if logs.len() >= BARRIER_LOGS && cfg!(target_os = "linux") {
+            self.barrier()?;
+        } else {
+            for (log, _) in &points {
+                log.sync_checkpoint()?;
+            }
+        }
+        let entries = points
+            .iter()
+            .map(|(log, offset)| (log.topic(), log.id().partition, *offset));
+        checkpoint::write_offsets(&self.path.join(RECOVERY_POINTS), entries)?;
+        self.checkpoint_log_starts(logs)
+    }
+
+    /// Writes the checkpoint of log starts, durably: call it before DeleteRecords is answered.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the old checkpoint stays.
+    pub fn checkpoint_log_starts(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
+        let moved = logs.iter().filter(|log| log.log_start_offset() > 0);
+        let entries = moved.map(|log| (log.topic(), log.id().partition, log.log_start_offset()));
+        checkpoint::write_offsets(&self.path.join(LOG_STARTS), entries)
+    }
+
+    /// Writes the checkpoint of high watermarks, durably.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the old checkpoint stays.
+    pub fn checkpoint_high_watermarks(&self, logs: &[(Arc<Log>, i64)]) -> Result<(), StorageError> {
+        let entries = logs
+            .iter()
+            .map(|(log, offset)| (log.topic(), log.id().partition, *offset));
+        checkpoint::write_offsets(&self.path.join(HIGH_WATERMARKS), entries)
+    }
+
+    /// The clean stop (R24): closes all logs, brings everything to disk and writes the marker that
+    /// makes the next start scan nothing. `logs` are all logs of this directory with their high
+    /// watermarks. Without a marker, after an error, the next start recovers.
+    ///
+    /// # Errors
+    /// The first [`StorageError`].
+    pub fn close(&self, logs: &[(Arc<Log>, i64)]) -> Result<(), StorageError> {
+        self.health.check()?;
+        let mut closed = Vec::with_capacity(logs.len());
+        for (log, _) in logs {
+            match log.prepare_close() {
+                Ok(state) => {
+                    let name = log
+                        .directory()
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy()
+                        .into_owned();
+                    closed.push((name, state));
+                }
+                Err(StorageError::Closed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if cfg!(target_os = "linux") {
+            self.barrier()?;
+        } else {
+            for (log, _) in logs {
+                log.flush()?;
+                log.sync_checkpoint()?;
+            }
+        }
+        let ends = logs
+            .iter()
+            .map(|(log, _)| (log.topic(), log.id().partition, log.log_end_offset()));
+        checkpoint::write_offsets(&self.path.join(RECOVERY_POINTS), ends)?;
+        let all: Vec<_> = logs.iter().map(|(log, _)| Arc::clone(log)).collect();
+        self.checkpoint_log_starts(&all)?;
+        self.checkpoint_high_watermarks(logs)?;
+        clean_shutdown::write(&self.path, &closed)
+    }
+}

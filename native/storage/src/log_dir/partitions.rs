@@ -1,0 +1,259 @@
+//! The partitions in a log directory: finding them, making many at once, new leader epochs for
+//! many at once (R7).
+
+use super::LogDir;
+use crate::error::StorageError;
+use crate::file_names::{self, DELETING, LEADER_EPOCHS, PARTITION_METADATA};
+use crate::files;
+use crate::leader_epochs::LeaderEpochs;
+use crate::log::Log;
+use crate::partition_metadata;
+use pybroker_model::{TopicId, TopicIdPartition};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// From so many files on one barrier for the filesystem is cheaper than syncing each.
+const BARRIER_FILES: usize = 8;
+
+/// A partition's directory as found at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPartition {
+    /// Name inside the log directory, for [`LogDir::open_log`].
+    pub directory: String,
+    /// The topic's name, if the directory is named as one.
+    pub topic: Option<String>,
+    /// The partition's index, -1 if the name has none.
+    pub partition: i32,
+    /// From `partition.metadata`.
+    pub topic_id: Option<TopicId>,
+    /// Why it cannot be used, in words for the operator. Nothing is deleted on such grounds.
+    pub problem: Option<String>,
+}
+
+/// A partition to make.
+#[derive(Clone, Debug)]
+pub struct NewPartition {
+    /// The topic's name.
+    pub topic: String,
+    /// Identity.
+    pub id: TopicIdPartition,
+    /// The leader epoch it starts in, if this broker leads it: saves a sync later.
+    pub leader_epoch: Option<i32>,
+}
+
+impl NewPartition {
+    /// Name of its directory.
+    #[must_use]
+    pub fn directory(&self) -> String {
+        format!("{}-{}", self.topic, self.id.partition)
+    }
+}
+
+impl LogDir {
+    /// All partition directories, each with its identity or its problem. Logs are not opened.
+    ///
+    /// # Errors
+    /// [`StorageError`] only if the log directory itself cannot be listed.
+    pub fn scan(&self) -> Result<Vec<LocalPartition>, StorageError> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(StorageError::io("list", &self.path))? {
+            let entry = entry.map_err(StorageError::io("list", &self.path))?;
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_dir && name != DELETING && name != "lost+found" && !name.starts_with('.') {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        let threads = std::thread::available_parallelism()
+            .map_or(1, |n| n.get())
+            .min(8);
+        let chunk = names.len().div_ceil(threads).max(64);
+        Ok(std::thread::scope(|scope| {
+            let parts: Vec<_> = names
+                .chunks(chunk)
+                .map(|part| {
+                    scope.spawn(|| {
+                        part.iter()
+                            .map(|name| self.look_at(name))
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            parts
+                .into_iter()
+                .flat_map(|part| part.join().unwrap_or_default())
+                .collect()
+        }))
+    }
+
+    fn look_at(&self, name: &str) -> LocalPartition {
+        let parsed = file_names::topic_and_partition(name);
+        let (topic, partition) = parsed.map_or((None, -1), |(t, p)| (Some(t.to_owned()), p));
+        let (topic_id, problem) = if topic.is_none() {
+            (
+                None,
+                Some(format!("directory {name:?} is not named as a partition")),
+            )
+        } else {
+            match partition_metadata::read(&self.path.join(name)) {
+                Ok(Some(id)) => (Some(id), None),
+                Ok(None) => (None, Some("partition.metadata is missing".to_owned())),
+                Err(error) => (None, Some(error.to_string())),
+            }
+        };
+        LocalPartition {
+            directory: name.to_owned(),
+            topic,
+            partition,
+            topic_id,
+            problem,
+        }
+    }
+
+    /// Makes directories with `partition.metadata` and the first leader epoch, durably, all of
+    /// them with two barriers. An unfinished creation (a directory without metadata and data) is
+    /// completed; anything else that exists is refused.
+    pub fn create_partitions(&self, partitions: &[NewPartition]) -> Vec<Result<(), StorageError>> {
+        let each = partitions.len() * 2 < BARRIER_FILES;
+        let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = partitions
+            .iter()
+            .map(|partition| self.prepare_partition(partition, each))
+            .collect();
+        self.finish_files(&mut results, each);
+        results
+            .into_iter()
+            .map(|result| result.map(|_| ()))
+            .collect()
+    }
+
+    fn prepare_partition(
+        &self,
+        new: &NewPartition,
+        sync: bool,
+    ) -> Result<Vec<PathBuf>, StorageError> {
+        self.health.check()?;
+        let dir = self.path.join(new.directory());
+        match std::fs::create_dir(&dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                if holds_anything(&dir)? {
+                    return Err(StorageError::Exists { path: dir });
+                }
+            }
+            Err(error) => return Err(StorageError::io("create", &dir)(error)),
+        }
+        let mut written = Vec::with_capacity(2);
+        let mut write = |name: &str, content: &str| {
+            let path = dir.join(name);
+            let file = files::write_temporary(&path, content.as_bytes())?;
+            if sync {
+                files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
+            }
+            written.push(path);
+            Ok(())
+        };
+        write(
+            PARTITION_METADATA,
+            &partition_metadata::render(new.id.topic_id),
+        )?;
+        if let Some(epoch) = new.leader_epoch {
+            let mut epochs = LeaderEpochs::default();
+            epochs.assign(epoch, 0);
+            write(LEADER_EPOCHS, &epochs.render())?;
+        }
+        Ok(written)
+    }
+
+    /// Temporary files on disk → renamed → renames on disk. With `each`, files were synced one by
+    /// one and directories are; else one barrier stands for all.
+    fn finish_files(&self, results: &mut [Result<Vec<PathBuf>, StorageError>], each: bool) {
+        let fail_all = |results: &mut [Result<Vec<PathBuf>, StorageError>],
+                        error: &StorageError| {
+            for result in results.iter_mut().filter(|result| result.is_ok()) {
+                *result = Err(error.clone());
+            }
+        };
+        if results.iter().all(Result::is_err) {
+            return;
+        }
+        if !each && let Err(error) = self.barrier() {
+            return fail_all(results, &error);
+        }
+        for result in results.iter_mut() {
+            let renamed = result
+                .as_ref()
+                .ok()
+                .map(|paths| paths.iter().try_for_each(|path| files::replace(path)));
+            if let Some(Err(error)) = renamed {
+                *result = Err(error);
+            }
+        }
+        let synced = if each {
+            self.sync_each(results)
+        } else {
+            self.barrier()
+        };
+        if let Err(error) = synced {
+            fail_all(results, &error);
+        }
+    }
+
+    fn sync_each(
+        &self,
+        results: &[Result<Vec<PathBuf>, StorageError>],
+    ) -> Result<(), StorageError> {
+        for paths in results.iter().flatten() {
+            if let Some(dir) = paths.first().and_then(|path| path.parent()) {
+                files::sync_dir(dir)?;
+            }
+        }
+        files::sync_dir(&self.path)
+    }
+
+    /// As [`Log::begin_epoch`] for many logs, with two barriers for all. Answers, for each,
+    /// whether the epoch was new.
+    pub fn begin_epochs(&self, logs: &[(Arc<Log>, i32)]) -> Vec<Result<bool, StorageError>> {
+        let each = logs.len() < BARRIER_FILES;
+        let mut guards = Vec::with_capacity(logs.len());
+        let mut paths: Vec<Result<Vec<PathBuf>, StorageError>> = logs
+            .iter()
+            .map(|(log, epoch)| {
+                let Some((guard, file)) = log.prepare_epoch(*epoch)? else {
+                    return Ok(Vec::new());
+                };
+                guards.push(guard);
+                let path = log.epochs_path();
+                if each {
+                    files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
+                }
+                Ok(vec![path])
+            })
+            .collect();
+        if paths.iter().flatten().any(|paths| !paths.is_empty()) {
+            self.finish_files(&mut paths, each);
+        }
+        drop(guards);
+        paths
+            .into_iter()
+            .map(|result| result.map(|paths| !paths.is_empty()))
+            .collect()
+    }
+}
+
+/// Whether a directory has metadata or data: what an unfinished creation has not.
+fn holds_anything(dir: &Path) -> Result<bool, StorageError> {
+    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
+        let name = entry.map_err(StorageError::io("list", dir))?.file_name();
+        if !name.to_string_lossy().ends_with(file_names::TEMPORARY) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Syncs a directory opened before; used where the path may have moved.
+pub(super) fn sync_opened(dir: &File, path: &Path) -> Result<(), StorageError> {
+    dir.sync_all().map_err(StorageError::io("sync", path))
+}

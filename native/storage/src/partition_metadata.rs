@@ -1,0 +1,73 @@
+//! `partition.metadata`: which topic a partition directory belongs to (KIP-516).
+
+use crate::error::StorageError;
+use crate::file_names::PARTITION_METADATA;
+use crate::files;
+use pybroker_model::{TopicId, Uuid};
+use std::path::Path;
+
+const METADATA_BYTES_MAX: u64 = 4096;
+
+/// The file's text. Kafka writes no newline at the end.
+pub(crate) fn render(id: TopicId) -> String {
+    format!("version: 0\ntopic_id: {id}")
+}
+
+/// Reads the id from a partition directory; `None` when the file is missing.
+///
+/// Ids are read in all three notations. Versions above 0 are read as long as they name the id.
+pub(crate) fn read(dir: &Path) -> Result<Option<TopicId>, StorageError> {
+    let path = dir.join(PARTITION_METADATA);
+    let Some(content) = files::read_if_there(&path, METADATA_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let corrupt = |reason: String| StorageError::Corrupt {
+        path: path.clone(),
+        reason,
+    };
+    let text = String::from_utf8(content).map_err(|_| corrupt("not text".into()))?;
+    let value_of = |key: &str| {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key).then(|| value.trim())
+        })
+    };
+    let version = value_of("version").ok_or_else(|| corrupt("no version".into()))?;
+    if !version.parse::<i32>().is_ok_and(|v| v >= 0) {
+        return Err(corrupt(format!("version {version:?}")));
+    }
+    let id = value_of("topic_id").ok_or_else(|| corrupt("no topic_id".into()))?;
+    let id = Uuid::parse(id).map_err(|e| corrupt(e.to_string()))?;
+    TopicId::new(id)
+        .map(Some)
+        .ok_or_else(|| corrupt("topic_id is zero".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_what_was_written_and_refuse_damage() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        assert_eq!(read(dir.path()).expect("missing"), None);
+        let path = dir.path().join(PARTITION_METADATA);
+        let id = TopicId::random();
+        std::fs::write(&path, render(id)).expect("writes");
+        assert_eq!(read(dir.path()).expect("reads"), Some(id));
+        let hex = format!("version: 0\ntopic_id: {}\n", id.uuid().to_hex());
+        std::fs::write(&path, hex).expect("writes");
+        assert_eq!(read(dir.path()).expect("reads"), Some(id));
+        for damaged in [
+            "".to_owned(),
+            "version: 0".to_owned(),
+            format!("version: -1\ntopic_id: {id}"),
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA".to_owned(),
+            "version: 0\ntopic_id: short".to_owned(),
+            "x".repeat(5000),
+        ] {
+            std::fs::write(&path, &damaged).expect("writes");
+            assert!(read(dir.path()).is_err(), "{damaged:?}");
+        }
+    }
+}

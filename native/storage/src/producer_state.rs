@@ -1,0 +1,367 @@
+//! What the log knows of idempotent and transactional producers: the sequences of their last
+//! batches, and which transactions are open (KIP-98). Follows Kafka's `ProducerStateManager` and
+//! `ProducerAppendInfo`.
+
+use crate::error::AppendError;
+use crate::txn_index::AbortedTransaction;
+use pybroker_model::{BatchHeader, ControlType, increment_sequence};
+use std::collections::BTreeMap;
+
+pub(crate) mod snapshot;
+
+/// Batches remembered per producer: as many as a client may have in flight.
+pub(crate) const BATCHES_KEPT: usize = 5;
+const NO_COORDINATOR_EPOCH: i32 = -1;
+
+/// Who wants to append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendOrigin {
+    /// A Produce request: sequences are checked, control batches were refused before.
+    Client,
+    /// The group or transaction coordinator: may write markers.
+    Coordinator,
+    /// The partition's leader, or recovery: what is in the log is a fact.
+    Replication,
+}
+
+/// One batch of a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchMetadata {
+    pub(crate) last_sequence: i32,
+    pub(crate) last_offset: i64,
+    pub(crate) offset_delta: i32,
+    pub(crate) timestamp: i64,
+}
+
+impl BatchMetadata {
+    pub(crate) const fn first_offset(&self) -> i64 {
+        self.last_offset - self.offset_delta as i64
+    }
+
+    /// The sequence `offset_delta` before the last; sequences wrap.
+    const fn first_sequence(&self) -> i32 {
+        if self.last_sequence < 0 || self.last_sequence >= self.offset_delta {
+            self.last_sequence - self.offset_delta
+        } else {
+            i32::MAX - (self.offset_delta - self.last_sequence) + 1
+        }
+    }
+}
+
+/// One producer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProducerEntry {
+    pub(crate) epoch: i16,
+    pub(crate) coordinator_epoch: i32,
+    /// When it last appended, for `producer.id.expiration.ms`.
+    pub(crate) last_timestamp: i64,
+    /// Oldest first, at most [`BATCHES_KEPT`].
+    pub(crate) batches: Vec<BatchMetadata>,
+    /// First offset of its open transaction.
+    pub(crate) transaction_start: Option<i64>,
+}
+
+impl ProducerEntry {
+    fn last_sequence(&self) -> i32 {
+        self.batches.last().map_or(-1, |batch| batch.last_sequence)
+    }
+
+    fn duplicate_of(&self, header: &BatchHeader) -> Option<BatchMetadata> {
+        if header.producer_epoch != self.epoch {
+            return None;
+        }
+        let (first, last) = (header.base_sequence, header.last_sequence());
+        self.batches
+            .iter()
+            .find(|b| b.last_sequence == last && b.first_sequence() == first)
+            .copied()
+    }
+}
+
+/// Open transactions, and those whose marker is not yet replicated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transactions {
+    /// First offset → producer.
+    ongoing: BTreeMap<i64, i64>,
+    /// First offset → offset of the marker. A reader may not pass them before the high watermark
+    /// did, because a new leader might not have the marker.
+    unreplicated: BTreeMap<i64, i64>,
+}
+
+impl Transactions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ongoing.is_empty() && self.unreplicated.is_empty()
+    }
+
+    /// The first offset whose fate is open when the high watermark is at `high_watermark`.
+    pub(crate) fn first_unstable(&mut self, high_watermark: i64) -> Option<i64> {
+        self.unreplicated
+            .retain(|_, marker| *marker >= high_watermark);
+        let ongoing = self.ongoing.keys().next();
+        let unreplicated = self.unreplicated.keys().next();
+        ongoing.into_iter().chain(unreplicated).min().copied()
+    }
+
+    pub(crate) fn ongoing(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.ongoing
+            .iter()
+            .map(|(&first, &producer)| (first, producer))
+    }
+
+    fn complete(&mut self, first_offset: i64, marker: i64) {
+        self.ongoing.remove(&first_offset);
+        self.unreplicated.insert(first_offset, marker);
+    }
+}
+
+/// What a producer check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Append it.
+    Fresh,
+    /// It is in the log already.
+    Duplicate(BatchMetadata),
+}
+
+/// All producers of one log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProducerState {
+    entries: hashbrown::HashMap<i64, ProducerEntry>,
+    /// Whether anything changed since the last snapshot.
+    pub(crate) changed: bool,
+}
+
+impl ProducerState {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (i64, &ProducerEntry)> {
+        self.entries.iter().map(|(&id, entry)| (id, entry))
+    }
+
+    pub(crate) fn insert(&mut self, producer_id: i64, entry: ProducerEntry) {
+        self.entries.insert(producer_id, entry);
+    }
+
+    /// Checks a batch against what is known, before it is written. `never_held_a_record`: R5.
+    pub(crate) fn check(
+        &self,
+        header: &BatchHeader,
+        origin: AppendOrigin,
+        never_held_a_record: bool,
+    ) -> Result<Check, AppendError> {
+        if !header.has_producer_id() || header.is_control() {
+            return Ok(Check::Fresh);
+        }
+        let producer_id = header.producer_id;
+        let gap = |last| AppendError::OutOfOrderSequence {
+            producer_id,
+            got: header.base_sequence,
+            last,
+        };
+        let Some(entry) = self.entries.get(&producer_id) else {
+            let from_client = origin == AppendOrigin::Client;
+            return if from_client && never_held_a_record && header.base_sequence != 0 {
+                Err(gap(-1))
+            } else {
+                Ok(Check::Fresh)
+            };
+        };
+        if origin == AppendOrigin::Replication {
+            return Ok(Check::Fresh);
+        }
+        if let Some(batch) = entry.duplicate_of(header) {
+            return Ok(Check::Duplicate(batch));
+        }
+        if header.producer_epoch < entry.epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id,
+                got: header.producer_epoch,
+                current: entry.epoch,
+            });
+        }
+        if header.base_sequence >= 0 {
+            let expected = if header.producer_epoch > entry.epoch {
+                0
+            } else if entry.batches.is_empty() {
+                // Only a marker is known of this epoch: its data was removed.
+                return self.check_transaction(entry, header);
+            } else {
+                increment_sequence(entry.last_sequence(), 1)
+            };
+            if header.base_sequence != expected {
+                return Err(gap(entry.last_sequence()));
+            }
+        }
+        self.check_transaction(entry, header)
+    }
+
+    fn check_transaction(
+        &self,
+        entry: &ProducerEntry,
+        header: &BatchHeader,
+    ) -> Result<Check, AppendError> {
+        if entry.transaction_start.is_some() && !header.is_transactional() {
+            return Err(AppendError::InvalidTxnState {
+                producer_id: header.producer_id,
+                reason: "non-transactional batch while a transaction is open",
+            });
+        }
+        Ok(Check::Fresh)
+    }
+
+    /// Checks a transaction marker before it is written.
+    pub(crate) fn check_marker(
+        &self,
+        header: &BatchHeader,
+        coordinator_epoch: i32,
+        origin: AppendOrigin,
+    ) -> Result<(), AppendError> {
+        let Some(entry) = self.entries.get(&header.producer_id) else {
+            return Ok(());
+        };
+        if origin == AppendOrigin::Replication {
+            return Ok(());
+        }
+        if header.producer_epoch < entry.epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id: header.producer_id,
+                got: header.producer_epoch,
+                current: entry.epoch,
+            });
+        }
+        if coordinator_epoch < entry.coordinator_epoch {
+            return Err(AppendError::CoordinatorFenced {
+                producer_id: header.producer_id,
+                got: coordinator_epoch,
+                current: entry.coordinator_epoch,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes note of a data batch that is in the log.
+    pub(crate) fn appended(
+        &mut self,
+        header: &BatchHeader,
+        now_ms: i64,
+        transactions: &mut Transactions,
+    ) {
+        if !header.has_producer_id() {
+            return;
+        }
+        self.changed = true;
+        let entry = self.entry(header.producer_id, header.producer_epoch);
+        entry.last_timestamp = now_ms;
+        if header.base_sequence >= 0 {
+            if entry.batches.len() == BATCHES_KEPT {
+                entry.batches.remove(0);
+            }
+            entry.batches.push(BatchMetadata {
+                last_sequence: header.last_sequence(),
+                last_offset: header.last_offset(),
+                offset_delta: header.last_offset_delta,
+                timestamp: header.max_timestamp,
+            });
+        }
+        if header.is_transactional() && entry.transaction_start.is_none() {
+            entry.transaction_start = Some(header.base_offset);
+            transactions
+                .ongoing
+                .insert(header.base_offset, header.producer_id);
+        }
+    }
+
+    /// Takes note of a transaction marker that is in the log; answers the aborted transaction that
+    /// belongs in the transaction index, if there is one.
+    pub(crate) fn marker_appended(
+        &mut self,
+        header: &BatchHeader,
+        kind: ControlType,
+        coordinator_epoch: i32,
+        now_ms: i64,
+        transactions: &mut Transactions,
+    ) -> Option<AbortedTransaction> {
+        self.changed = true;
+        let entry = self.entry(header.producer_id, header.producer_epoch);
+        entry.coordinator_epoch = coordinator_epoch;
+        entry.last_timestamp = now_ms;
+        let first_offset = entry.transaction_start.take()?;
+        let marker = header.last_offset();
+        transactions.complete(first_offset, marker);
+        if kind == ControlType::Commit {
+            return None;
+        }
+        let stable = transactions
+            .ongoing
+            .keys()
+            .next()
+            .copied()
+            .unwrap_or(marker + 1);
+        Some(AbortedTransaction {
+            producer_id: header.producer_id,
+            first_offset,
+            last_offset: marker,
+            last_stable_offset: stable,
+        })
+    }
+
+    /// The producer's entry; a newer epoch starts without batches.
+    fn entry(&mut self, producer_id: i64, epoch: i16) -> &mut ProducerEntry {
+        let entry = self
+            .entries
+            .entry(producer_id)
+            .or_insert_with(|| ProducerEntry {
+                epoch,
+                coordinator_epoch: NO_COORDINATOR_EPOCH,
+                last_timestamp: 0,
+                batches: Vec::new(),
+                transaction_start: None,
+            });
+        if entry.epoch != epoch {
+            entry.epoch = epoch;
+            entry.batches.clear();
+        }
+        entry
+    }
+
+    /// Forgets producers that appended nothing for `expiration_ms` and have no open transaction.
+    pub(crate) fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| {
+            entry.transaction_start.is_some()
+                || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
+        });
+        self.changed |= self.entries.len() != before;
+    }
+
+    /// Open transactions, as the entries know them; used after loading a snapshot.
+    pub(crate) fn open_transactions(&self) -> Transactions {
+        let ongoing = self
+            .entries
+            .iter()
+            .filter_map(|(&id, entry)| Some((entry.transaction_start?, id)))
+            .collect();
+        Transactions {
+            ongoing,
+            unreplicated: BTreeMap::new(),
+        }
+    }
+
+    /// Last offset of each producer's last batch: compaction keeps the headers of those batches.
+    pub(crate) fn last_offsets(&self) -> hashbrown::HashMap<i64, i64> {
+        let last = |entry: &ProducerEntry| entry.batches.last().map(|batch| batch.last_offset);
+        self.entries
+            .iter()
+            .filter_map(|(&id, entry)| Some((id, last(entry)?)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

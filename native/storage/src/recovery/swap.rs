@@ -1,0 +1,98 @@
+//! Finishing, or forgetting, a compaction that a crash interrupted.
+//!
+//! Compaction writes `*.cleaned`, syncs them, renames them to `*.swap` (the `.log` last), renames
+//! the originals to `*.deleted`, and at last drops the suffix `.swap`. So a `.log.swap` proves that
+//! the replacement is whole; anything less is forgotten, the originals are all there.
+
+use super::SEGMENT_SUFFIXES;
+use crate::error::StorageError;
+use crate::file_names::{self, CLEANED, LOG, SNAPSHOT, SWAP};
+use crate::files;
+use crate::handles::HandleCache;
+use crate::scan::{Depth, Scan};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Brings the directory into a state without `.cleaned` and `.swap` files.
+pub(super) fn finish(dir: &Path) -> Result<(), StorageError> {
+    let names = names(dir)?;
+    for (_, suffix, path) in &names {
+        if suffix.ends_with(CLEANED) {
+            files::remove(path)?;
+        }
+    }
+    let whole: Vec<i64> = names
+        .iter()
+        .filter(|(_, suffix, _)| suffix.strip_suffix(SWAP) == Some(LOG))
+        .map(|(offset, _, _)| *offset)
+        .collect();
+    for &base in &whole {
+        replace_originals(dir, base, &names)?;
+    }
+    for (offset, suffix, path) in &names {
+        if suffix.ends_with(SWAP) && !whole.contains(offset) {
+            // Its log was already put in place (then so were these, or they can be rebuilt), or
+            // never became a swap file: either way it says nothing new.
+            files::remove(path)?;
+        }
+    }
+    files::sync_dir(dir)
+}
+
+fn names(dir: &Path) -> Result<Vec<(i64, String, PathBuf)>, StorageError> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
+        let entry = entry.map_err(StorageError::io("list", dir))?;
+        if let Some((offset, suffix)) = entry
+            .file_name()
+            .to_str()
+            .and_then(file_names::offset_and_suffix)
+        {
+            names.push((offset, suffix.to_owned(), entry.path()));
+        }
+    }
+    Ok(names)
+}
+
+fn replace_originals(
+    dir: &Path,
+    base: i64,
+    names: &[(i64, String, PathBuf)],
+) -> Result<(), StorageError> {
+    let last = last_offset(dir, base)?;
+    for (offset, suffix, path) in names {
+        let part =
+            SEGMENT_SUFFIXES.contains(&suffix.as_str()) || (suffix == SNAPSHOT && *offset > base);
+        if part && (*offset == base || (*offset > base && *offset <= last)) {
+            files::remove(path)?;
+        }
+    }
+    for suffix in SEGMENT_SUFFIXES.iter().rev() {
+        let target = file_names::of_segment(dir, base, suffix);
+        let swap = file_names::of_segment(dir, base, &format!("{suffix}{SWAP}"));
+        match std::fs::rename(&swap, &target) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io("rename", &swap)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Last offset in the swap file of `base`: originals up to there are replaced by it.
+fn last_offset(dir: &Path, base: i64) -> Result<i64, StorageError> {
+    let path = || file_names::of_segment(dir, base, &format!("{LOG}{SWAP}"));
+    let slot = Arc::default();
+    let failed = |error| StorageError::io("open", &path())(error);
+    let file = HandleCache::new(1)
+        .get(&slot, false, path)
+        .map_err(failed)?;
+    let size = file.file().metadata().map_err(failed)?.len();
+    let mut scan = Scan::new(&file, &path, Depth::Headers, 0, size);
+    let mut last = base;
+    while let Ok(Some((_, header, _))) = scan.next() {
+        last = last.max(header.last_offset());
+    }
+    Ok(last)
+}

@@ -1,0 +1,153 @@
+//! Walking the batches of a segment file: headers only, or whole batches with their checksums.
+
+use crate::error::StorageError;
+use crate::handles::SegmentFile;
+use pybroker_model::{BatchHeader, HEADER_BYTES};
+use std::path::PathBuf;
+
+/// First read of a header walk: an index interval.
+const HEADER_CHUNK_BYTES: usize = 4096;
+/// Reads of a whole walk.
+const WHOLE_CHUNK_BYTES: usize = 1 << 20;
+
+/// What the walk looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Headers; bodies are skipped without being read where they are large.
+    Headers,
+    /// Everything, checksums compared.
+    Whole,
+}
+
+/// Why a walk stopped.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The file could not be read.
+    Storage(StorageError),
+    /// What is at `position` is no batch.
+    Damaged {
+        position: u64,
+        reason: String,
+        /// Where the next batch would start, if the length can be believed.
+        next: Option<u64>,
+    },
+}
+
+/// A walk over `position..end` of one file.
+pub(crate) struct Scan<'a> {
+    file: &'a SegmentFile,
+    path: &'a dyn Fn() -> PathBuf,
+    depth: Depth,
+    position: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// File position of the buffer's first byte, and how many bytes of it are filled.
+    buffer_at: u64,
+    filled: usize,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(
+        file: &'a SegmentFile,
+        path: &'a dyn Fn() -> PathBuf,
+        depth: Depth,
+        position: u64,
+        end: u64,
+    ) -> Self {
+        Self {
+            file,
+            path,
+            depth,
+            position,
+            end,
+            buffer: Vec::new(),
+            buffer_at: 0,
+            filled: 0,
+        }
+    }
+
+    /// Where the next batch starts.
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes on at another position.
+    pub(crate) fn skip_to(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// The next batch: position, header, and its bytes (at least the header; whole if so asked).
+    /// `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, BatchHeader, &[u8])>, Fault> {
+        let position = self.position;
+        if position >= self.end {
+            return Ok(None);
+        }
+        self.buffer_bytes(HEADER_BYTES)?;
+        let header = BatchHeader::parse(self.available())
+            .and_then(|header| header.check().map(|()| header))
+            .map_err(|error| damaged(position, &error, None))?;
+        let size = header.size_in_bytes();
+        let next = position + size as u64;
+        if next > self.end {
+            let reason = format!(
+                "batch of {size} bytes ends at {next}, the file at {}",
+                self.end
+            );
+            return Err(Fault::Damaged {
+                position,
+                reason,
+                next: None,
+            });
+        }
+        if self.depth == Depth::Whole {
+            self.buffer_bytes(size)?;
+            header
+                .check_crc(self.available())
+                .map_err(|error| damaged(position, &error, Some(next)))?;
+        }
+        self.position = next;
+        let start = (position - self.buffer_at) as usize;
+        let stop = (start + size).min(self.filled);
+        Ok(Some((position, header, &self.buffer[start..stop])))
+    }
+
+    /// What is buffered from the current position on.
+    fn available(&self) -> &[u8] {
+        let start = self.position.saturating_sub(self.buffer_at) as usize;
+        self.buffer.get(start..self.filled).unwrap_or(&[])
+    }
+
+    /// Has at least `needed` bytes from the current position buffered, or all there are.
+    fn buffer_bytes(&mut self, needed: usize) -> Result<(), Fault> {
+        let inside = self.position >= self.buffer_at
+            && self.position - self.buffer_at + needed as u64 <= self.filled as u64;
+        if inside {
+            return Ok(());
+        }
+        let chunk = match self.depth {
+            // Small batches: read further ahead after the first miss.
+            Depth::Headers => HEADER_CHUNK_BYTES * if self.filled == 0 { 1 } else { 4 },
+            Depth::Whole => WHOLE_CHUNK_BYTES,
+        };
+        let left = (self.end - self.position) as usize;
+        let wanted = chunk.max(needed).min(left);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        self.buffer_at = self.position;
+        self.filled = self
+            .file
+            .read_at_most(&mut self.buffer[..wanted], self.position)
+            .map_err(|e| Fault::Storage(StorageError::io("read", &(self.path)())(e)))?;
+        Ok(())
+    }
+}
+
+fn damaged(position: u64, error: &pybroker_model::BatchError, next: Option<u64>) -> Fault {
+    Fault::Damaged {
+        position,
+        reason: error.to_string(),
+        next,
+    }
+}

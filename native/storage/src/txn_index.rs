@@ -1,0 +1,64 @@
+//! The aborted transactions of one segment, in Kafka's `.txnindex` format, for readers with
+//! isolation level read_committed.
+//!
+//! ```text
+//! { version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64 }
+//! ```
+
+/// Bytes of one entry.
+pub(crate) const ENTRY_BYTES: usize = 34;
+
+/// One aborted transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Its producer.
+    pub producer_id: i64,
+    /// First offset of the transaction in this partition.
+    pub first_offset: i64,
+    /// Offset of the abort marker.
+    pub last_offset: i64,
+    /// Last stable offset after the marker: transactions that matter to readers below it are
+    /// all in entries up to this one.
+    pub last_stable_offset: i64,
+}
+
+impl AbortedTransaction {
+    pub(crate) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[2..10].copy_from_slice(&self.producer_id.to_be_bytes());
+        bytes[10..18].copy_from_slice(&self.first_offset.to_be_bytes());
+        bytes[18..26].copy_from_slice(&self.last_offset.to_be_bytes());
+        bytes[26..34].copy_from_slice(&self.last_stable_offset.to_be_bytes());
+        bytes
+    }
+}
+
+/// All entries, or `None` if the bytes are not a transaction index.
+pub(crate) fn parse(content: &[u8]) -> Option<Vec<AbortedTransaction>> {
+    let (entries, rest) = content.as_chunks::<ENTRY_BYTES>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let field = |entry: &[u8; ENTRY_BYTES], at: usize| {
+        i64::from_be_bytes(entry[at..at + 8].try_into().unwrap_or_default())
+    };
+    let mut parsed: Vec<AbortedTransaction> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let transaction = AbortedTransaction {
+            producer_id: field(entry, 2),
+            first_offset: field(entry, 10),
+            last_offset: field(entry, 18),
+            last_stable_offset: field(entry, 26),
+        };
+        let ascending = parsed
+            .last()
+            .is_none_or(|last| last.last_offset < transaction.last_offset);
+        let sane =
+            transaction.first_offset >= 0 && transaction.first_offset <= transaction.last_offset;
+        if entry[..2] != [0, 0] || !ascending || !sane {
+            return None;
+        }
+        parsed.push(transaction);
+    }
+    Some(parsed)
+}
