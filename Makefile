@@ -99,14 +99,17 @@ $(VENV)/.created: | need-build
 
 # pyspark comes as a source distribution: its build tools are locked too and must be there before it is built.
 $(VENV)/.locked-run: tests/requirements.run.lock $(VENV)/.created
-	$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.run.lock)
+	@echo 'Installing what the product, Spark and the build need (tests/requirements.run.lock)'
+	@$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.run.lock)
 	@touch $@
 
 $(VENV)/.locked: tests/requirements.lock $(VENV)/.locked-run
-	$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.lock)
+	@echo 'Installing what the tests need (tests/requirements.lock)'
+	@$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.lock)
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.locked-run $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml
-	$(call retry,cargo fetch -q --locked)
-	VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q --release --locked
+	@echo 'Building the native core and installing pybroker into $(VENV)'
+	@$(call retry,cargo fetch -q --locked)
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q --release --locked
 	@touch $@
