@@ -1,11 +1,31 @@
 //! Everything of the broker that has a socket.
 //!
-//! The way of a request: `listener` accepts and hands the connection to one of N single-threaded runtimes →
-//! `connection` reads frames → `dispatch` takes the key → a file of `api/` answers from `replica` and
-//! `metadata_view`, or `control_plane` hands it to Python → the connection's slots put the reply in request order →
-//! `outgoing` writes it.
+//! The way of a request: `listener` accepts and hands the connection to one of N single-threaded runtimes
+//! (`threads`) → `connection` takes turns → `incoming` makes frames → `dispatch` takes the key → a file of `api/`
+//! answers from `replica` and `metadata_view`, or `control_plane` hands it to Python → `slots` put replies in request
+//! order → `outgoing` sends them.
 
+mod api;
+mod budget;
+mod buffers;
+mod close;
+mod cold_reads;
 pub mod config;
+mod connection;
 pub mod control_plane;
+mod dispatch;
+mod error_codes;
+mod fetch_sessions;
+mod incoming;
 pub mod limits;
+mod listener;
 pub mod metadata_view;
+mod metrics;
+mod outgoing;
+mod reply;
+mod server;
+mod shared;
+mod slots;
+mod threads;
+
+pub use server::{Server, StartError};

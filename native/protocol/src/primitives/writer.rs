@@ -131,7 +131,10 @@ impl<'v> Writer<'v> {
         let Some(value) = value else {
             return self.string_len(None);
         };
-        let cut = value.floor_char_boundary(value.len().min(i16::MAX as usize));
+        let mut cut = value.len().min(i16::MAX as usize);
+        while !value.is_char_boundary(cut) {
+            cut -= 1;
+        }
         self.string_len(Some(cut));
         self.raw(&value.as_bytes()[..cut]);
     }

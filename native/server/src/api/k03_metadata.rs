@@ -1,0 +1,228 @@
+//! Metadata, versions 0–13, by name and (v10+) by topic id.
+//!
+//! Answered here if every topic named is known or must not be created; otherwise the whole request goes to the
+//! control plane, which creates topics (R21). As in Kafka, one non-zero id makes all names be ignored (D17). An
+//! unknown id is UNKNOWN_TOPIC_ID and never creates; before v12 its name is "" (the field is not nullable).
+//! Without authorizer the authorized operations, if asked for, are all there are.
+
+use std::borrow::Cow;
+
+use pybroker_model::{TopicId, Uuid};
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::NodeEndpoint;
+use pybroker_protocol::hot::metadata::{
+    MetadataHead, MetadataPartition, MetadataRequest, MetadataResponseWriter, OPERATIONS_OMITTED,
+};
+
+use super::{Answer, Call, to_control_plane};
+use crate::close::CloseReason;
+use crate::metadata_view::{MetadataView, PartitionMetadata, TopicMetadata};
+use crate::reply::ReplyFrame;
+
+/// Bits of Kafka's ACL operations on a topic: read, write, create, delete, alter, describe, describe and alter configs.
+const TOPIC_OPERATIONS: i32 =
+    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+/// On the cluster: create, alter, describe, cluster action, describe and alter configs, idempotent write.
+const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
+/// Longest name of a topic.
+const TOPIC_NAME_BYTES_MAX: usize = 249;
+
+/// What is told of one topic asked about.
+enum Entry<'a> {
+    Known(&'a TopicMetadata),
+    Unknown {
+        error: ErrorCode,
+        name: Option<&'a str>,
+        id: Uuid,
+    },
+}
+
+/// Answers the request or hands it to the control plane.
+pub(crate) fn run(
+    call: &mut Call<'_, '_>,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Answer, CloseReason> {
+    let request =
+        MetadataRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
+    let view = call.shared.metadata.load();
+    let creates = request.allow_auto_topic_creation && call.thread.settings.auto_create_topics;
+    let entries = match entries(&view, &request, creates) {
+        Some(entries) => entries,
+        None => return Ok(to_control_plane::submit(call, body)),
+    };
+    let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+    write(call, &view, &request, entries.as_deref(), out);
+    frame.end(out);
+    Ok(Answer::Written)
+}
+
+/// What to tell: `Some(None)` = all topics; `None` = a topic may have to be created.
+fn entries<'a>(
+    view: &'a MetadataView,
+    request: &MetadataRequest<'a>,
+    creates: bool,
+) -> Option<Option<Vec<Entry<'a>>>> {
+    let Some(topics) = &request.topics else {
+        return Some(None);
+    };
+    let by_id = topics.iter().any(|topic| topic.topic_id != Uuid::ZERO);
+    let mut entries = Vec::with_capacity(topics.len());
+    for topic in topics {
+        let entry = if by_id {
+            match TopicId::new(topic.topic_id).and_then(|id| view.topic_by_id(id)) {
+                Some(known) => Entry::Known(known),
+                // A name beside ids is ignored, also where its own id is zero (D17).
+                None if topic.topic_id == Uuid::ZERO => continue,
+                None => Entry::Unknown {
+                    error: ErrorCode::UNKNOWN_TOPIC_ID,
+                    name: None,
+                    id: topic.topic_id,
+                },
+            }
+        } else {
+            match topic.name {
+                None => Entry::Unknown {
+                    error: ErrorCode::INVALID_TOPIC_EXCEPTION,
+                    name: None,
+                    id: Uuid::ZERO,
+                },
+                Some(name) => match view.topic_by_name(name) {
+                    Some(known) => Entry::Known(known),
+                    None if !name_is_valid(name) => Entry::Unknown {
+                        error: ErrorCode::INVALID_TOPIC_EXCEPTION,
+                        name: Some(name),
+                        id: Uuid::ZERO,
+                    },
+                    None if creates => return None,
+                    None => Entry::Unknown {
+                        error: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                        name: Some(name),
+                        id: Uuid::ZERO,
+                    },
+                },
+            }
+        };
+        entries.push(entry);
+    }
+    Some(Some(entries))
+}
+
+fn write(
+    call: &Call<'_, '_>,
+    view: &MetadataView,
+    request: &MetadataRequest<'_>,
+    entries: Option<&[Entry<'_>]>,
+    out: &mut Vec<u8>,
+) {
+    let live = live_brokers(view, &call.connection.peer.listener);
+    let head = MetadataHead {
+        throttle_time_ms: 0,
+        cluster_id: Some(&view.cluster_id),
+        controller_id: view.controller_id,
+        brokers: live.clone(),
+    };
+    let topic_operations = if request.include_topic_authorized_operations {
+        TOPIC_OPERATIONS
+    } else {
+        OPERATIONS_OMITTED
+    };
+    let cluster_operations = if request.include_cluster_authorized_operations {
+        CLUSTER_OPERATIONS
+    } else {
+        OPERATIONS_OMITTED
+    };
+    let count = entries.map_or(view.topics().len(), <[Entry<'_>]>::len);
+    let mut writer = MetadataResponseWriter::new(out, call.version, &head, count);
+    match entries {
+        None => {
+            for topic in view.topics() {
+                write_topic(&mut writer, &live, topic, topic_operations);
+            }
+        }
+        Some(entries) => {
+            for entry in entries {
+                match entry {
+                    Entry::Known(topic) => write_topic(&mut writer, &live, topic, topic_operations),
+                    Entry::Unknown { error, name, id } => {
+                        call.thread.metrics.error(error.0);
+                        writer.topic(error.0, *name, *id, false, 0);
+                        writer.end_topic(OPERATIONS_OMITTED);
+                    }
+                }
+            }
+        }
+    }
+    writer.end(cluster_operations, 0);
+}
+
+/// Brokers that the client's listener can reach.
+fn live_brokers<'v>(view: &'v MetadataView, listener: &str) -> Vec<NodeEndpoint<'v>> {
+    let reachable = |broker: &'v crate::metadata_view::Broker| {
+        let endpoint = broker.endpoint(listener)?;
+        let rack = broker.rack.as_deref();
+        Some(NodeEndpoint {
+            node_id: broker.id,
+            host: &endpoint.host,
+            port: endpoint.port,
+            rack,
+        })
+    };
+    view.brokers.iter().filter_map(reachable).collect()
+}
+
+fn write_topic(
+    writer: &mut MetadataResponseWriter<'_>,
+    live: &[NodeEndpoint<'_>],
+    topic: &TopicMetadata,
+    operations: i32,
+) {
+    let empty = if topic.partitions.is_empty() {
+        ErrorCode::LEADER_NOT_AVAILABLE
+    } else {
+        ErrorCode::NONE
+    };
+    writer.topic(
+        empty.0,
+        Some(&topic.name),
+        topic.id.uuid(),
+        topic.internal,
+        topic.partitions.len(),
+    );
+    for partition in &topic.partitions {
+        writer.partition(&partition_entry(live, partition));
+    }
+    writer.end_topic(operations);
+}
+
+fn partition_entry<'p>(
+    live: &[NodeEndpoint<'_>],
+    partition: &'p PartitionMetadata,
+) -> MetadataPartition<'p> {
+    let leader_is_live = live.iter().any(|broker| broker.node_id == partition.leader);
+    let error = if leader_is_live {
+        ErrorCode::NONE
+    } else {
+        ErrorCode::LEADER_NOT_AVAILABLE
+    };
+    MetadataPartition {
+        error_code: error.0,
+        partition: partition.partition,
+        leader: if leader_is_live { partition.leader } else { -1 },
+        leader_epoch: partition.leader_epoch,
+        replicas: Cow::Borrowed(&partition.replicas),
+        isr: Cow::Borrowed(&partition.isr),
+        offline: Cow::Borrowed(&partition.offline),
+    }
+}
+
+/// Kafka's rules for names of topics.
+fn name_is_valid(name: &str) -> bool {
+    !name.is_empty()
+        && name != "."
+        && name != ".."
+        && name.len() <= TOPIC_NAME_BYTES_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}

@@ -1,0 +1,127 @@
+//! ApiVersions, versions 0–5, as released Kafka answers it.
+//!
+//! A version that is not served is answered with layout v0, UNSUPPORTED_VERSION and the range of ApiVersions itself
+//! (KIP-511), so that a newer client can step down. Names of client software that break KIP-511's rules are
+//! INVALID_REQUEST. A client that believes to talk to another cluster or node is told REBOOTSTRAP_REQUIRED
+//! (KIP-1242, v5).
+
+use pybroker_protocol::hot::api_versions::{
+    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, VERSIONS,
+};
+use pybroker_protocol::{Api, ApiKey, ErrorCode};
+
+use super::{Answer, Call};
+use crate::close::CloseReason;
+use crate::reply::ReplyFrame;
+
+/// Longest name or version of client software that is accepted.
+const SOFTWARE_BYTES_MAX: usize = 256;
+
+/// Answers the request.
+pub(crate) fn run(
+    call: &mut Call<'_, '_>,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Answer, CloseReason> {
+    let request =
+        ApiVersionsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
+    let valid = call.version < 3
+        || (software_is_valid(request.client_software_name)
+            && software_is_valid(request.client_software_version));
+    let error = if !valid {
+        ErrorCode::INVALID_REQUEST
+    } else if elsewhere(call, &request) {
+        ErrorCode::REBOOTSTRAP_REQUIRED
+    } else {
+        ErrorCode::NONE
+    };
+    let api_keys = if valid {
+        Api::advertised().map(row).collect()
+    } else {
+        Vec::new()
+    };
+    write(call, call.version, error, api_keys, out);
+    Ok(Answer::Written)
+}
+
+/// Answers a version that is not served; the body is not looked at.
+pub(crate) fn run_unsupported(call: &mut Call<'_, '_>, out: &mut Vec<u8>) -> Answer {
+    write(
+        call,
+        0,
+        ErrorCode::UNSUPPORTED_VERSION,
+        vec![row(ApiKey::ApiVersions.api())],
+        out,
+    );
+    Answer::Written
+}
+
+fn write(
+    call: &Call<'_, '_>,
+    version: i16,
+    error: ErrorCode,
+    api_keys: Vec<ApiVersion>,
+    out: &mut Vec<u8>,
+) {
+    debug_assert!(VERSIONS.contains(&version));
+    call.thread.metrics.error(error.0);
+    // Response header v0 in every version.
+    let frame = ReplyFrame::begin(out, call.correlation_id, false);
+    ApiVersionsResponse {
+        error_code: error.0,
+        api_keys,
+        throttle_time_ms: 0,
+    }
+    .encode(version, out);
+    frame.end(out);
+}
+
+fn row(api: &Api) -> ApiVersion {
+    ApiVersion {
+        api_key: api.key.code(),
+        min_version: api.min_version,
+        max_version: api.max_version,
+    }
+}
+
+/// The client expects another cluster or node behind this address.
+fn elsewhere(call: &Call<'_, '_>, request: &ApiVersionsRequest<'_>) -> bool {
+    let other_node = request.node_id >= 0 && request.node_id != call.shared.broker_id;
+    other_node
+        || request
+            .cluster_id
+            .is_some_and(|id| *id != *call.shared.metadata.load().cluster_id)
+}
+
+/// Letters, digits, '-' and '.', with a letter or digit at both ends.
+fn software_is_valid(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    bytes.len() <= SOFTWARE_BYTES_MAX
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_client_software() {
+        for valid in [
+            "librdkafka",
+            "2.16.1",
+            "a",
+            "apache-kafka-java",
+            "1.0.0-SNAPSHOT",
+        ] {
+            assert!(software_is_valid(valid), "{valid}");
+        }
+        for invalid in ["", "-a", "a.", "a b", "a\nb", "ä", &"a".repeat(257)] {
+            assert!(!software_is_valid(invalid), "{invalid}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! OffsetForLeaderEpoch, versions 0–4, by name in all of them (D3). Where an epoch ends in the leader's log: clients
+//! find with it where their position parts from it (KIP-320). Below the first epoch: that epoch and the log start
+//! (R6), so that a client with an epoch of a deleted incarnation resets exactly to the new start.
+
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::offset_for_leader_epoch::{
+    EpochPartitionResponse, EpochTopicResponse, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+};
+
+use super::partitions::ResolvedTopic;
+use super::{Answer, Call};
+use crate::close::CloseReason;
+use crate::error_codes::{Naming, of_partition};
+use crate::reply::ReplyFrame;
+
+/// Answers the request.
+pub(crate) fn run(
+    call: &mut Call<'_, '_>,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Answer, CloseReason> {
+    let request = OffsetForLeaderEpochRequest::decode(body, call.version)
+        .map_err(|error| call.bad_request(error))?;
+    let map = call.shared.replicas.snapshot();
+    let view = call.shared.metadata.load();
+    let topics = request.topics.iter().map(|topic| {
+        let resolved = ResolvedTopic::by_name(&map, &view, topic.name);
+        let partitions = topic.partitions.iter().map(|wanted| {
+            let end = resolved
+                .partition(&view, wanted.partition)
+                .and_then(|partition| {
+                    partition
+                        .end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
+                        .map_err(|error| of_partition(&error, Naming::Name))
+                });
+            let (error, leader_epoch, end_offset) = match end {
+                Ok(end) => (ErrorCode::NONE, end.leader_epoch, end.end_offset),
+                Err(error) => (error, -1, -1),
+            };
+            call.thread.metrics.error(error.0);
+            EpochPartitionResponse {
+                error_code: error.0,
+                partition: wanted.partition,
+                leader_epoch,
+                end_offset,
+            }
+        });
+        EpochTopicResponse {
+            name: topic.name,
+            partitions: partitions.collect(),
+        }
+    });
+    let response = OffsetForLeaderEpochResponse {
+        throttle_time_ms: 0,
+        topics: topics.collect(),
+    };
+    let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+    response.encode(call.version, out);
+    frame.end(out);
+    Ok(Answer::Written)
+}

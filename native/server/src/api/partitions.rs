@@ -1,0 +1,121 @@
+//! From what a request names to a partition hosted here, or to what the client must be told instead.
+
+use std::sync::Arc;
+
+use pybroker_model::{TopicId, Uuid};
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::{LeaderIdAndEpoch, NodeEndpoint};
+use pybroker_replica::{HostedTopic, Partition, TopicMap};
+
+use crate::error_codes::{Naming, unknown_topic};
+use crate::metadata_view::MetadataView;
+
+/// A topic of a request, resolved once (DESIGN.md 4).
+pub(crate) struct ResolvedTopic<'s> {
+    /// What is hosted of it here.
+    pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,
+    /// Its id, if the cluster knows it.
+    pub(crate) id: Option<TopicId>,
+    naming: Naming,
+}
+
+impl<'s> ResolvedTopic<'s> {
+    /// By name.
+    #[inline]
+    pub(crate) fn by_name(map: &'s TopicMap<Partition>, view: &MetadataView, name: &str) -> Self {
+        let hosted = map.topic_id(name).and_then(|id| map.topic(id));
+        let id = hosted
+            .map(|topic| topic.id)
+            .or_else(|| view.topic_by_name(name).map(|topic| topic.id));
+        ResolvedTopic {
+            hosted,
+            id,
+            naming: Naming::Name,
+        }
+    }
+
+    /// By id; the zero id is no topic's.
+    #[inline]
+    pub(crate) fn by_id(map: &'s TopicMap<Partition>, view: &MetadataView, id: Uuid) -> Self {
+        let id = TopicId::new(id);
+        let hosted = id.and_then(|id| map.topic(id));
+        let id = id.filter(|id| hosted.is_some() || view.topic_by_id(*id).is_some());
+        ResolvedTopic {
+            hosted,
+            id,
+            naming: Naming::Id,
+        }
+    }
+
+    /// The partition with this index, or what to answer. A topic or partition that the cluster has but this broker
+    /// does not is NOT_LEADER_OR_FOLLOWER: the client looks for the leader.
+    #[inline]
+    pub(crate) fn partition(
+        &self,
+        view: &MetadataView,
+        index: i32,
+    ) -> Result<&'s Arc<Partition>, ErrorCode> {
+        match self.hosted.and_then(|topic| topic.partition(index)) {
+            Some(partition) => Ok(partition),
+            None => Err(self.absent(view, index)),
+        }
+    }
+
+    #[cold]
+    fn absent(&self, view: &MetadataView, index: i32) -> ErrorCode {
+        let Some(id) = self.id else {
+            return unknown_topic(self.naming);
+        };
+        match view
+            .topic_by_id(id)
+            .map(|topic| topic.partition(index).is_some())
+        {
+            Some(true) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            _ => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        }
+    }
+
+    /// Who leads a partition, for clients that asked the wrong broker (KIP-951).
+    pub(crate) fn current_leader(
+        &self,
+        view: &MetadataView,
+        index: i32,
+    ) -> Option<LeaderIdAndEpoch> {
+        let partition = view.topic_by_id(self.id?)?.partition(index)?;
+        (partition.leader >= 0).then_some(LeaderIdAndEpoch {
+            leader_id: partition.leader,
+            leader_epoch: partition.leader_epoch,
+        })
+    }
+}
+
+/// Whether an error tells the client to look for another leader.
+pub(crate) fn points_elsewhere(error: ErrorCode) -> bool {
+    error == ErrorCode::NOT_LEADER_OR_FOLLOWER || error == ErrorCode::FENCED_LEADER_EPOCH
+}
+
+/// Addresses of these brokers on a listener, each once.
+pub(crate) fn endpoints<'v>(
+    view: &'v MetadataView,
+    listener: &str,
+    leaders: &[i32],
+) -> Vec<NodeEndpoint<'v>> {
+    let mut endpoints: Vec<NodeEndpoint<'v>> = Vec::new();
+    for leader in leaders {
+        if endpoints.iter().any(|known| known.node_id == *leader) {
+            continue;
+        }
+        if let Some((broker, endpoint)) = view
+            .broker(*leader)
+            .and_then(|broker| Some((broker, broker.endpoint(listener)?)))
+        {
+            endpoints.push(NodeEndpoint {
+                node_id: broker.id,
+                host: &endpoint.host,
+                port: endpoint.port,
+                rack: broker.rack.as_deref(),
+            });
+        }
+    }
+    endpoints
+}

@@ -1,0 +1,128 @@
+//! Why a connection ends, and what the log says about it.
+
+use std::io;
+
+use pybroker_protocol::frame::Guess;
+use pybroker_protocol::primitives::DecodeError;
+
+use crate::config::LogLevel;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum CloseReason {
+    /// The peer closed it, or the network did.
+    PeerClosed,
+    /// Nothing happened for `connections.max.idle.ms`.
+    Idle,
+    /// The server stops and everything is answered.
+    Draining,
+    /// The control plane asked for it.
+    ControlPlane,
+    /// The control plane dropped a request unanswered: our bug.
+    ReplyLost { api_key: i16 },
+    /// A produce with acks=0 failed: closing is the only answer (Kafka does the same).
+    AcksZeroFailed { error_code: i16 },
+    /// An incomplete frame got no more bytes.
+    FrameStalled,
+    /// The peer does not take its replies.
+    WriteStalled,
+    /// A length prefix that is none.
+    RefusedLength {
+        length: i32,
+        guess: Guess,
+        max: usize,
+    },
+    /// A request that cannot be decoded.
+    BadRequest {
+        api_key: i16,
+        api_version: i16,
+        error: DecodeError,
+    },
+    /// A key or version that is not served here.
+    NotServed { api_key: i16, api_version: i16 },
+    /// A request before authentication.
+    Unauthenticated { api_key: i16 },
+    /// Authentication was not renewed in time.
+    SessionExpired,
+    /// A log file gave fewer bytes than announced, or the socket failed in a way that is not the peer's doing.
+    SendFailed(io::Error),
+}
+
+impl CloseReason {
+    /// An error of reading or writing the socket.
+    pub(crate) fn of_io(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::OutOfMemory => {
+                CloseReason::SendFailed(error)
+            }
+            _ => CloseReason::PeerClosed,
+        }
+    }
+
+    /// True if what the peer sent is to blame.
+    pub(crate) fn is_protocol_error(&self) -> bool {
+        matches!(
+            self,
+            CloseReason::RefusedLength { .. }
+                | CloseReason::BadRequest { .. }
+                | CloseReason::NotServed { .. }
+                | CloseReason::Unauthenticated { .. }
+        )
+    }
+
+    /// The line for the log, without the connection's address; `None` for what is normal life.
+    pub(crate) fn log_line(&self) -> Option<(LogLevel, String)> {
+        let line = match self {
+            CloseReason::PeerClosed
+            | CloseReason::Idle
+            | CloseReason::Draining
+            | CloseReason::ControlPlane
+            | CloseReason::SessionExpired => return None,
+            CloseReason::ReplyLost { api_key } => {
+                return Some((
+                    LogLevel::Error,
+                    format!("the answer to a request with api key {api_key} was lost"),
+                ));
+            }
+            CloseReason::SendFailed(error) => {
+                return Some((
+                    LogLevel::Error,
+                    format!("a reply could not be sent: {error}"),
+                ));
+            }
+            CloseReason::AcksZeroFailed { error_code } => {
+                format!("a produce with acks=0 failed with error {error_code}")
+            }
+            CloseReason::FrameStalled => "an incomplete request got no more bytes".into(),
+            CloseReason::WriteStalled => "it does not read its replies".into(),
+            CloseReason::RefusedLength {
+                guess: Guess::Tls, ..
+            } => "it speaks TLS, but this listener is plaintext".into(),
+            CloseReason::RefusedLength {
+                guess: Guess::Http, ..
+            } => "it speaks HTTP, not Kafka's protocol".into(),
+            CloseReason::RefusedLength { length, max, .. } => {
+                format!("a request of {length} bytes, allowed are 8 to {max}")
+            }
+            CloseReason::BadRequest {
+                api_key,
+                api_version,
+                error,
+            } => {
+                format!(
+                    "a request that cannot be decoded: api key {api_key} version {api_version}: {error}"
+                )
+            }
+            CloseReason::NotServed {
+                api_key,
+                api_version,
+            } => {
+                format!("api key {api_key} version {api_version} is not served here")
+            }
+            CloseReason::Unauthenticated { api_key } => {
+                format!("api key {api_key} before authentication")
+            }
+        };
+        Some((LogLevel::Warning, line))
+    }
+}

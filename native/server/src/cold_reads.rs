@@ -1,0 +1,238 @@
+//! Reads from disk, off the data threads (R19).
+//!
+//! sendfile and pread block when the bytes are not in the page cache. So a data thread first asks the kernel whether
+//! they are (`preadv2` with RWF_NOWAIT); if not, a thread of this small pool reads the range, which brings it into
+//! the cache, and wakes the connection, which then sends it.
+
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::outgoing::SliceFile;
+
+/// Threads that may wait for the disk at the same time: a cold consumer must not stand behind one other.
+const THREADS: usize = 2;
+/// Waiting reads; one more is not queued and its connection blocks its thread, which slows all of them evenly.
+const QUEUE_MAX: usize = 1024;
+/// Distance of residency probes: the kernel reads ahead in windows of at least this size.
+const PROBE_BYTES: usize = 128 * 1024;
+const READ_BYTES: usize = 256 * 1024;
+
+/// The pool. Threads start with the first cold read: most brokers never need them.
+#[derive(Default)]
+pub(crate) struct ColdReads {
+    queue: Arc<Queue>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<Jobs>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    stopped: bool,
+}
+
+struct Job {
+    slices: Vec<FileSlice>,
+    done: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+/// A part of a file.
+#[derive(Clone)]
+pub(crate) struct FileSlice {
+    pub(crate) file: Arc<SliceFile>,
+    pub(crate) position: u64,
+    pub(crate) bytes: usize,
+}
+
+/// A read that was asked for; done when the range is in the page cache (or failed, which sending will show).
+#[derive(Debug)]
+pub(crate) struct ColdRead(Arc<AtomicBool>);
+
+impl ColdRead {
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Whether the slice can be sent without waiting for the disk, as far as probing can tell.
+pub(crate) fn is_resident(slice: &FileSlice) -> bool {
+    let mut at = 0;
+    while at < slice.bytes {
+        if !byte_is_resident(&slice.file, slice.position + at as u64) {
+            return false;
+        }
+        at += PROBE_BYTES;
+    }
+    byte_is_resident(
+        &slice.file,
+        slice.position + slice.bytes.saturating_sub(1) as u64,
+    )
+}
+
+fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
+    let mut byte = [0];
+    match rustix::io::preadv2(
+        file.as_fd(),
+        &mut [IoSliceMut::new(&mut byte)],
+        position,
+        ReadWriteFlags::NOWAIT,
+    ) {
+        Ok(_) => true,
+        Err(Errno::AGAIN) => false,
+        // A file system without RWF_NOWAIT cannot tell; other errors show when the bytes are sent.
+        Err(_) => true,
+    }
+}
+
+impl ColdReads {
+    /// Reads the slices on the pool and then wakes `waker`. `None` if the queue is full.
+    pub(crate) fn read(&self, slices: Vec<FileSlice>, waker: &Waker) -> Option<ColdRead> {
+        self.start_threads();
+        let done = Arc::new(AtomicBool::new(false));
+        let mut jobs = self.queue.jobs.lock();
+        if jobs.stopped || jobs.waiting.len() >= QUEUE_MAX {
+            return None;
+        }
+        jobs.waiting.push_back(Job {
+            slices,
+            done: Arc::clone(&done),
+            waker: waker.clone(),
+        });
+        drop(jobs);
+        self.queue.arrived.notify_one();
+        Some(ColdRead(done))
+    }
+
+    fn start_threads(&self) {
+        let mut threads = self.threads.lock();
+        while threads.len() < THREADS {
+            let queue = Arc::clone(&self.queue);
+            let work = move || work(&queue);
+            match std::thread::Builder::new()
+                .name(format!("cold-read-{}", threads.len()))
+                .spawn(work)
+            {
+                Ok(thread) => threads.push(thread),
+                // Without the pool a cold read blocks its data thread: slower, not wrong.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Ends the threads after the job each is at.
+    pub(crate) fn stop(&self) {
+        let waiting = {
+            let mut jobs = self.queue.jobs.lock();
+            jobs.stopped = true;
+            core::mem::take(&mut jobs.waiting)
+        };
+        self.queue.arrived.notify_all();
+        for job in waiting {
+            job.finish();
+        }
+        for thread in self.threads.lock().drain(..) {
+            // A reader has no state that a panic could leave half done.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Job {
+    fn finish(self) {
+        self.done.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+fn work(queue: &Queue) {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let job = {
+            let mut jobs = queue.jobs.lock();
+            loop {
+                if let Some(job) = jobs.waiting.pop_front() {
+                    break job;
+                }
+                if jobs.stopped {
+                    return;
+                }
+                queue.arrived.wait(&mut jobs);
+            }
+        };
+        for slice in &job.slices {
+            read_through(slice, &mut buffer);
+        }
+        job.finish();
+    }
+}
+
+fn read_through(slice: &FileSlice, buffer: &mut [u8]) {
+    let mut at = 0;
+    while at < slice.bytes {
+        let wanted = buffer.len().min(slice.bytes - at);
+        match rustix::io::pread(
+            slice.file.as_fd(),
+            &mut buffer[..wanted],
+            slice.position + at as u64,
+        ) {
+            Ok(0) => return,
+            Ok(count) => at += count,
+            Err(Errno::INTR) => {}
+            // The connection meets the same error when it sends, and says so.
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    struct Signal(mpsc::Sender<()>);
+    impl Wake for Signal {
+        fn wake(self: Arc<Self>) {
+            // The test may have ended.
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_cold_read_wakes_its_connection_and_leaves_the_bytes_resident() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&vec![7; 600_000]).expect("written");
+        let slice = FileSlice {
+            file: Arc::new(file),
+            position: 10,
+            bytes: 500_000,
+        };
+        assert!(is_resident(&slice), "just written");
+        let (sender, receiver) = mpsc::channel();
+        let pool = ColdReads::default();
+        let read = pool
+            .read(vec![slice.clone()], &Arc::new(Signal(sender)).into())
+            .expect("there is room");
+        receiver
+            .recv_timeout(std::time::Duration::from_secs(30))
+            .expect("woken");
+        assert!(read.is_done());
+        pool.stop();
+        assert!(pool.read(vec![slice], Waker::noop()).is_none(), "stopped");
+    }
+}

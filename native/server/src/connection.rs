@@ -1,0 +1,502 @@
+//! One client connection: a task of its data thread.
+//!
+//! A turn: finish what the slots wait for, send, read and run requests, until nothing moves or the turn's share of
+//! work is used up. Reading stops while replies or requests of this connection hold too much memory: a client that
+//! does not read, or sends faster than it is served, is slowed down by its own socket.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::close::CloseReason;
+use crate::control_plane::ControlReply;
+use crate::dispatch::{Dispatched, Output, Turn, dispatch};
+use crate::incoming::{Incoming, NextFrame};
+use crate::limits::{
+    FRAME_STALL_MAX, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
+    TURN_SEND_BYTES_MAX, WRITE_STALL_MAX,
+};
+use crate::outgoing::Outgoing;
+use crate::reply::ReplyFrame;
+use crate::shared::{ConnectionInfo, Shared, ThreadState, with_thread_state};
+use crate::slots::{PendingControl, Slot, Slots};
+
+/// See the module.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    info: ConnectionInfo,
+    socket: TcpStream,
+    incoming: Incoming,
+    slots: Slots,
+    outgoing: Outgoing,
+    /// When a whole request last came or a reply last went.
+    active: Instant,
+    /// When the socket last took reply bytes, while some are pending.
+    write_progress: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to; it may ring early and is then set again, so that most turns leave it alone.
+    armed: Option<Instant>,
+    registered: bool,
+}
+
+/// What a turn has used up.
+#[derive(Default)]
+struct Work {
+    requests: usize,
+    bytes: usize,
+    sent: usize,
+}
+
+impl Work {
+    fn is_used_up(&self) -> bool {
+        self.requests >= TURN_REQUESTS_MAX
+            || self.bytes >= TURN_BYTES_MAX
+            || self.sent >= TURN_SEND_BYTES_MAX
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, info: ConnectionInfo, socket: TcpStream) -> Self {
+        let now = Instant::now();
+        Connection {
+            shared,
+            info,
+            socket,
+            incoming: Incoming::default(),
+            slots: Slots::default(),
+            outgoing: Outgoing::default(),
+            active: now,
+            write_progress: None,
+            timer: Box::pin(tokio::time::sleep_until(now.into())),
+            armed: None,
+            registered: false,
+        }
+    }
+
+    fn turn(
+        &mut self,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Result<(), CloseReason> {
+        let now = Instant::now();
+        if !self.registered {
+            self.registered = true;
+            thread
+                .wakers
+                .insert(self.info.peer.connection_id, context.waker().clone());
+        }
+        let mut work = Work::default();
+        let mut got_bytes = false;
+        loop {
+            let mut moved = self.advance(thread, context, now)?;
+            moved |= self.flush(thread, context, &mut work, now)?;
+            moved |= self.run_frames(thread, context, &mut work, now)?;
+            if !moved
+                && self.may_read(thread, context)
+                && let Poll::Ready(read) =
+                    self.incoming
+                        .poll_read(context, &mut self.socket, &mut thread.pool)
+            {
+                let bytes = read.map_err(CloseReason::of_io)?;
+                if bytes == 0 {
+                    return Err(CloseReason::PeerClosed);
+                }
+                thread.metrics.bytes_in.add(bytes as u64);
+                got_bytes = true;
+                moved = true;
+                self.run_frames(thread, context, &mut work, now)?;
+            }
+            if work.is_used_up() {
+                context.waker().wake_by_ref();
+                break;
+            }
+            if !moved {
+                break;
+            }
+        }
+        if self.shared.draining.load(Ordering::Relaxed)
+            && self.slots.is_empty()
+            && self.outgoing.is_empty()
+        {
+            return Err(CloseReason::Draining);
+        }
+        self.incoming
+            .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
+        self.check_deadlines(thread, now)?;
+        self.arm(thread, context, now);
+        Ok(())
+    }
+
+    /// Finishes requests at the head of the slots. True if one was.
+    fn advance(
+        &mut self,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        now: Instant,
+    ) -> Result<bool, CloseReason> {
+        let mut moved = false;
+        // A slow reader's finished replies wait in their slots, where they are counted.
+        while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX {
+            let Some(slot) = self.slots.pop() else { break };
+            let unfinished = match slot {
+                Slot::Ready(reply) => {
+                    self.outgoing
+                        .tail(&mut thread.pool)
+                        .extend_from_slice(&reply);
+                    None
+                }
+                Slot::Produce(mut pending) => match pending.poll(context, now) {
+                    Poll::Ready(()) => {
+                        self.outgoing
+                            .tail(&mut thread.pool)
+                            .extend_from_slice(pending.reply());
+                        thread.metrics.request(0, pending.received.elapsed());
+                        None
+                    }
+                    Poll::Pending => Some(Slot::Produce(pending)),
+                },
+                Slot::Fetch(mut pending) => {
+                    match pending.poll(&self.shared, thread, context, now, &mut self.outgoing) {
+                        Poll::Ready(()) => {
+                            thread.metrics.request(1, pending.received.elapsed());
+                            None
+                        }
+                        Poll::Pending => Some(Slot::Fetch(pending)),
+                    }
+                }
+                Slot::Control(mut pending) => {
+                    match self.poll_control(&mut pending, thread, context)? {
+                        Poll::Ready(()) => None,
+                        Poll::Pending => Some(Slot::Control(pending)),
+                    }
+                }
+                Slot::Deferred {
+                    mut frame,
+                    received,
+                } => {
+                    let mut turn = Turn {
+                        shared: &self.shared,
+                        thread: &mut *thread,
+                        connection: &self.info,
+                        context,
+                    };
+                    match dispatch(
+                        &mut turn,
+                        &mut frame,
+                        received,
+                        Output::Head(&mut self.outgoing),
+                    )? {
+                        Dispatched::Done => None,
+                        Dispatched::Slot(slot) => {
+                            self.slots.put_back(slot);
+                            // What it waits for was polled just now.
+                            break;
+                        }
+                    }
+                }
+            };
+            match unfinished {
+                None => {
+                    moved = true;
+                    self.active = now;
+                }
+                Some(slot) => {
+                    self.slots.put_back(slot);
+                    break;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    fn poll_control(
+        &mut self,
+        pending: &mut PendingControl,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Result<Poll<()>, CloseReason> {
+        while let Some(request) = pending.unsent.take() {
+            match self.shared.control.submit(*request) {
+                Ok(()) => break,
+                Err(busy) => {
+                    let lane = busy.0.lane;
+                    pending.unsent = Some(busy.0);
+                    if self.shared.control.poll_ready(lane, context).is_pending() {
+                        return Ok(Poll::Pending);
+                    }
+                }
+            }
+        }
+        let body = match Pin::new(&mut pending.answer).poll(context) {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(Err(_)) => {
+                return Err(CloseReason::ReplyLost {
+                    api_key: pending.api_key,
+                });
+            }
+            Poll::Ready(Ok(ControlReply::Close)) => return Err(CloseReason::ControlPlane),
+            Poll::Ready(Ok(ControlReply::Body(body))) => body,
+            Poll::Ready(Ok(ControlReply::Authenticated {
+                body,
+                principal,
+                session_lifetime_ms,
+            })) => {
+                self.info.principal = principal;
+                self.info.authenticated = true;
+                self.info.session_ends = session_lifetime_ms
+                    .map(|lifetime| Instant::now() + Duration::from_millis(lifetime));
+                body
+            }
+        };
+        let out = self.outgoing.tail(&mut thread.pool);
+        let frame = ReplyFrame::begin(out, pending.correlation_id, pending.flexible);
+        out.extend_from_slice(&body);
+        frame.end(out);
+        thread
+            .metrics
+            .request(pending.api_key, pending.received.elapsed());
+        Ok(Poll::Ready(()))
+    }
+
+    /// Sends. True if something went.
+    fn flush(
+        &mut self,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        work: &mut Work,
+        now: Instant,
+    ) -> Result<bool, CloseReason> {
+        if self.outgoing.is_empty() {
+            return Ok(false);
+        }
+        let before = work.sent;
+        let limit = TURN_SEND_BYTES_MAX;
+        let flushed = self.outgoing.poll_flush(
+            context,
+            &mut self.socket,
+            &mut thread.pool,
+            limit,
+            &mut work.sent,
+        );
+        let sent = work.sent - before;
+        thread.metrics.bytes_out.add(sent as u64);
+        match flushed {
+            Poll::Ready(Ok(true)) => self.write_progress = None,
+            Poll::Ready(Ok(false)) => self.write_progress = Some(now),
+            Poll::Ready(Err(error)) => return Err(CloseReason::of_io(error)),
+            Poll::Pending => {
+                if sent > 0 || self.write_progress.is_none() {
+                    self.write_progress = Some(now);
+                }
+            }
+        }
+        if sent > 0 {
+            self.active = now;
+        }
+        Ok(sent > 0)
+    }
+
+    /// Whether another request of this connection may be taken on.
+    fn may_run(&self, thread: &ThreadState) -> bool {
+        self.slots.len() < SLOTS_MAX
+            && self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX
+            && self.slots.bytes() < thread.settings.limits.in_flight_connection_bytes_max
+            && !self.shared.draining.load(Ordering::Relaxed)
+    }
+
+    fn may_read(&self, thread: &ThreadState, context: &Context<'_>) -> bool {
+        if !self.may_run(thread) {
+            return false;
+        }
+        !self.incoming.holds_bytes()
+            || self
+                .shared
+                .budget
+                .may_read(self.info.peer.connection_id, context.waker())
+    }
+
+    /// Runs the whole frames that were read. True if there was one.
+    fn run_frames(
+        &mut self,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        work: &mut Work,
+        now: Instant,
+    ) -> Result<bool, CloseReason> {
+        if !self.incoming.holds_bytes() {
+            return Ok(false);
+        }
+        let mut buffer = self.incoming.take_buffer();
+        let outcome = self.run_frames_in(&mut buffer, thread, context, work, now);
+        self.incoming.restore_buffer(buffer);
+        if let Ok(true) = outcome {
+            self.active = now;
+            self.shared.budget.finished(self.info.peer.connection_id);
+        }
+        outcome
+    }
+
+    fn run_frames_in(
+        &mut self,
+        buffer: &mut [u8],
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        work: &mut Work,
+        now: Instant,
+    ) -> Result<bool, CloseReason> {
+        let mut any = false;
+        while !work.is_used_up() && self.may_run(thread) {
+            let max = self.frame_bytes_max(thread);
+            let range = match self.incoming.next_frame(buffer, max) {
+                NextFrame::Frame(range) => range,
+                NextFrame::Incomplete => break,
+                NextFrame::Refused { length, guess } => {
+                    return Err(CloseReason::RefusedLength { length, guess, max });
+                }
+            };
+            any = true;
+            work.requests += 1;
+            work.bytes += range.len();
+            let frame = &mut buffer[range];
+            let mut turn = Turn {
+                shared: &self.shared,
+                thread: &mut *thread,
+                connection: &self.info,
+                context: &mut *context,
+            };
+            let output = if self.slots.is_empty() {
+                Output::Head(&mut self.outgoing)
+            } else {
+                Output::Behind
+            };
+            match dispatch(&mut turn, frame, now, output)? {
+                Dispatched::Done => {}
+                Dispatched::Slot(slot) => self.slots.push(slot),
+            }
+        }
+        Ok(any)
+    }
+
+    fn frame_bytes_max(&self, thread: &ThreadState) -> usize {
+        let limits = &thread.settings.limits;
+        if self.info.authenticated {
+            limits.request_bytes_max
+        } else {
+            limits
+                .unauthenticated_request_bytes_max
+                .min(limits.request_bytes_max)
+        }
+    }
+
+    /// The deadlines that end the connection, with their reasons.
+    fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 4] {
+        let idle = thread.settings.limits.idle;
+        // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
+        let waits_for_us = !self.slots.is_empty();
+        [
+            (!waits_for_us && self.outgoing.is_empty())
+                .then(|| (self.active + idle, CloseReason::Idle)),
+            self.incoming
+                .partial_since()
+                .filter(|_| !waits_for_us && self.outgoing.is_empty())
+                .map(|since| (since + FRAME_STALL_MAX, CloseReason::FrameStalled)),
+            self.write_progress
+                .map(|since| (since + WRITE_STALL_MAX, CloseReason::WriteStalled)),
+            self.info
+                .session_ends
+                .map(|ends| (ends, CloseReason::SessionExpired)),
+        ]
+    }
+
+    fn check_deadlines(&self, thread: &ThreadState, now: Instant) -> Result<(), CloseReason> {
+        match self
+            .deadlines(thread)
+            .into_iter()
+            .flatten()
+            .find(|(deadline, _)| *deadline <= now)
+        {
+            Some((_, reason)) => Err(reason),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that the task is woken at the next deadline.
+    fn arm(&mut self, thread: &ThreadState, context: &mut Context<'_>, now: Instant) {
+        let closing = self
+            .deadlines(thread)
+            .into_iter()
+            .flatten()
+            .map(|(deadline, _)| deadline)
+            .min();
+        let next = [closing, self.slots.deadline()].into_iter().flatten().min();
+        let Some(next) = next else { return };
+        let set = self.armed.is_some_and(|armed| armed > now && armed <= next);
+        if set {
+            return;
+        }
+        self.armed = Some(next);
+        self.timer.as_mut().reset(next.into());
+        // Polled once per setting: the waker of a task stays the same.
+        if self.timer.as_mut().poll(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+    }
+
+    fn close(&mut self, thread: &mut ThreadState, reason: &CloseReason) {
+        while let Some(slot) = self.slots.pop() {
+            if let Slot::Fetch(pending) = slot {
+                pending.release(thread);
+            }
+        }
+        thread.wakers.remove(&self.info.peer.connection_id);
+        thread.metrics.connections_closed.add(1);
+        if reason.is_protocol_error() {
+            thread.metrics.protocol_errors.add(1);
+        }
+        if let Some((level, line)) = reason.log_line() {
+            let peer = &self.info.peer;
+            self.shared.log.line(
+                level,
+                &format!(
+                    "connection from {} on listener {} closed: {line}",
+                    peer.address, peer.listener
+                ),
+            );
+        }
+    }
+}
+
+impl Future for Connection {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let ended = with_thread_state(|thread| match this.turn(thread, context) {
+            Ok(()) => false,
+            Err(reason) => {
+                this.close(thread, &reason);
+                true
+            }
+        });
+        // Without the thread's state the thread is ending: so does the connection.
+        if ended.unwrap_or(true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.incoming.release(&self.shared.budget);
+        self.shared.budget.finished(self.info.peer.connection_id);
+        self.shared.connections.leave(self.info.peer.address.ip());
+    }
+}

@@ -1,0 +1,65 @@
+//! From what the inside says to Kafka's error codes. The only place where that happens.
+
+use pybroker_model::BatchError;
+use pybroker_protocol::ErrorCode;
+use pybroker_replica::PartitionError;
+
+/// How a request names topics: decides which "unknown" it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// By name: UNKNOWN_TOPIC_OR_PARTITION.
+    Name,
+    /// By topic id: UNKNOWN_TOPIC_ID.
+    Id,
+}
+
+/// A topic that is not there.
+pub(crate) fn unknown_topic(naming: Naming) -> ErrorCode {
+    match naming {
+        Naming::Name => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        Naming::Id => ErrorCode::UNKNOWN_TOPIC_ID,
+    }
+}
+
+/// Refused batches. As Kafka answers Produce: a wrong format is INVALID_RECORD there (`ProduceRequest.validateRecords`).
+pub(crate) fn of_batch(error: &BatchError) -> ErrorCode {
+    match error {
+        BatchError::Truncated { .. }
+        | BatchError::BadLength(_)
+        | BatchError::BadCrc { .. }
+        | BatchError::BadHeader(_)
+        | BatchError::Decompression(_) => ErrorCode::CORRUPT_MESSAGE,
+        BatchError::UnsupportedMagic(_) | BatchError::InvalidRecord { .. } => {
+            ErrorCode::INVALID_RECORD
+        }
+        BatchError::UnsupportedCompression(_) => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
+        BatchError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+        BatchError::InvalidTimestamp { .. } => ErrorCode::INVALID_TIMESTAMP,
+    }
+}
+
+/// What a partition refuses.
+pub(crate) fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
+    match error {
+        PartitionError::NotLeader => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        PartitionError::Deleted => unknown_topic(naming),
+        PartitionError::FencedLeaderEpoch { .. } => ErrorCode::FENCED_LEADER_EPOCH,
+        PartitionError::UnknownLeaderEpoch { .. } => ErrorCode::UNKNOWN_LEADER_EPOCH,
+        PartitionError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+        PartitionError::NotEnoughReplicas { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
+        PartitionError::NotEnoughReplicasAfterAppend { .. } => {
+            ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        }
+        PartitionError::InconsistentTopicId => ErrorCode::INCONSISTENT_TOPIC_ID,
+        PartitionError::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+        PartitionError::Batch(error) => of_batch(error),
+        PartitionError::OutOfOrderSequence(_) => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        PartitionError::InvalidProducerEpoch(_) => ErrorCode::INVALID_PRODUCER_EPOCH,
+        PartitionError::UnknownProducerId => ErrorCode::UNKNOWN_PRODUCER_ID,
+        PartitionError::DuplicateSequence => ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
+        PartitionError::InvalidTransactionState(_) => ErrorCode::INVALID_TXN_STATE,
+        PartitionError::RecordListTooLarge { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
+        PartitionError::Policy(_) => ErrorCode::POLICY_VIOLATION,
+        PartitionError::Invalid(_) => ErrorCode::INVALID_REQUEST,
+    }
+}

@@ -1,0 +1,441 @@
+//! Incremental fetch sessions (KIP-227): the partitions a consumer follows, so that its requests name only changes.
+//!
+//! Sessions belong to a data thread, like the connections that use them: no lock. A client that reconnects and lands
+//! on another thread is told that its session is unknown and starts a new one, as after an eviction.
+//!
+//! A session is by name (v7–12) or by topic id (v13+), for good: mixing the two is FETCH_SESSION_TOPIC_ID_ERROR.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use pybroker_model::{BuildIdHasher, TopicId, Uuid};
+use pybroker_protocol::ErrorCode;
+
+/// A session that was not used for this long may be evicted for a new one (Kafka's
+/// `min.incremental.fetch.session.eviction.ms`).
+const EVICTION_IDLE: Duration = Duration::from_secs(120);
+/// Session epoch of a request for a new session.
+pub(crate) const EPOCH_INITIAL: i32 = 0;
+/// Session epoch of a request without session, or one that ends its session.
+pub(crate) const EPOCH_FINAL: i32 = -1;
+
+/// How a fetch names a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum TopicKey {
+    /// To v12.
+    Name(Arc<str>),
+    /// From v13; zero is possible and unknown.
+    Id(Uuid),
+}
+
+impl TopicKey {
+    /// The name, where it goes by name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            TopicKey::Name(name) => name,
+            TopicKey::Id(_) => "",
+        }
+    }
+
+    /// The id, where it goes by id.
+    pub(crate) fn id(&self) -> Uuid {
+        match self {
+            TopicKey::Name(_) => Uuid::ZERO,
+            TopicKey::Id(id) => *id,
+        }
+    }
+}
+
+/// One partition that is to be fetched.
+#[derive(Debug, Clone)]
+pub(crate) struct FetchTarget {
+    pub(crate) topic: TopicKey,
+    pub(crate) partition: i32,
+    pub(crate) fetch_offset: i64,
+    pub(crate) current_leader_epoch: i32,
+    pub(crate) last_fetched_epoch: i32,
+    pub(crate) max_bytes: i32,
+    /// What a fetch by name without epochs read last; another id means that the topic was created again (R4).
+    pub(crate) resolved: Option<TopicId>,
+}
+
+/// A followed partition and what its client was told last.
+#[derive(Debug)]
+struct Followed {
+    target: FetchTarget,
+    high_watermark: i64,
+    log_start_offset: i64,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct FetchSession {
+    by_id: bool,
+    /// Epoch that the next request must carry.
+    epoch: i32,
+    followed: Vec<Option<Followed>>,
+    free: Vec<u32>,
+    places: HashMap<(TopicKey, i32), u32, BuildIdHasher>,
+    /// Order of reading: partitions that gave records go to the back, so that all get their turn.
+    order: VecDeque<u32>,
+    created: Instant,
+    used: Instant,
+}
+
+impl FetchSession {
+    fn new(by_id: bool, now: Instant) -> Self {
+        FetchSession {
+            by_id,
+            epoch: 1,
+            followed: Vec::new(),
+            free: Vec::new(),
+            places: HashMap::default(),
+            order: VecDeque::new(),
+            created: now,
+            used: now,
+        }
+    }
+
+    /// Number of partitions followed.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Adds a partition, or takes over what the client changed about it.
+    pub(crate) fn update(&mut self, target: FetchTarget) {
+        let key = (target.topic.clone(), target.partition);
+        if let Some(place) = self.places.get(&key) {
+            if let Some(followed) = &mut self.followed[*place as usize] {
+                let resolved = followed.target.resolved;
+                followed.target = FetchTarget { resolved, ..target };
+            }
+            return;
+        }
+        let followed = Some(Followed {
+            target,
+            high_watermark: -1,
+            log_start_offset: -1,
+        });
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.followed[place as usize] = followed;
+                place
+            }
+            None => {
+                self.followed.push(followed);
+                self.followed.len() as u32 - 1
+            }
+        };
+        self.places.insert(key, place);
+        self.order.push_back(place);
+    }
+
+    /// Stops following a partition.
+    pub(crate) fn forget(&mut self, topic: &TopicKey, partition: i32) {
+        if let Some(place) = self.places.remove(&(topic.clone(), partition)) {
+            self.followed[place as usize] = None;
+            self.order.retain(|other| *other != place);
+            self.free.push(place);
+        }
+    }
+
+    /// The partitions in reading order, each with its place.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (u32, &FetchTarget)> {
+        self.order
+            .iter()
+            .filter_map(|place| Some((*place, &self.followed[*place as usize].as_ref()?.target)))
+    }
+
+    /// The partition at a place that [`FetchSession::targets`] named in the same fetch.
+    ///
+    /// # Panics
+    /// If it was forgotten meanwhile, which only the session's own next fetch can do.
+    pub(crate) fn target(&self, place: u32) -> &FetchTarget {
+        let followed = self.followed[place as usize].as_ref();
+        &followed
+            .expect("a session is changed by one fetch at a time")
+            .target
+    }
+
+    /// Remembers which incarnation of the topic was read.
+    pub(crate) fn set_resolved(&mut self, place: u32, id: TopicId) {
+        if let Some(Some(followed)) = self.followed.get_mut(place as usize) {
+            followed.target.resolved = Some(id);
+        }
+    }
+
+    /// Whether the client must hear of a partition that has nothing but these offsets to tell; remembers them.
+    pub(crate) fn changed(
+        &mut self,
+        place: u32,
+        error_code: i16,
+        high_watermark: i64,
+        log_start_offset: i64,
+    ) -> bool {
+        let Some(Some(followed)) = self.followed.get_mut(place as usize) else {
+            return false;
+        };
+        if error_code != 0 {
+            // Whatever it was told before is void; the next success is news.
+            followed.high_watermark = -1;
+            return true;
+        }
+        let changed = followed.high_watermark != high_watermark
+            || followed.log_start_offset != log_start_offset;
+        followed.high_watermark = high_watermark;
+        followed.log_start_offset = log_start_offset;
+        changed
+    }
+
+    /// Moves the places that gave records behind the others.
+    pub(crate) fn rotate(&mut self, gave_records: &[u32]) {
+        if gave_records.is_empty() || gave_records.len() == self.order.len() {
+            return;
+        }
+        let gave: hashbrown::HashSet<u32, BuildIdHasher> = gave_records.iter().copied().collect();
+        self.order.retain(|place| !gave.contains(place));
+        self.order.extend(gave_records);
+    }
+}
+
+/// The sessions of one data thread.
+#[derive(Debug)]
+pub(crate) struct FetchSessions {
+    by_session_id: HashMap<i32, FetchSession>,
+    max: usize,
+}
+
+/// A session taken out for the duration of one fetch: put it back with [`FetchSessions::put_back`].
+pub(crate) type Taken = (i32, FetchSession);
+
+impl FetchSessions {
+    /// At most `max` sessions.
+    pub(crate) fn new(max: usize) -> Self {
+        FetchSessions {
+            by_session_id: HashMap::new(),
+            max,
+        }
+    }
+
+    /// Changes the limit; existing sessions stay.
+    pub(crate) fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
+    /// The session for an incremental fetch, with its epoch advanced; or the error for the whole response.
+    pub(crate) fn take(
+        &mut self,
+        id: i32,
+        epoch: i32,
+        by_id: bool,
+        now: Instant,
+    ) -> Result<Taken, ErrorCode> {
+        let session = self
+            .by_session_id
+            .get_mut(&id)
+            .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
+        if session.by_id != by_id {
+            return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
+        }
+        if session.epoch != epoch {
+            return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+        }
+        session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
+        session.used = now;
+        self.by_session_id
+            .remove(&id)
+            .map(|session| (id, session))
+            .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)
+    }
+
+    /// Puts a session back; an empty one ends.
+    pub(crate) fn put_back(&mut self, (id, session): Taken) {
+        if session.len() > 0 {
+            self.by_session_id.insert(id, session);
+        }
+    }
+
+    /// Ends a session (unknown ids are fine: evicted before).
+    pub(crate) fn remove(&mut self, id: i32) {
+        self.by_session_id.remove(&id);
+    }
+
+    /// A new session following these partitions, not yet put in; `None` if there is no room for it. The second
+    /// value says whether another one was evicted.
+    pub(crate) fn create(
+        &mut self,
+        targets: &[FetchTarget],
+        by_id: bool,
+        now: Instant,
+    ) -> (Option<Taken>, bool) {
+        let evicted = self.by_session_id.len() >= self.max;
+        if evicted && !self.evict_for(targets.len(), now) {
+            return (None, false);
+        }
+        let mut session = FetchSession::new(by_id, now);
+        for target in targets {
+            session.update(target.clone());
+        }
+        let mut id = 0;
+        while id == 0 || self.by_session_id.contains_key(&id) {
+            id = (Uuid::random().as_u128() as u32 >> 1) as i32;
+        }
+        (Some((id, session)), evicted)
+    }
+
+    /// Kafka's order: a session idle for long; else a smaller one that is not fresh.
+    fn evict_for(&mut self, partitions: usize, now: Instant) -> bool {
+        let idle = |session: &FetchSession| now.saturating_duration_since(session.used);
+        let age = |session: &FetchSession| now.saturating_duration_since(session.created);
+        let oldest = self
+            .by_session_id
+            .iter()
+            .max_by_key(|(_, session)| idle(session));
+        let victim = match oldest {
+            Some((id, session)) if idle(session) > EVICTION_IDLE => Some(*id),
+            _ => self
+                .by_session_id
+                .iter()
+                .filter(|(_, session)| age(session) > EVICTION_IDLE && session.len() < partitions)
+                .min_by_key(|(_, session)| session.len())
+                .map(|(id, _)| *id),
+        };
+        match victim {
+            Some(id) => self.by_session_id.remove(&id).is_some(),
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(name: &str, partition: i32) -> FetchTarget {
+        FetchTarget {
+            topic: TopicKey::Name(name.into()),
+            partition,
+            fetch_offset: 0,
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            max_bytes: 1,
+            resolved: None,
+        }
+    }
+
+    fn names(session: &FetchSession) -> Vec<String> {
+        session
+            .targets()
+            .map(|(_, target)| format!("{}-{}", target.topic.name(), target.partition))
+            .collect()
+    }
+
+    #[test]
+    fn partitions_that_gave_records_wait_for_the_others() {
+        let now = Instant::now();
+        let mut sessions = FetchSessions::new(10);
+        let (taken, evicted) = sessions.create(
+            &[target("a", 0), target("a", 1), target("b", 0)],
+            false,
+            now,
+        );
+        let (id, mut session) = taken.expect("room");
+        assert!(!evicted && id > 0);
+        session.rotate(&[0]);
+        assert_eq!(names(&session), ["a-1", "b-0", "a-0"]);
+        session.forget(&TopicKey::Name("a".into()), 1);
+        session.update(target("c", 5));
+        assert_eq!(names(&session), ["b-0", "a-0", "c-5"]);
+        let changed = FetchTarget {
+            fetch_offset: 9,
+            ..target("b", 0)
+        };
+        session.update(changed);
+        assert_eq!(
+            session
+                .targets()
+                .next()
+                .map(|(_, target)| target.fetch_offset),
+            Some(9)
+        );
+        assert_eq!(session.len(), 3);
+    }
+
+    #[test]
+    fn epochs_and_kinds_are_checked() {
+        let now = Instant::now();
+        let mut sessions = FetchSessions::new(10);
+        let (id, session) = sessions
+            .create(&[target("a", 0)], false, now)
+            .0
+            .expect("room");
+        sessions.put_back((id, session));
+        let error = |result: Result<Taken, ErrorCode>| result.map(|_| ()).expect_err("refused");
+        assert_eq!(
+            error(sessions.take(id + 1, 1, false, now)),
+            ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+        );
+        assert_eq!(
+            error(sessions.take(id, 2, false, now)),
+            ErrorCode::INVALID_FETCH_SESSION_EPOCH
+        );
+        assert_eq!(
+            error(sessions.take(id, 1, true, now)),
+            ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR
+        );
+        let taken = sessions.take(id, 1, false, now).expect("the right epoch");
+        sessions.put_back(taken);
+        assert_eq!(
+            error(sessions.take(id, 1, false, now)),
+            ErrorCode::INVALID_FETCH_SESSION_EPOCH
+        );
+        let mut taken = sessions.take(id, 2, false, now).expect("the next epoch");
+        taken.1.forget(&TopicKey::Name("a".into()), 0);
+        sessions.put_back(taken);
+        assert_eq!(
+            error(sessions.take(id, 3, false, now)),
+            ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
+            "empty ones end"
+        );
+    }
+
+    #[test]
+    fn old_or_small_sessions_make_room() {
+        let now = Instant::now();
+        let mut sessions = FetchSessions::new(2);
+        for partitions in [1, 3] {
+            let targets: Vec<_> = (0..partitions).map(|index| target("a", index)).collect();
+            let taken = sessions.create(&targets, false, now).0.expect("room");
+            sessions.put_back(taken);
+        }
+        let two = [target("b", 0), target("b", 1)];
+        assert!(
+            sessions.create(&two, false, now).0.is_none(),
+            "all are fresh"
+        );
+        let later = now + EVICTION_IDLE + Duration::from_secs(1);
+        let (taken, evicted) = sessions.create(&two, false, later);
+        assert!(taken.is_some() && evicted);
+    }
+
+    #[test]
+    fn only_news_is_told() {
+        let now = Instant::now();
+        let mut sessions = FetchSessions::new(2);
+        let (_, mut session) = sessions
+            .create(&[target("a", 0)], false, now)
+            .0
+            .expect("room");
+        assert!(session.changed(0, 0, 5, 0));
+        assert!(!session.changed(0, 0, 5, 0));
+        assert!(session.changed(0, 0, 6, 0));
+        assert!(session.changed(0, 0, 6, 1));
+        assert!(session.changed(0, 6, -1, -1));
+        assert!(
+            session.changed(0, 0, 6, 1),
+            "after an error everything is news"
+        );
+    }
+}

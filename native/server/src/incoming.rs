@@ -1,0 +1,175 @@
+//! The read side of a connection: bytes from the socket into whole frames.
+//!
+//! The buffer is borrowed from the thread's pool while bytes are there. What is left of an incomplete frame at the
+//! end of a turn stays with the connection and is charged to the memory budget; small rests are copied to a
+//! buffer of their own size, so that ten thousand slow senders hold kilobytes, not megabytes.
+
+use std::io;
+use std::ops::Range;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::BufMut;
+use pybroker_protocol::frame::{FrameLength, Guess, LENGTH_BYTES, frame_length};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::budget::MemoryBudget;
+use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
+
+/// Bytes asked of the socket at once, unless one frame needs more: stays within a core's cache.
+const READ_BYTES_MAX: usize = 256 * 1024;
+/// A rest below is copied to a buffer of its own size.
+const SMALL_REST_BYTES_MAX: usize = 16 * 1024;
+
+/// Outcome of looking for the next frame.
+#[derive(Debug)]
+pub(crate) enum NextFrame {
+    /// A whole frame: where its content (without length prefix) is in the buffer.
+    Frame(Range<usize>),
+    /// More bytes are needed.
+    Incomplete,
+    /// The peer does not speak Kafka, or too much at once.
+    Refused {
+        /// The length it claims.
+        length: i32,
+        /// What it may be.
+        guess: Guess,
+    },
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// Bytes received. Without capacity between turns if nothing is left over.
+    buffer: Vec<u8>,
+    /// Where the first unread frame starts.
+    start: usize,
+    /// Bytes charged to the budget.
+    charged: usize,
+    /// When the last bytes of an incomplete frame arrived; `None` if there is no incomplete frame.
+    partial_since: Option<Instant>,
+}
+
+impl Incoming {
+    /// When bytes last arrived of a frame that is still incomplete.
+    pub(crate) fn partial_since(&self) -> Option<Instant> {
+        self.partial_since
+    }
+
+    /// True if an incomplete frame is held.
+    pub(crate) fn holds_bytes(&self) -> bool {
+        self.start < self.buffer.len()
+    }
+
+    /// Reads once. `Ready(0)` = the peer has closed its side.
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        socket: &mut TcpStream,
+        pool: &mut BufferPool,
+    ) -> Poll<io::Result<usize>> {
+        let wanted = self.make_room(pool);
+        let mut limited = (&mut self.buffer).limit(wanted);
+        let read = ready!(pin!(socket.read_buf(&mut limited)).poll(context))?;
+        Poll::Ready(Ok(read))
+    }
+
+    /// Makes room for what the next read may bring and says how much that is.
+    fn make_room(&mut self, pool: &mut BufferPool) -> usize {
+        if self.buffer.capacity() < BUFFER_BYTES_MIN {
+            let mut larger = pool.take();
+            larger.extend_from_slice(&self.buffer[self.start..]);
+            self.buffer = larger;
+            self.start = 0;
+        }
+        let held = self.buffer.len() - self.start;
+        let missing = match frame_length(&self.buffer[self.start..], usize::MAX) {
+            FrameLength::Body(length) => (LENGTH_BYTES + length).saturating_sub(held),
+            _ => 0,
+        };
+        let spare = self.buffer.capacity() - self.buffer.len();
+        if spare < missing.max(1) {
+            // Bring the incomplete frame to the front, then grow with what has really arrived: at most twice that.
+            if self.start > 0 {
+                self.buffer.copy_within(self.start.., 0);
+                self.buffer.truncate(held);
+                self.start = 0;
+            }
+            let spare = self.buffer.capacity() - held;
+            if spare < missing.min(held.max(BUFFER_BYTES_MIN)) {
+                self.buffer
+                    .reserve_exact(missing.min(held.max(BUFFER_BYTES_MIN)));
+            }
+        }
+        (self.buffer.capacity() - self.buffer.len()).min(missing.max(READ_BYTES_MAX))
+    }
+
+    /// Takes the buffer out, so that frames in it can be changed in place while the connection is borrowed.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.buffer)
+    }
+
+    /// Puts it back.
+    pub(crate) fn restore_buffer(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
+    }
+
+    /// Finds the next frame in the buffer taken out, and moves past it if it is whole.
+    #[inline]
+    pub(crate) fn next_frame(&mut self, buffer: &[u8], max: usize) -> NextFrame {
+        match frame_length(&buffer[self.start..], max) {
+            FrameLength::Incomplete => NextFrame::Incomplete,
+            FrameLength::Refused { length, guess } => NextFrame::Refused { length, guess },
+            FrameLength::Body(length) => {
+                let body = self.start + LENGTH_BYTES;
+                if buffer.len() - body < length {
+                    return NextFrame::Incomplete;
+                }
+                self.start = body + length;
+                NextFrame::Frame(body..body + length)
+            }
+        }
+    }
+
+    /// Ends a turn: gives the buffer back, or keeps and charges what is left over.
+    pub(crate) fn end_turn(
+        &mut self,
+        pool: &mut BufferPool,
+        budget: &MemoryBudget,
+        got_bytes: bool,
+        now: Instant,
+    ) {
+        let held = self.buffer.len() - self.start;
+        if held == 0 {
+            self.partial_since = None;
+            if self.buffer.capacity() > 0 {
+                pool.give(core::mem::take(&mut self.buffer));
+            }
+            self.start = 0;
+        } else {
+            if got_bytes || self.partial_since.is_none() {
+                self.partial_since = Some(now);
+            }
+            if held < SMALL_REST_BYTES_MAX && self.buffer.capacity() >= BUFFER_BYTES_MIN {
+                let rest = self.buffer[self.start..].to_vec();
+                pool.give(core::mem::replace(&mut self.buffer, rest));
+                self.start = 0;
+            }
+        }
+        let capacity = self.buffer.capacity();
+        if capacity != self.charged {
+            budget.adjust(self.charged, capacity);
+            self.charged = capacity;
+        }
+    }
+
+    /// The connection is going: gives everything back.
+    pub(crate) fn release(&mut self, budget: &MemoryBudget) {
+        budget.adjust(self.charged, 0);
+        self.charged = 0;
+        self.buffer = Vec::new();
+        self.start = 0;
+    }
+}

@@ -1,0 +1,183 @@
+//! Listening sockets: bound at the start, accepting when told to, each connection to the next data thread.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::{mpsc, watch};
+
+use crate::config::{ListenerConfig, LogLevel};
+use crate::control_plane::Peer;
+use crate::shared::{ConnectionInfo, Shared};
+use crate::threads::Command;
+
+/// Connections that the kernel completes before we accept them.
+const BACKLOG: i32 = 1024;
+/// Pause after an accept that failed for want of descriptors or memory: it would fail again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound socket that does not accept yet.
+pub(crate) struct Bound {
+    pub(crate) config: ListenerConfig,
+    pub(crate) address: SocketAddr,
+    pub(crate) socket: std::net::TcpListener,
+}
+
+/// Binds a listener.
+pub(crate) fn bind(config: &ListenerConfig) -> io::Result<Bound> {
+    let socket = Socket::new(
+        Domain::for_address(config.address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    // A restarted broker takes its port over from connections that linger.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&config.address.into())?;
+    socket.listen(BACKLOG)?;
+    let socket: std::net::TcpListener = socket.into();
+    Ok(Bound {
+        config: config.clone(),
+        address: socket.local_addr()?,
+        socket,
+    })
+}
+
+/// Where accepted connections go, in turn.
+pub(crate) struct Distributor {
+    pub(crate) threads: Vec<mpsc::UnboundedSender<Command>>,
+    pub(crate) next: AtomicUsize,
+}
+
+impl Distributor {
+    fn hand_over(&self, socket: std::net::TcpStream, info: ConnectionInfo) -> bool {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        self.threads[turn]
+            .send(Command::Connection(socket, info))
+            .is_ok()
+    }
+}
+
+/// Accepts until `stop` says so.
+pub(crate) async fn accept_all(
+    bound: Bound,
+    shared: Arc<Shared>,
+    distributor: Arc<Distributor>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let Bound {
+        config,
+        address,
+        socket,
+    } = bound;
+    let listener = match tokio::net::TcpListener::from_std(socket) {
+        Ok(listener) => listener,
+        Err(error) => {
+            shared.log.line(
+                LogLevel::Error,
+                &format!(
+                    "listener {} on {address} cannot accept: {error}",
+                    config.name
+                ),
+            );
+            return;
+        }
+    };
+    let anonymous: Arc<str> = "User:ANONYMOUS".into();
+    let mut rate = CreationRate::default();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                shared.log.line(
+                    LogLevel::Warning,
+                    &format!("listener {} cannot accept: {error}", config.name),
+                );
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let settings = shared.settings.load_full();
+        if let Some(pause) = rate.take(settings.limits.connection_creation_rate, Instant::now()) {
+            tokio::time::sleep(pause).await;
+        }
+        // Refused connections are closed at once, as Kafka does: the client sees it and backs off.
+        let connection_id = match shared.connections.admit(peer.ip(), &settings.limits) {
+            Ok(id) => id,
+            Err(limit) => {
+                shared.log.line(
+                    LogLevel::Warning,
+                    &format!("connection from {peer} refused: {limit} reached"),
+                );
+                continue;
+            }
+        };
+        let info = ConnectionInfo::new(
+            Arc::new(Peer {
+                connection_id,
+                listener: Arc::clone(&config.name),
+                address: peer,
+            }),
+            config.security,
+            Arc::clone(&anonymous),
+        );
+        let handed = match prepare(socket) {
+            Ok(socket) => distributor.hand_over(socket, info),
+            // The peer has gone already.
+            Err(_) => false,
+        };
+        if !handed {
+            shared.connections.leave(peer.ip());
+        }
+    }
+}
+
+/// Takes the socket out of the acceptor's runtime, ready for another one's.
+fn prepare(socket: tokio::net::TcpStream) -> io::Result<std::net::TcpStream> {
+    socket.set_nodelay(true)?;
+    socket.into_std()
+}
+
+/// A token bucket of one second's connections (`max.connection.creation.rate`).
+#[derive(Default)]
+struct CreationRate {
+    /// When the bucket is full again at the latest; each connection moves it.
+    full_at: Option<Instant>,
+}
+
+impl CreationRate {
+    /// How long to wait before the next connection is taken on.
+    fn take(&mut self, per_second: u32, now: Instant) -> Option<Duration> {
+        if per_second == 0 {
+            return None;
+        }
+        let full_at =
+            self.full_at.map_or(now, |at| at.max(now)) + Duration::from_secs(1) / per_second;
+        self.full_at = Some(full_at);
+        (full_at - now)
+            .checked_sub(Duration::from_secs(1))
+            .filter(|pause| !pause.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_of_connections_passes_and_the_next_waits() {
+        let now = Instant::now();
+        let mut rate = CreationRate::default();
+        assert!((0..10).all(|_| rate.take(10, now).is_none()));
+        assert_eq!(rate.take(10, now), Some(Duration::from_millis(100)));
+        assert_eq!(rate.take(10, now + Duration::from_secs(5)), None);
+        assert_eq!(rate.take(0, now), None, "no limit");
+    }
+}

@@ -1,0 +1,34 @@
+//! The frame around a response body: length prefix and response header.
+
+use pybroker_protocol::header::write_response_header;
+
+/// A reply being appended to a buffer: where its length prefix stands.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub(crate) struct ReplyFrame {
+    start: usize,
+}
+
+impl ReplyFrame {
+    /// Appends room for the length, and the header. `flexible` = response header v1.
+    #[inline]
+    pub(crate) fn begin(out: &mut Vec<u8>, correlation_id: i32, flexible: bool) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        write_response_header(out, correlation_id, flexible);
+        ReplyFrame { start }
+    }
+
+    /// Writes the length, now that the body is there.
+    #[inline]
+    pub(crate) fn end(self, out: &mut [u8]) {
+        self.end_with(out, 0);
+    }
+
+    /// The same for a body of which `elsewhere` bytes are not in this buffer (file slices between its parts).
+    #[inline]
+    pub(crate) fn end_with(self, out: &mut [u8], elsewhere: usize) {
+        let length = (out.len() - self.start - 4 + elsewhere) as u32;
+        out[self.start..self.start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+}

@@ -1,0 +1,223 @@
+//! The server: start, stop, and what its owner may ask and change while it runs.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use pybroker_replica::Replicas;
+use tokio::sync::watch;
+
+use crate::budget::MemoryBudget;
+use crate::cold_reads::ColdReads;
+use crate::config::{DynamicSettings, ServerConfig};
+use crate::control_plane::ControlPlane;
+use crate::listener::{Bound, Distributor, accept_all, bind};
+use crate::metadata_view::MetadataHolder;
+use crate::metrics::{Gauges, render};
+use crate::shared::{ConnectionCounts, Shared, ThrottledLog};
+use crate::threads::{Command, DataThread};
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on: in use, not ours, not allowed.
+    #[error("listener {name} cannot bind {address}: {error}")]
+    Bind {
+        /// Name of the listener.
+        name: String,
+        /// Where it should listen.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// No thread or event queue to be had.
+    #[error("data thread {number} cannot start: {error}")]
+    Thread {
+        /// Which one.
+        number: usize,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// A running server. Dropping it stops it without waiting for clients.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<DataThread>>,
+    addresses: Vec<(Arc<str>, SocketAddr)>,
+    /// Bound and not accepting yet.
+    bound: Mutex<Vec<Bound>>,
+    distributor: Arc<Distributor>,
+    stop_accepting: watch::Sender<bool>,
+}
+
+impl core::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_struct("Server")
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Binds all listeners and starts the data threads; accepting starts with [`Server::start_accepting`].
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left behind then.
+    pub fn start(
+        config: ServerConfig,
+        replicas: Arc<Replicas>,
+        metadata: Arc<MetadataHolder>,
+        control: Arc<dyn ControlPlane>,
+    ) -> Result<Self, StartError> {
+        let mut bound = Vec::with_capacity(config.listeners.len());
+        for listener in &config.listeners {
+            bound.push(bind(listener).map_err(|error| StartError::Bind {
+                name: listener.name.to_string(),
+                address: listener.address,
+                error,
+            })?);
+        }
+        let limits = config.settings.limits.clone();
+        let count = config.threads.max(1);
+        let shared = Arc::new(Shared {
+            broker_id: config.broker_id,
+            settings: ArcSwap::from_pointee(config.settings),
+            replicas,
+            metadata,
+            control,
+            budget: MemoryBudget::new(limits.in_flight_bytes_max),
+            connections: ConnectionCounts::default(),
+            cold_reads: ColdReads::default(),
+            draining: AtomicBool::new(false),
+            log: ThrottledLog::new(config.log),
+        });
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count {
+            let sessions = limits.fetch_sessions_max.div_ceil(count);
+            let thread = DataThread::start(number, Arc::clone(&shared), sessions)
+                .map_err(|error| StartError::Thread { number, error })?;
+            threads.push(thread);
+        }
+        let distributor = Arc::new(Distributor {
+            threads: threads
+                .iter()
+                .map(|thread| thread.commands.clone())
+                .collect(),
+            next: AtomicUsize::new(0),
+        });
+        Ok(Server {
+            shared,
+            addresses: bound
+                .iter()
+                .map(|bound| (Arc::clone(&bound.config.name), bound.address))
+                .collect(),
+            threads: Mutex::new(threads),
+            bound: Mutex::new(bound),
+            distributor,
+            stop_accepting: watch::Sender::new(false),
+        })
+    }
+
+    /// Name and address of each listener; ports are the real ones.
+    pub fn addresses(&self) -> &[(Arc<str>, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Starts accepting on all listeners. Once; later calls do nothing.
+    pub fn start_accepting(&self) {
+        let threads = self.threads.lock();
+        let Some(first) = threads.first() else { return };
+        for bound in self.bound.lock().drain(..) {
+            let shared = Arc::clone(&self.shared);
+            let distributor = Arc::clone(&self.distributor);
+            let stop = self.stop_accepting.subscribe();
+            first.send(Command::Spawn(Box::new(move || {
+                tokio::spawn(accept_all(bound, shared, distributor, stop));
+            })));
+        }
+    }
+
+    /// Closes the listening sockets; connections go on.
+    pub fn stop_accepting(&self) {
+        self.stop_accepting.send_replace(true);
+        self.bound.lock().clear();
+    }
+
+    /// The settings now.
+    pub fn settings(&self) -> Arc<DynamicSettings> {
+        self.shared.settings.load_full()
+    }
+
+    /// Changes settings; connections obey from their next request on.
+    pub fn set_settings(&self, settings: DynamicSettings) {
+        self.shared
+            .budget
+            .set_limit(settings.limits.in_flight_bytes_max);
+        let settings = Arc::new(settings);
+        self.shared.settings.store(Arc::clone(&settings));
+        let threads = self.threads.lock();
+        let sessions = settings
+            .limits
+            .fetch_sessions_max
+            .div_ceil(threads.len().max(1));
+        for thread in &*threads {
+            thread.send(Command::Settings(Arc::clone(&settings), sessions));
+        }
+    }
+
+    /// The metadata that requests are answered from.
+    pub fn metadata(&self) -> &Arc<MetadataHolder> {
+        &self.shared.metadata
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.open()
+    }
+
+    /// Counters as a fragment in Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        let metrics: Vec<_> = self
+            .threads
+            .lock()
+            .iter()
+            .map(|thread| Arc::clone(&thread.metrics))
+            .collect();
+        let gauges = Gauges {
+            connections: self.shared.connections.open(),
+            connections_refused: self.shared.connections.refused(),
+            in_flight_bytes: self.shared.budget.used(),
+        };
+        render(&metrics, &gauges)
+    }
+
+    /// Stops: no new connections, no new requests; what was read is answered (fetches with what there is), until
+    /// `deadline`, when the rest is dropped. Blocks until all threads have ended. Once; later calls do nothing.
+    pub fn shutdown(&self, deadline: Instant) {
+        self.stop_accepting();
+        self.shared.draining.store(true, Ordering::SeqCst);
+        let mut threads = self.threads.lock();
+        for thread in &*threads {
+            thread.send(Command::StopBy(deadline));
+        }
+        for thread in &mut *threads {
+            if let Some(handle) = thread.thread.take() {
+                // A data thread that panicked has been reported by the panic itself.
+                drop(handle.join());
+            }
+        }
+        self.shared.cold_reads.stop();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown(Instant::now());
+    }
+}

@@ -1,0 +1,104 @@
+//! Replies of one connection in the order of its requests (R3).
+//!
+//! Produces are appended when they arrive and wait here for their commit; every other request runs when it reaches
+//! the head. The ring is bounded by [`SLOTS_MAX`](crate::limits::SLOTS_MAX) and by the bytes it holds.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::api::k00_produce::PendingProduce;
+use crate::api::k01_fetch::PendingFetch;
+use crate::control_plane::{ControlReply, ControlRequest};
+
+/// A request that was read and not answered yet.
+pub(crate) enum Slot {
+    /// Answered out of turn: whole reply frames.
+    Ready(Vec<u8>),
+    /// Appended, waiting for the commit.
+    Produce(Box<PendingProduce>),
+    /// At the head: waiting for bytes, or for the disk.
+    Fetch(Box<PendingFetch>),
+    /// At the head: the control plane has it, or shall get it.
+    Control(Box<PendingControl>),
+    /// Waits until it is at the head; the frame's content.
+    Deferred { frame: Box<[u8]>, received: Instant },
+}
+
+/// A request of the control plane.
+pub(crate) struct PendingControl {
+    /// Not accepted yet: its queue was full.
+    pub(crate) unsent: Option<Box<ControlRequest>>,
+    pub(crate) answer: oneshot::Receiver<ControlReply>,
+    pub(crate) api_key: i16,
+    pub(crate) correlation_id: i32,
+    /// Response header v1.
+    pub(crate) flexible: bool,
+    pub(crate) received: Instant,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Slots {
+    ring: VecDeque<Slot>,
+    /// Bytes of frames and replies in the ring.
+    bytes: usize,
+}
+
+impl Slots {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn push(&mut self, slot: Slot) {
+        self.bytes += slot.bytes();
+        self.ring.push_back(slot);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Slot> {
+        let slot = self.ring.pop_front()?;
+        self.bytes -= slot.bytes();
+        Some(slot)
+    }
+
+    /// Puts back what was popped and is not finished.
+    pub(crate) fn put_back(&mut self, slot: Slot) {
+        self.bytes += slot.bytes();
+        self.ring.push_front(slot);
+    }
+
+    /// When the request at the head must be answered at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.ring.front()? {
+            Slot::Produce(pending) => Some(pending.deadline),
+            Slot::Fetch(pending) => pending.deadline(),
+            _ => None,
+        }
+    }
+}
+
+impl Slot {
+    fn bytes(&self) -> usize {
+        match self {
+            Slot::Ready(reply) => reply.capacity(),
+            Slot::Produce(pending) => pending.bytes(),
+            Slot::Fetch(pending) => pending.bytes(),
+            Slot::Control(pending) => pending
+                .unsent
+                .as_ref()
+                .map_or(0, |request| request.body.len()),
+            Slot::Deferred { frame, .. } => frame.len(),
+        }
+    }
+}

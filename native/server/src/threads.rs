@@ -1,0 +1,127 @@
+//! The data threads: each runs a single-threaded runtime with its share of the connections.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::buffers::BufferPool;
+use crate::config::{DynamicSettings, LogLevel};
+use crate::connection::Connection;
+use crate::fetch_sessions::FetchSessions;
+use crate::metrics::ThreadMetrics;
+use crate::shared::{ConnectionInfo, Shared, ThreadState, install_thread_state, with_thread_state};
+
+/// What a data thread is told.
+pub(crate) enum Command {
+    /// Serve a connection from now on.
+    Connection(std::net::TcpStream, ConnectionInfo),
+    /// Run something on this thread's runtime (the acceptors).
+    Spawn(Box<dyn FnOnce() + Send>),
+    /// Settings have changed, and this is the thread's share of fetch sessions.
+    Settings(Arc<DynamicSettings>, usize),
+    /// End, whatever still runs, at the latest at this time; at once when the last connection has ended.
+    StopBy(Instant),
+}
+
+/// One data thread.
+pub(crate) struct DataThread {
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) metrics: Arc<ThreadMetrics>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+}
+
+impl DataThread {
+    /// Starts a thread. Fails if the system gives no thread or no event queue.
+    pub(crate) fn start(
+        number: usize,
+        shared: Arc<Shared>,
+        sessions_max: usize,
+    ) -> std::io::Result<Self> {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let metrics = ThreadMetrics::new();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let state = ThreadState {
+            pool: BufferPool::default(),
+            settings: shared.settings.load_full(),
+            produce: Default::default(),
+            fetch: Default::default(),
+            sessions: FetchSessions::new(sessions_max),
+            metrics: Arc::clone(&metrics),
+            wakers: HashMap::new(),
+        };
+        let work = move || {
+            install_thread_state(state);
+            runtime.block_on(serve(shared, inbox));
+            // Connections left over are dropped with the runtime.
+            drop(runtime);
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("data-{number}"))
+            .spawn(work)?;
+        Ok(DataThread {
+            commands,
+            metrics,
+            thread: Some(thread),
+        })
+    }
+
+    /// Sends a command; a thread that has ended needs none.
+    pub(crate) fn send(&self, command: Command) {
+        drop(self.commands.send(command));
+    }
+}
+
+async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>) {
+    while let Some(command) = inbox.recv().await {
+        match command {
+            Command::Connection(socket, info) => open(&shared, socket, info),
+            Command::Spawn(spawn) => spawn(),
+            Command::Settings(settings, sessions_max) => {
+                with_thread_state(|thread| {
+                    thread.sessions.set_max(sessions_max);
+                    thread.settings = settings;
+                });
+                // Limits may have been raised for somebody who waits.
+                wake_all();
+            }
+            Command::StopBy(deadline) => {
+                wake_all();
+                while with_thread_state(|thread| !thread.wakers.is_empty()) == Some(true)
+                    && Instant::now() < deadline
+                {
+                    // Connections end by themselves; looked at coarsely, once in the life of a thread.
+                    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn wake_all() {
+    with_thread_state(|thread| thread.wakers.values().for_each(|waker| waker.wake_by_ref()));
+}
+
+fn open(shared: &Arc<Shared>, socket: std::net::TcpStream, info: ConnectionInfo) {
+    let address = info.peer.address;
+    match TcpStream::from_std(socket) {
+        Ok(socket) => {
+            with_thread_state(|thread| thread.metrics.connections_opened.add(1));
+            tokio::spawn(Connection::new(Arc::clone(shared), info, socket));
+        }
+        Err(error) => {
+            shared.connections.leave(address.ip());
+            shared.log.line(
+                LogLevel::Error,
+                &format!("connection from {address} closed: it cannot be watched: {error}"),
+            );
+        }
+    }
+}
