@@ -84,10 +84,6 @@ class Broker:
     async def _start(self) -> None:
         config, broker_id = self._config, self._config.broker_id
         first_dir = Path(config.log_dirs[0])
-        try:
-            first_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise StartError(f"log.dirs: {first_dir} cannot be made: {problem.strerror}") from None
         store = self._store = await EmbeddedStore.open(first_dir, self._fail)
         try:
             for path in PERSISTENT_PATHS:
@@ -126,7 +122,14 @@ class Broker:
         appends = NativeAppends(native, loop)
         cache = MetadataCache(native, cluster_id)
         staging = self._staging = Staging(native, store, clock, broker_id)
-        replicas = ReplicaManager(native, cache, config, staging, Strays(native, store), broker_id)
+        replicas = ReplicaManager(
+            native=native,
+            cache=cache,
+            config=config,
+            staging=staging,
+            strays=Strays(native, store),
+            broker_id=broker_id,
+        )
         self._membership = Membership(store, clock, broker_id)
         channel = LocalChannel(partial(control.handle, replicas))
         controller = Controller(store, clock, broker_id, {broker_id: channel}, self._fail)
@@ -183,7 +186,8 @@ class Broker:
 
     async def _join(self, services: Services) -> None:
         """Registers this broker; the controller answers with everything that it hosts."""
-        assert self._staging is not None and self._membership is not None
+        assert self._staging is not None
+        assert self._membership is not None
         await self._staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
         rack = self._config["broker.rack"] or None

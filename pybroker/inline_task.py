@@ -19,6 +19,7 @@ class InlineTask:
     """
 
     __slots__ = (
+        "__weakref__",
         "_cancels",
         "_coroutine",
         "_done",
@@ -29,7 +30,6 @@ class InlineTask:
         "abandoned",
         "problem",
         "value",
-        "__weakref__",
     )
 
     def __init__(

@@ -1,5 +1,5 @@
-"""What clients may do to topics: create, delete, grow. Checks what can be checked without the cluster, makes one controller
-event, and answers when the result is visible here (R12). Knows no protocol version.
+"""What clients may do to topics: create, delete, grow. Checks what can be checked without the cluster, makes one
+controller event, and answers when the result is visible here (R12). Knows no protocol version.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ class TopicAdmin:
         return enabled
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
-        """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the work."""
+        """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the
+        work."""
         mine = [name for name in dict.fromkeys(names) if name not in self._creating]
         if mine:
             loop = asyncio.get_running_loop()
@@ -308,11 +309,11 @@ class TopicAdmin:
         event = CreatePartitions(tuple(changes), validate_only, random.getrandbits(31))
         outcome = await self._controller.submit(event)
         late = None
-        if not validate_only and any(error is None for error in outcome.reply):
-            if await self._applied(outcome, deadline) is None:
-                late = KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."
-                )
+        grown = not validate_only and any(error is None for error in outcome.reply)
+        if grown and await self._applied(outcome, deadline) is None:
+            late = KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."
+            )
         for index, error in zip(slots, outcome.reply, strict=True):
             results[index] = error if error is not None else late
         return results

@@ -1,9 +1,10 @@
 """Metadata (key 3), versions 0–13: the part that Rust does not answer.
 
-The native side answers when it knows all topics that are asked for, or when automatic creation is off. Otherwise the whole
-request comes here (R21): unknown names are created if the request and the broker allow it.
+The native side answers when it knows all topics that are asked for, or when automatic creation is off. Otherwise the
+whole request comes here (R21): unknown names are created if the request and the broker allow it.
 
-- One non-zero id makes all names in the request count for nothing, as in Kafka (D17). By id nothing is ever created (165);
+- One non-zero id makes all names in the request count for nothing, as in Kafka (D17). By id nothing is ever created
+  (165);
   an unknown id answers UNKNOWN_TOPIC_ID with a null name, or "" in v10 and v11, where the name cannot be null.
 - A name that cannot be created in time answers LEADER_NOT_AVAILABLE, which every client retries.
 """
@@ -84,10 +85,12 @@ def _by_name(
     topic = cluster.topic(name)
     if topic is not None:
         return _shown(topic, operations)
+    code: int
     if not is_topic_name(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif name in errors:
-        # Created by now but not shown yet, or refused: clients that ask by name retry both ways (INVALID_… they report).
+        # Created by now but not shown yet, or refused: clients that ask by name retry both ways (INVALID_… they
+        # report).
         error = errors[name]
         code = ErrorCode.LEADER_NOT_AVAILABLE if error is None else _creation_error(error)
     else:
@@ -98,8 +101,6 @@ def _by_name(
 def _creation_error(error: KafkaError) -> int:
     if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
         return ErrorCode.LEADER_NOT_AVAILABLE
-    if error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
-        return ErrorCode.INVALID_REPLICATION_FACTOR
     return error.code
 
 

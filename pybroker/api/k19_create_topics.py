@@ -1,18 +1,18 @@
 """CreateTopics (key 19), versions 0–7.
 
-v1 adds validate_only and messages, v5 (KIP-525) the resulting numbers and configs, v7 (KIP-516) the topic id. Each topic
-succeeds or fails by itself. timeout_ms ≤ 0 creates and answers REQUEST_TIMED_OUT at once, as Kafka does.
-A name that stands in a request more than once is answered once, with INVALID_REQUEST.
+v1 adds validate_only and messages, v5 (KIP-525) the resulting numbers and configs, v7 (KIP-516) the topic id. Each
+topic succeeds or fails by itself. timeout_ms ≤ 0 creates and answers REQUEST_TIMED_OUT at once, as Kafka does. A name
+that stands in a request more than once is answered once, with INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from pybroker.admin.topic_configs import topic_settings
 from pybroker.admin.topics import TopicAdmin, TopicSpec
+from pybroker.config import BrokerConfig
 from pybroker.context import RequestContext
 from pybroker.controller.events import CreatedTopic
 from pybroker.errors import KafkaError
-from pybroker.config import BrokerConfig
 from pybroker.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequest_CreatableTopic,

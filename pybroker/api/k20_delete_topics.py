@@ -1,9 +1,9 @@
 """DeleteTopics (key 20), versions 0–6.
 
-v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name (A24). Deletion is
-immediate: the answer means that the topic is gone and its name is free (group M). Refused with INVALID_REQUEST, as Kafka
-does (D18, X21): name and id both, neither, the same topic twice in any combination. An unknown id answers UNKNOWN_TOPIC_ID.
-With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name (A24). Deletion
+is immediate: the answer means that the topic is gone and its name is free (group M). Refused with INVALID_REQUEST, as
+Kafka does (D18, X21): name and id both, neither, the same topic twice in any combination. An unknown id answers
+UNKNOWN_TOPIC_ID. With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
 """
 
 from __future__ import annotations

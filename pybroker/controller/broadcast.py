@@ -1,8 +1,8 @@
 """From a change of the image to messages for each broker. Pure.
 
-Order in the list is order on the wire. Removed topics come first as UpdateMetadata, so that no client finds them any more,
-then StopReplica collects their data (R11). New and changed partitions go to their replicas by LeaderAndIsr before
-UpdateMetadata shows them to clients.
+Order in the list is order on the wire. Removed topics come first as UpdateMetadata, so that no client finds them any
+more, then StopReplica collects their data (R11). New and changed partitions go to their replicas by LeaderAndIsr
+before UpdateMetadata shows them to clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The ordered way from the controller to one broker. The controller's own broker has one like any other: no shortcut."""
+"""The ordered way from the controller to one broker. The controller's own broker has one like any other: no
+shortcut."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from pybroker.metadata.control_messages import (
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    StopReplicaRequest,
     StopReplicaResponse,
     UpdateConfigsResponse,
+    UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
 from pybroker.protocol.error_codes import ErrorCode
@@ -33,7 +36,8 @@ class LocalChannel:
         self._closed = False
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Queues a message; the future gives its response. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
+        """Queues a message; the future gives its response. A receiver that fails (a bug) answers
+        UNKNOWN_SERVER_ERROR."""
         future: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         if self._task is None or self._task.done():
@@ -61,8 +65,8 @@ def _failed(request: ControlRequest) -> ControlResponse:
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(request, LeaderAndIsrRequest):
         return LeaderAndIsrResponse(code)
-    name = type(request).__name__
-    return {
-        "StopReplicaRequest": StopReplicaResponse(code),
-        "UpdateMetadataRequest": UpdateMetadataResponse(code),
-    }.get(name, UpdateConfigsResponse(code))
+    if isinstance(request, StopReplicaRequest):
+        return StopReplicaResponse(code)
+    if isinstance(request, UpdateMetadataRequest):
+        return UpdateMetadataResponse(code)
+    return UpdateConfigsResponse(code)

@@ -18,7 +18,7 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
     operations: list[Operation] = []
     topics: list[TopicImage] = []
     brokers: dict[str, ConfigImage] = {}
-    reply: list[None | KafkaError] = []
+    reply: list[KafkaError | None] = []
     for change in event.changes:
         if change.resource == "broker":
             before = image.broker_configs.get(change.name, ConfigImage({}, -1))

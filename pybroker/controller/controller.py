@@ -1,8 +1,9 @@
 """The controller: the one writer of the cluster's metadata.
 
-One loop takes events in order. Each is decided by a pure function, made durable by one multi that also checks the controller
-epoch (KAFKA-6082), applied to the image, sent to brokers, and answered: in that order, so that nobody hears of what a
-crash can undo. A write that is refused because the epoch moved on means another controller exists: this one resigns.
+One loop takes events in order. Each is decided by a pure function, made durable by one multi that also checks the
+controller epoch (KAFKA-6082), applied to the image, sent to brokers, and answered: in that order, so that nobody
+hears of what a crash can undo. A write that is refused because the epoch moved on means another controller exists:
+this one resigns.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class Controller:
         self._epoch_version = -1
         self._image = ClusterImage.initial(0)
         self._active = False
+        self._reports: set[asyncio.Future[None]] = set()
         self._deletions = Deletions(store, clock, self.submit, self._stop_again)
 
     @property
@@ -174,7 +176,8 @@ class Controller:
     # --- events -------------------------------------------------------------------------------------------------------
 
     async def submit(self, event: Event) -> Outcome:
-        """Puts an event in the queue and waits for its answer. Raises KafkaError: NOT_CONTROLLER, or the store failed."""
+        """Puts an event in the queue and waits for its answer. Raises KafkaError: NOT_CONTROLLER, or the store
+        failed."""
         if not self._active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -299,7 +302,9 @@ class Controller:
                 if partition.error_code
             )
             if failed and self._active:
-                asyncio.ensure_future(self._report_offline(ReplicasOffline(broker_id, failed)))
+                report = asyncio.ensure_future(self._report_offline(ReplicasOffline(broker_id, failed)))
+                self._reports.add(report)
+                report.add_done_callback(self._reports.discard)
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
             self._deletions.confirmed(broker_id, request, response)
 

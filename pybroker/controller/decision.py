@@ -1,4 +1,5 @@
-"""What a decision function gives back: store operations, the change of the image, and the reply. It has done nothing yet."""
+"""What a decision function gives back: store operations, the change of the image, and the reply. It has done nothing
+yet."""
 
 from __future__ import annotations
 

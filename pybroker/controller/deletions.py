@@ -1,7 +1,8 @@
-"""The controller's care for deletions in progress: who has confirmed, asking again, and when the data is gone everywhere.
+"""The controller's care for deletions in progress: who has confirmed, asking again, and when the data is gone
+everywhere.
 
-A replica that never answers blocks nothing (R11): the name is free already. What it holds is settled when it comes back, by
-its first FULL LeaderAndIsr.
+A replica that never answers blocks nothing (R11): the name is free already. What it holds is settled when it comes
+back, by its first FULL LeaderAndIsr.
 """
 
 from __future__ import annotations

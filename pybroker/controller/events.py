@@ -12,7 +12,8 @@ from pybroker.native import Uuid
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """One topic to create. Name and configs were checked before; what depends on the cluster is checked in the decision."""
+    """One topic to create. Name and configs were checked before; what depends on the cluster is checked in the
+    decision."""
 
     name: str
     num_partitions: int

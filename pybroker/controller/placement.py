@@ -1,8 +1,8 @@
 """Where replicas go. Pure; the caller gives the starting point.
 
-Leaders walk around the brokers from a start that the seed chooses; followers lie at a shift from their leader that grows
-with each round, so that losing one broker spreads its work over all others (KIP-36 describes the result). With racks known
-for all brokers, neighbours in the walk are of different racks.
+Leaders walk around the brokers from a start that the seed chooses; followers lie at a shift from their leader that
+grows with each round, so that losing one broker spreads its work over all others (KIP-36 describes the result). With
+racks known for all brokers, neighbours in the walk are of different racks.
 """
 
 from __future__ import annotations

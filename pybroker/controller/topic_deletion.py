@@ -4,9 +4,9 @@
     staged     every replica has confirmed that its data lies in `deleting/`; it stays until `remove_after_ms`
     removed    the data is gone on every broker; the record stays as a tombstone, the proof that the id is dead
 
-Legal moves: deleting → staged → removed, and deleting → removed for a topic whose replicas held nothing. The oldest tombstones
-go when there are more than TOMBSTONES_MAX: a replica of theirs that turns up later is kept aside for the operator,
-because without a tombstone nothing proves that its topic was deleted.
+Legal moves: deleting → staged → removed, and deleting → removed for a topic whose replicas held nothing. The oldest
+tombstones go when there are more than TOMBSTONES_MAX: a replica of theirs that turns up later is kept aside for the
+operator, because without a tombstone nothing proves that its topic was deleted.
 """
 
 from __future__ import annotations

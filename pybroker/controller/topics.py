@@ -43,7 +43,8 @@ Replicas = tuple[int, ...]
 def decide_create(
     image: ClusterImage, event: CreateTopics, now_ms: int, new_id: Callable[[], Uuid] = Uuid.random
 ) -> Decision:
-    """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere else."""
+    """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere
+    else."""
     operations: list[Operation] = []
     created: list[TopicImage] = []
     reply: list[CreatedTopic | KafkaError] = []
@@ -231,7 +232,8 @@ def encode_state(partition: PartitionImage) -> bytes:
 
 
 def decide_delete(image: ClusterImage, event: DeleteTopics) -> Decision:
-    """Deletes at once (R11): one multi removes the topic's nodes, writes its deletion record and raises the name's epoch floor.
+    """Deletes at once (R11): one multi removes the topic's nodes, writes its deletion record and raises the name's
+    epoch floor.
 
     From then on the name is free and the id is dead, whatever the replicas do.
     """
@@ -314,7 +316,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
     """Grows topics; each succeeds or fails by itself (KIP-195)."""
     operations: list[Operation] = []
     grown: list[TopicImage] = []
-    reply: list[None | KafkaError] = []
+    reply: list[KafkaError | None] = []
     left = PARTITIONS_PER_REQUEST_MAX
     for change in event.topics:
         try:

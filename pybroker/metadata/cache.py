@@ -1,4 +1,5 @@
-"""This broker's view of the cluster, as UpdateMetadata told it: what handlers answer from, and what native code is shown.
+"""This broker's view of the cluster, as UpdateMetadata told it: what handlers answer from, and what native code is
+shown.
 
 One method changes it; the native side gets the same change as an ordered delta in the same call (R12), so that the two
 never disagree for longer than a call. Everything runs on the loop's thread.
@@ -101,7 +102,8 @@ class MetadataCache:
         return f"{dead} ({topic_id}, deleted)" if dead is not None else f"unknown topic {topic_id}"
 
     def on_topics_removed(self, listener: Callable[[Sequence[RemovedTopic]], None]) -> None:
-        """Calls `listener` after topics were removed, on the loop's thread. It must not raise and must not take long."""
+        """Calls `listener` after topics were removed, on the loop's thread. It must not raise and must not take
+        long."""
         self._removed_listeners.append(listener)
 
     # --- the change ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""What a controller says to brokers: LeaderAndIsr v5, StopReplica v4, UpdateMetadata v7, in the seeds' shape (groups F, H, K; X12–X14).
+"""What a controller says to brokers: LeaderAndIsr v5, StopReplica v4, UpdateMetadata v7, in the seeds' shape (groups
+F, H, K; X12–X14).
 
-With the embedded store they travel as objects, from the controller's channel to the handlers in `api` (R15). Controller and
-replicas share these nouns and nothing else.
+With the embedded store they travel as objects, from the controller's channel to the handlers in `api` (R15).
+Controller and replicas share these nouns and nothing else.
 """
 
 from __future__ import annotations
@@ -194,8 +195,9 @@ class TopicConfigState(msgspec.Struct, frozen=True):
 
 
 class UpdateConfigs(msgspec.Struct, frozen=True):
-    """Dynamic configs that changed. No Kafka message: in a cluster each broker reads `/config` itself; with the embedded
-    store the controller's channel carries it, so that it keeps its place between LeaderAndIsr and the answer."""
+    """Dynamic configs that changed. No Kafka message: in a cluster each broker reads `/config` itself; with the
+    embedded store the controller's channel carries it, so that it keeps its place between LeaderAndIsr and the
+    answer."""
 
     topics: tuple[TopicConfigState, ...]
     brokers: Mapping[str, Mapping[str, str]]

@@ -1,11 +1,12 @@
 """The embedded `MetadataStore`: SQLite, one file in the data directory, for one node.
 
-Promises: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash the
-store opens with the last committed state. What it assumes: fsync works. A failed commit or fsync leaves unknown what is
-on disk, therefore nothing is retried: the store closes itself, tells its owner, and the broker stops (R14).
+Promises: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash
+the store opens with the last committed state. What it assumes: fsync works. A failed commit or fsync leaves unknown
+what is on disk, therefore nothing is retried: the store closes itself, tells its owner, and the broker stops (R14).
 
-One thread owns the connection. Calls queue up for it, so that the loop never waits for the disk; their order is the order
-of the calls. The thread holds the watches too: a watch fires in the order of the changes, before the change's own answer.
+One thread owns the connection. Calls queue up for it, so that the loop never waits for the disk; their order is the
+order of the calls. The thread holds the watches too: a watch fires in the order of the changes, before the change's
+own answer.
 """
 
 from __future__ import annotations
@@ -163,8 +164,12 @@ class EmbeddedStore:
         return StoreClosedError(str(self._failure))
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()
+        directory = self._path.parent
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except OSError as problem:
+            raise StartError(f"log.dirs: {directory} cannot be used: {problem.strerror}") from None
         try:
             self._open_locked()
         except sqlite3.Error as problem:

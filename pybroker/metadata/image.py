@@ -1,7 +1,7 @@
 """The cluster as the controller knows it: immutable, replaced whole by `apply`. Decisions read it; nobody changes it.
 
-Mappings are plain dicts that are never changed after construction. `apply` copies the dicts a delta touches: with 10,000
-topics that is 0.1 ms for a decision that costs a commit anyway.
+Mappings are plain dicts that are never changed after construction. `apply` copies the dicts a delta touches: with
+10,000 topics that is 0.1 ms for a decision that costs a commit anyway.
 """
 
 from __future__ import annotations

@@ -155,8 +155,9 @@ class _Change:
         if isinstance(operation, Set):
             return self._set(operation)
         if isinstance(operation, Delete):
-            return self._delete(operation)
-        self._version(operation.path, operation.version)
+            self._delete(operation)
+        else:
+            self._version(operation.path, operation.version)
         return None
 
     def finish(self) -> None:

@@ -1,8 +1,9 @@
 """`MetadataStore`: the one interface behind which the cluster's metadata lives, in ZooKeeper's shape (R14).
 
-Paths are absolute, without a trailing slash; every node has bytes, a version that counts its changes, and may have children.
-The embedded store (one node, SQLite) and ZooKeeper (clusters) are held to one contract by `tests/unit/metadata/test_store_contract.py`.
-Callers are on the loop's thread; watches and session events are delivered there too.
+Paths are absolute, without a trailing slash; every node has bytes, a version that counts its changes, and may have
+children. The embedded store (one node, SQLite) and ZooKeeper (clusters) are held to one contract by
+`tests/unit/metadata/test_store_contract.py`. Callers are on the loop's thread; watches and session events are
+delivered there too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Protocol
 import msgspec
 
 VALUE_BYTES_MAX = 1 << 20
-"""ZooKeeper's `jute.maxbuffer` default; the embedded store keeps it so that nothing is stored that cannot move to a cluster."""
+"""ZooKeeper's `jute.maxbuffer` default; the embedded store keeps it so that nothing is stored that cannot move to a
+cluster."""
 
 ANY_VERSION = -1
 
@@ -56,7 +58,8 @@ class RolledBackError(StoreError):
 
 
 class MultiError(StoreError):
-    """A multi failed as a whole. `results` has one error for each operation, RolledBackError for those that were fine."""
+    """A multi failed as a whole. `results` has one error for each operation, RolledBackError for those that were
+    fine."""
 
     def __init__(self, index: int, results: Sequence[StoreError]) -> None:
         super().__init__(f"operation {index}: {results[index]!r}")
@@ -153,7 +156,8 @@ class SessionState(Enum):
 
 
 class MetadataStore(Protocol):
-    """All operations may raise StoreError subclasses; after a failure that leaves the state unknown, StoreClosedError."""
+    """All operations may raise StoreError subclasses; after a failure that leaves the state unknown,
+    StoreClosedError."""
 
     @property
     def session_id(self) -> int:
@@ -173,7 +177,8 @@ class MetadataStore(Protocol):
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Creates a node and gives its path. NodeExistsError; NoNodeError without a parent; NoChildrenForEphemeralsError."""
+        """Creates a node and gives its path. NodeExistsError; NoNodeError without a parent;
+        NoChildrenForEphemeralsError."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
@@ -185,13 +190,15 @@ class MetadataStore(Protocol):
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of the children, sorted. The watch fires when a child comes or goes, or the node is deleted. NoNodeError."""
+        """Names of the children, sorted. The watch fires when a child comes or goes, or the node is deleted.
+        NoNodeError."""
         ...
 
     async def subtree(self, path: str) -> dict[str, Node]:
         """All nodes below `path` (not itself) by full path, parents before children; empty if there is no such node.
 
-        The bulk read of start-up: one statement in the embedded store, pipelined reads in ZooKeeper (there it is no snapshot).
+        The bulk read of start-up: one statement in the embedded store, pipelined reads in ZooKeeper (there it is no
+        snapshot).
         """
         ...
 

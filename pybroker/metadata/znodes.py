@@ -106,7 +106,7 @@ def _topic_id(path: str, text: str) -> Uuid:
         topic_id = Uuid.parse(text)
     except ValueError as problem:
         raise DamagedNodeError(f"{path}: topic id {text!r}: {problem}") from None
-    if topic_id == Uuid.ZERO or topic_id == Uuid.METADATA:
+    if topic_id in (Uuid.ZERO, Uuid.METADATA):
         raise DamagedNodeError(f"{path}: the topic id {text!r} is reserved")
     return topic_id
 

@@ -1,4 +1,5 @@
-"""`ReplicaManager`: what this broker hosts. Applies LeaderAndIsr, StopReplica and UpdateMetadata; gives orders to native code.
+"""`ReplicaManager`: what this broker hosts. Applies LeaderAndIsr, StopReplica and UpdateMetadata; gives orders to
+native code.
 
 Identity is compared here and in native code, nowhere else. Three rules decide every doubt:
 - A request is obeyed only from the current controller and for this life of the broker (controller epoch, broker epoch).
@@ -55,6 +56,7 @@ class ReplicaManager:
 
     def __init__(
         self,
+        *,
         native: NativeBroker,
         cache: MetadataCache,
         config: BrokerConfig,
@@ -157,10 +159,12 @@ class ReplicaManager:
         state: LeaderAndIsrPartitionState,
         replaced: list[tuple[Uuid, int]],
     ) -> int | None:
-        """The error of a partition that must not be applied; None for one that may. Notes what it takes the place of."""
+        """The error of a partition that must not be applied; None for one that may. Notes what it takes the place
+        of."""
         name, partition = topic.topic_name, state.partition_index
         if topic.topic_id == Uuid.ZERO:
-            # Kafka sends it for topics from before the migration; here every topic has its id before LeaderAndIsr (209).
+            # Kafka sends it for topics from before the migration; here every topic has its id before LeaderAndIsr
+            # (209).
             return ErrorCode.UNKNOWN_TOPIC_ID
         problem = self._strays.problem(name, partition, topic.topic_id)
         if problem is not None:
@@ -215,8 +219,8 @@ class ReplicaManager:
     # --- StopReplica --------------------------------------------------------------------------------------------------
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is left
-        to do, and a newer topic of the same name is not touched (checklist 86, A18)."""
+        """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is
+        left to do, and a newer topic of the same name is not touched (checklist 86, A18)."""
         refused = self._fence(request.controller_epoch, request.broker_epoch)
         if refused:
             return StopReplicaResponse(refused)
@@ -260,8 +264,8 @@ class ReplicaManager:
         return UpdateMetadataResponse(refused)
 
     def update_configs(self, request: UpdateConfigs) -> UpdateConfigsResponse:
-        """Keeps what is set for topics, for the time they are opened. What is open gets changes from `admin.configs`, which
-        also puts the broker's own dynamic settings in force."""
+        """Keeps what is set for topics, for the time they are opened. What is open gets changes from `admin.configs`,
+        which also puts the broker's own dynamic settings in force."""
         for topic in request.topics:
             self._overrides[topic.topic_id] = topic.config
         return UpdateConfigsResponse()

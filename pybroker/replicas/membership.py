@@ -29,7 +29,8 @@ class Membership:
         self._clean_path = f"{znodes.CLEAN_SHUTDOWNS}/{broker_id}"
 
     async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None) -> Registered:
-        """Creates the node, and takes away the mark of the clean stop in the same multi: a crash from now on counts as one."""
+        """Creates the node, and takes away the mark of the clean stop in the same multi: a crash from now on counts
+        as one."""
         clean = await self._store.exists(self._clean_path) is not None
         node = BrokerNode(endpoints, rack, self._clock.wall_ms())
         operations: list[Operation] = [Create(self._path, node.encode(), ephemeral=True)]

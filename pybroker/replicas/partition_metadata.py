@@ -49,7 +49,7 @@ def parse(path: Path | str, content: bytes) -> Uuid:
         topic_id = Uuid.parse(values.get("topic_id", ""))
     except ValueError:
         raise PartitionMetadataError(f"{path}: topic_id {values.get('topic_id', '')[:80]!r} is not an id") from None
-    if topic_id == Uuid.ZERO or topic_id == Uuid.METADATA:
+    if topic_id in (Uuid.ZERO, Uuid.METADATA):
         raise PartitionMetadataError(f"{path}: topic_id {topic_id} is reserved")
     return topic_id
 

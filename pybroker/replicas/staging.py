@@ -1,12 +1,15 @@
-"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier (G, X7, A9).
+"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier
+(G, X7, A9).
 
-The deadline is stored before anything is moved, so a crash between the two finds it again; a directory without one gets the
-full delay from now. At start it is turned into monotonic time: a wall clock that jumps while the broker runs moves nothing.
+The deadline is stored before anything is moved, so a crash between the two finds it again; a directory without one
+gets the full delay from now. At start it is turned into monotonic time: a wall clock that jumps while the broker runs
+moves nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 from collections.abc import Iterable, Mapping
@@ -21,8 +24,16 @@ log = logging.getLogger(__name__)
 RETRY_MS = 60_000
 """After a removal that failed (permissions, a busy disk)."""
 
-PARTITIONS_LOGGED_MAX = 1_000
-"""Partitions named in one log line; the rest is counted."""
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as a reader likes them: "0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 class Staging:
@@ -60,7 +71,7 @@ class Staging:
         """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
         unknown = {found.topic_id for found in directories} - self._nodes.keys()
-        await self.promise({topic_id: "" for topic_id in unknown}, delay_ms)
+        await self.promise(dict.fromkeys(unknown, ""), delay_ms)
         for topic_id in self._nodes.keys() - {found.topic_id for found in directories}:
             await self._forget(topic_id)
         self._task = asyncio.create_task(self._run(), name="staged-removal")
@@ -86,16 +97,22 @@ class Staging:
 
     def warn(self, what: str, partitions: Iterable[tuple[str, Uuid, int]]) -> None:
         """The WARN line of group G: all partitions, and when they will be removed."""
-        by_time: dict[int, list[str]] = {}
+        by_topic: dict[tuple[str, Uuid], list[int]] = {}
         for name, topic_id, partition in partitions:
+            by_topic.setdefault((name, topic_id), []).append(partition)
+        for (name, topic_id), indexes in by_topic.items():
             node = self._nodes.get(topic_id)
-            if node is not None:
-                by_time.setdefault(node.remove_after_ms, []).append(f"{name}-{partition} (id {topic_id})")
-        for remove_after_ms, names in sorted(by_time.items()):
-            when = datetime.datetime.fromtimestamp(remove_after_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
-            more = len(names) - PARTITIONS_LOGGED_MAX
-            shown = ", ".join(names[:PARTITIONS_LOGGED_MAX]) + (f" and {more} more" if more > 0 else "")
-            log.warning("%s: %d partitions will be removed from disk after %s: %s", what, len(names), when, shown)
+            if node is None:
+                continue
+            when = datetime.datetime.fromtimestamp(node.remove_after_ms / 1000, datetime.UTC)
+            log.warning(
+                "%s: topic %s (id %s), partitions %s will be removed from disk after %s",
+                what,
+                name,
+                topic_id,
+                ranges(indexes),
+                when.isoformat(timespec="seconds"),
+            )
 
     def _remember(self, topic_id: Uuid, node: znodes.StagedNode) -> None:
         left_ms = max(0, node.remove_after_ms - self._clock.wall_ms())
@@ -105,10 +122,8 @@ class Staging:
     async def _forget(self, topic_id: Uuid) -> None:
         self._nodes.pop(topic_id, None)
         self._due.pop(topic_id, None)
-        try:
+        with contextlib.suppress(NoNodeError):
             await self._store.delete(f"{self._path}/{topic_id}")
-        except NoNodeError:
-            pass
 
     async def _run(self) -> None:
         while True:

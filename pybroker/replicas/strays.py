@@ -13,8 +13,8 @@ Each is settled by the first row that fits:
 | its name and partition belong to another id, epochs say nothing | put aside; the request gets INCONSISTENT_TOPIC_ID |
 | nothing is known of its id | left alone: absence of information never deletes (A11, B9) |
 
-A FULL request that would stage more than a tenth of what lies here (and more than ten) on epochs alone stages none of them
-and waits for an operator (X27).
+A FULL request that would stage more than a tenth of what lies here (and more than ten) on epochs alone stages none of
+them and waits for an operator (X27).
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class Strays:
                     )
         if len(outdated) > max(STAGED_MIN, self._count // STAGED_SHARE_MAX):
             log.error(
-                "%d of %d local partitions would be staged for deletion because their topics have other ids now; nothing is "
-                "touched and these partitions are not served until an operator has looked at it",
+                "%d of %d local partitions would be staged for deletion because their topics have other ids now; "
+                "nothing is touched and these partitions are not served until an operator has looked at it",
                 len(outdated),
                 self._count,
             )

@@ -1,11 +1,13 @@
-"""A `NativeBroker` without sockets and files, for tests of the control plane: keeps what it was ordered and can be told to fail.
+"""A `NativeBroker` without sockets and files, for tests of the control plane: keeps what it was ordered and can be
+told to fail.
 
-The real order and delta classes hide their fields, so `use_plain_orders` puts plain records in their place in the modules
-that make them.
+The real order and delta classes hide their fields, so `use_plain_orders` puts plain records in their place in the
+modules that make them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -131,10 +133,8 @@ class FakeNative:
         else:
             items = []
         if not self.queue:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 os.read(self._read_fd, 4096)
-            except BlockingIOError:
-                pass
         return items
 
     def push(self, *items: Any) -> None:

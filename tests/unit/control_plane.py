@@ -49,7 +49,9 @@ class ControlPlane:
         assert self.broker is not None
         broker, self.broker = self.broker, None
         store = broker._store
-        assert store is not None and broker.services is not None and broker._staging is not None
+        assert store is not None
+        assert broker.services is not None
+        assert broker._staging is not None
         if broker._dispatcher is not None:
             broker._dispatcher.stop()
         await broker._staging.stop()
@@ -62,7 +64,8 @@ class ControlPlane:
 
     async def call(self, api_key: int, message: Any, version: int = 0) -> Any:
         """What a client would be answered."""
-        assert self.broker is not None and self.broker.services is not None
+        assert self.broker is not None
+        assert self.broker.services is not None
         handler = routes(self.broker.services)[api_key]
         context = RequestContext(api_key, version, "test", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
         outcome = handler(context, message)

@@ -41,7 +41,10 @@ def topic(name: str, partitions: int = -1, factor: int = -1, **configs: str) -> 
 
 
 async def create(
-    plane: ControlPlane, *topics: CreateTopicsRequest_CreatableTopic, validate_only: bool = False, timeout_ms: int = 30_000
+    plane: ControlPlane,
+    *topics: CreateTopicsRequest_CreatableTopic,
+    validate_only: bool = False,
+    timeout_ms: int = 30_000,
 ) -> CreateTopicsResponse:
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only)
     answer: CreateTopicsResponse = await plane.call(19, request, 7)
@@ -139,10 +142,9 @@ async def test_data_is_removed_after_the_delay_and_never_before(control_plane: C
     plane.clock.advance(1)
     broker._staging._wake.set()  # type: ignore[union-attr]
     await until(lambda: len(plane.native.purged) == 1)
-    assert broker.services is not None
-    store = broker.services.store
-    while await store.children("/admin/staged/1" if broker.services.broker_id == 1 else f"/admin/staged/{broker.services.broker_id}"):
-        await asyncio.sleep(0.01)
+    services = broker.services
+    assert services is not None
+    assert await services.store.children(f"/admin/staged/{services.broker_id}") == []
 
 
 async def until(condition: object) -> None:
