@@ -4,10 +4,11 @@ use std::vec::Drain;
 
 use pybroker_model::Uuid;
 
-use super::decode::{Sink, decode};
+use super::decode::{ELEMENTS_MAX_TRUSTED, Sink, decode};
 use super::layout::Layout;
+use super::registry::{Direction, Registry};
 use super::schema::ClassIndex;
-use crate::primitives::DecodeError;
+use crate::primitives::{DecodeError, ELEMENTS_MAX};
 
 /// Refuses `body` exactly when decoding it would. Needs no lock and almost no memory: for data threads.
 ///
@@ -15,6 +16,27 @@ use crate::primitives::DecodeError;
 /// What is wrong with the bytes: the connection is to be closed.
 pub fn check(layout: &Layout, body: &[u8], elements_max: u32) -> Result<(), DecodeError> {
     decode(layout, body, elements_max, &mut Check)
+}
+
+/// [`check`] for the request of a client or, on the inter-broker listener, of a broker.
+///
+/// # Errors
+/// `UnsupportedVersion` if the registry has no such key and version, else as [`check`].
+pub fn check_request(
+    registry: Registry,
+    api_key: i16,
+    version: i16,
+    body: &[u8],
+) -> Result<(), DecodeError> {
+    let layout = registry
+        .message(api_key, Direction::Request)
+        .and_then(|message| message.layout(version))
+        .ok_or(DecodeError::UnsupportedVersion)?;
+    let elements_max = match registry {
+        Registry::Client => ELEMENTS_MAX,
+        Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
+    };
+    check(layout, body, elements_max)
 }
 
 struct Check;

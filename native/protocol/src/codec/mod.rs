@@ -24,7 +24,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use check::check;
+pub use check::{check, check_request};
 pub use decode::{ELEMENTS_MAX_TRUSTED, Sink, decode};
 pub use encode::{Source, encode};
 pub use error::{EncodeError, Located};

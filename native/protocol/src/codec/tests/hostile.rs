@@ -238,3 +238,22 @@ fn fields_of(value: &mut Value) -> &mut Vec<Value> {
     };
     fields
 }
+
+#[test]
+fn requests_are_checked_by_the_registry_of_their_listener() {
+    let by_id = Registry::InterBroker.named("ListOffsetsRequest").unwrap();
+    let body = encode_value(by_id, 6, &Value::default_struct(by_id, 0)).unwrap();
+    assert_eq!(check_request(Registry::InterBroker, 2, 6, &body), Ok(()));
+    assert_eq!(
+        check_request(Registry::InterBroker, 2, 7, &body),
+        Err(DecodeError::UnsupportedVersion)
+    );
+    assert_eq!(
+        check_request(Registry::Client, 1234, 0, &body),
+        Err(DecodeError::UnsupportedVersion)
+    );
+    assert_eq!(
+        check_request(Registry::Client, 19, 7, &[0]),
+        Err(DecodeError::UnexpectedNull)
+    );
+}

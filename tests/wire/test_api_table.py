@@ -1,0 +1,31 @@
+"""A key is advertised exactly if somebody answers it."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+from pybroker import native
+from pybroker.dispatch import routes
+
+METADATA = 3  # native, but Rust hands over what it does not know (R21)
+
+
+class _Anything(SimpleNamespace):
+    """Services of which the table only takes references."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Anything()
+
+
+def test_python_answers_exactly_the_served_keys_of_its_plane() -> None:
+    served = {key for key, _, _, _, plane, served in native.api_table() if served and plane == "python"}
+    assert set(routes(_Anything())) - {METADATA} == served  # type: ignore[arg-type]
+
+
+def test_each_file_of_the_api_is_named_after_its_key() -> None:
+    for key in routes(_Anything()):  # type: ignore[arg-type]
+        name = next(row[1] for row in native.api_table() if row[0] == key)
+        snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+        assert importlib.import_module(f"pybroker.api.k{key:02}{snake}").API_KEY == key
