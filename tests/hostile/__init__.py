@@ -1,0 +1,1 @@
+"""Bytes that no honest client sends, against a live broker."""
