@@ -21,7 +21,7 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from pybroker.dispatch import RequestContext
+from pybroker.context import RequestContext
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

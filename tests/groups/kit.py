@@ -1,0 +1,159 @@
+"""What the group tests share: topics with records in them, and consumers that run in threads of their own."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+WAIT_S = 60.0
+"""A generous limit for whatever has to happen; tests wait for the condition, not for this."""
+
+
+def unique(what: str) -> str:
+    """A name nobody else uses."""
+    return f"{what}-{uuid.uuid4().hex[:8]}"
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """An administrator's client. Its requests end with it: the caller keeps it until they are answered."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def create_topic(bootstrap: str, partitions: int = 4, name: str | None = None) -> str:
+    """A new topic."""
+    name = name or unique("topic")
+    operator = admin(bootstrap)
+    for future in operator.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(WAIT_S)
+    return name
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Deletes a topic."""
+    operator = admin(bootstrap)
+    for future in operator.delete_topics([name]).values():
+        future.result(WAIT_S)
+
+
+def fill(bootstrap: str, topic: str, partitions: int, each: int, prefix: str = "") -> None:
+    """`each` records in every partition, with values `{prefix}{partition}:{index}`."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for partition in range(partitions):
+        for index in range(each):
+            producer.produce(topic, f"{prefix}{partition}:{index}", partition=partition, on_delivery=delivered)
+    assert producer.flush(WAIT_S) == 0
+    assert not failed
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for a condition."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {WAIT_S} s: {what}"
+        time.sleep(0.02)
+
+
+class Member:
+    """A consumer of a group in a thread of its own. Its fields may be read at any time."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, settings: Mapping[str, object] | None = None) -> None:
+        self.owned: set[int] = set()
+        self.revocations: list[set[int]] = []
+        self.values: list[str] = []
+        self.errors: list[KafkaError] = []
+        self.problem: BaseException | None = None
+        self._cooperative = (settings or {}).get("partition.assignment.strategy") == "cooperative-sticky"
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 300,
+                **(settings or {}),
+            }
+        )
+        self._topic = topic
+        self._over = threading.Event()
+        self._leave = True
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
+            while not self._over.is_set():
+                message = self.consumer.poll(0.05)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is not None:
+                    self.errors.append(error)
+                else:
+                    value = message.value()
+                    assert value is not None
+                    self.values.append(value.decode())
+        except BaseException as problem:
+            self.problem = problem
+        finally:
+            if self._leave:
+                self.consumer.close()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        added = {p.partition for p in partitions}
+        self.owned = self.owned | added if self._cooperative else added
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        lost = {p.partition for p in partitions}
+        self.revocations.append(lost)
+        self.owned = self.owned - lost
+
+    def commit(self) -> dict[int, int]:
+        """Commits what was read; partition → offset. KafkaException if the group refuses."""
+        committed = self.consumer.commit(asynchronous=False)
+        assert committed is not None
+        for one in committed:
+            if one.error is not None:
+                raise KafkaException(one.error)
+        return {one.partition: one.offset for one in committed}
+
+    def stop(self) -> None:
+        """Leaves the group (a static member: only goes away)."""
+        self._over.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        if self.problem is not None:
+            raise self.problem
+
+
+@contextmanager
+def members(
+    count: int, bootstrap: str, group: str, topic: str, settings: Mapping[str, object] | None = None
+) -> Iterator[list[Member]]:
+    """Several members of one group, started together."""
+    started = [Member(bootstrap, group, topic, settings) for _ in range(count)]
+    try:
+        yield started
+    finally:
+        for member in started:
+            member.stop()
+
+
+def shared_out(group: list[Member], partitions: int) -> bool:
+    """Every partition has exactly one owner."""
+    owned = [p for member in group for p in member.owned]
+    return sorted(owned) == list(range(partitions))

@@ -1,0 +1,74 @@
+"""Groups as administrators see and change them."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaException,
+    TopicPartition,
+)
+
+from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, members, shared_out, unique, until
+from tests.support.brokers import BrokerProcess
+
+
+def test_listing_and_describing(broker: BrokerProcess) -> None:
+    topic, busy, idle = create_topic(broker.bootstrap), unique("busy"), unique("idle")
+    operator = admin(broker.bootstrap)
+    with members(1, broker.bootstrap, busy, topic, {"client.id": "reader"}) as (member,):
+        until(lambda: shared_out([member], 4), "it owns all")
+        Consumer({"bootstrap.servers": broker.bootstrap, "group.id": idle}).commit(
+            offsets=[TopicPartition(topic, 0, 1)], asynchronous=False
+        )
+
+        def listed(**filters: object) -> dict[str, str]:
+            found = operator.list_consumer_groups(**filters).result(WAIT_S)
+            assert not found.errors
+            return {g.group_id: g.state.name for g in found.valid if g.group_id in (busy, idle)}
+
+        assert listed() == {busy: "STABLE", idle: "EMPTY"}
+        assert listed(states={ConsumerGroupState.EMPTY}) == {idle: "EMPTY"}
+        assert listed(types={ConsumerGroupType.CLASSIC}) == {busy: "STABLE", idle: "EMPTY"}
+        assert listed(types={ConsumerGroupType.CONSUMER}) == {}
+        described = operator.describe_consumer_groups([busy, idle], include_authorized_operations=True)
+        one = described[busy].result(WAIT_S)
+        assert (one.state.name, one.partition_assignor, len(one.members)) == ("STABLE", "range", 1)
+        assert one.members[0].client_id == "reader"
+        assert {p.partition for p in one.members[0].assignment.topic_partitions} == {0, 1, 2, 3}
+        assert {"READ", "DESCRIBE", "DELETE"} <= {o.name for o in one.authorized_operations}
+        assert described[idle].result(WAIT_S).members == []
+
+
+def test_offsets_are_listed_altered_and_deleted_with_the_group(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap), unique("group")
+    operator = admin(broker.bootstrap)
+
+    def listed() -> dict[int, int]:
+        request = [ConsumerGroupTopicPartitions(group)]
+        found = operator.list_consumer_group_offsets(request)[group].result(WAIT_S)
+        return {p.partition: p.offset for p in found.topic_partitions or []}
+
+    wanted = [TopicPartition(topic, p, p * 10) for p in range(3)]
+    request = [ConsumerGroupTopicPartitions(group, wanted)]
+    operator.alter_consumer_group_offsets(request)[group].result(WAIT_S)
+    assert listed() == {0: 0, 1: 10, 2: 20}
+    member = Member(broker.bootstrap, group, topic)
+    until(lambda: shared_out([member], 4), "it owns all")
+    with pytest.raises(KafkaException):
+        operator.alter_consumer_group_offsets(request)[group].result(WAIT_S)
+    with pytest.raises(KafkaException) as caught:
+        operator.delete_consumer_groups([group])[group].result(WAIT_S)
+    assert caught.value.args[0].name() == "NON_EMPTY_GROUP"
+    member.stop()
+    operator.delete_consumer_groups([group])[group].result(WAIT_S)
+    with pytest.raises(KafkaException) as caught:
+        operator.delete_consumer_groups([group])[group].result(WAIT_S)
+    assert caught.value.args[0].name() == "GROUP_ID_NOT_FOUND"
+    again = Member(broker.bootstrap, group, topic)
+    fill(broker.bootstrap, topic, 4, 5)
+    until(lambda: len(again.values) == 20, "a new group of the name begins at the start")
+    again.stop()

@@ -1,0 +1,59 @@
+"""A group whose topic is deleted and created again (R4, A28): what was read of the old one says nothing about the
+new one.
+"""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.groups.kit import (
+    WAIT_S,
+    create_topic,
+    delete_topic,
+    fill,
+    members,
+    unique,
+    until,
+)
+from tests.support.brokers import BrokerProcess
+
+
+@pytest.mark.checklist("A28", "D32")
+def test_offsets_do_not_pass_to_the_next_topic_of_the_name(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap, 1), unique("group")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 500)], asynchronous=False)
+    delete_topic(broker.bootstrap, topic)
+    create_topic(broker.bootstrap, 1, topic)
+    (found,) = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
+    assert found.offset < 0
+    consumer.close()
+
+
+@pytest.mark.checklist("A28")
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, assignor: str) -> None:
+    topic, group = create_topic(broker.bootstrap, 1), unique("group")
+    fill(broker.bootstrap, topic, 1, 100, "old ")
+    # A member that sees topics change only much later: what it commits meanwhile is about the old incarnation.
+    settings = {
+        "partition.assignment.strategy": assignor,
+        "topic.metadata.refresh.interval.ms": 300_000,
+        "session.timeout.ms": 30_000,
+    }
+    with members(1, broker.bootstrap, group, topic, settings) as (member,):
+        until(lambda: len(member.values) == 100, "the old topic is read")
+        member.commit()
+        delete_topic(broker.bootstrap, topic)
+        create_topic(broker.bootstrap, 1, topic)
+        with pytest.raises(KafkaException):
+            member.consumer.commit(offsets=[TopicPartition(topic, 0, 100)], asynchronous=False)
+        watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+        (found,) = watcher.committed([TopicPartition(topic, 0)], WAIT_S)
+        assert found.offset < 0
+        watcher.close()
+    fill(broker.bootstrap, topic, 1, 30, "new ")
+    with members(1, broker.bootstrap, group, topic) as (later,):
+        until(lambda: len(later.values) >= 30, "the new topic is read")
+        assert later.values == [f"new 0:{i}" for i in range(30)]

@@ -1,0 +1,108 @@
+"""Groups as librdkafka and aiokafka live in them: joining, leaving, dying, coming back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, members, shared_out, unique, until
+from tests.support.brokers import BrokerProcess
+
+ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_partitions_are_shared_out_anew_with_each_member(broker: BrokerProcess, assignor: str) -> None:
+    topic, group = create_topic(broker.bootstrap, 6), unique("group")
+    fill(broker.bootstrap, topic, 6, 50)
+    strategy = {"partition.assignment.strategy": assignor}
+    with members(1, broker.bootstrap, group, topic, strategy) as (first,):
+        until(lambda: len(first.values) == 300, "the only member reads everything")
+        first.commit()
+        second = Member(broker.bootstrap, group, topic, strategy)
+        until(lambda: shared_out([first, second], 6) and len(second.owned) == 3, "two members share")
+        if assignor == "cooperative-sticky":
+            # Only what moves is given up.
+            assert all(len(lost) <= 3 for lost in first.revocations)
+        fill(broker.bootstrap, topic, 6, 50, "more ")
+        until(lambda: len(first.values) + len(second.values) >= 600, "both read on")
+        assert len(set(first.values) | set(second.values)) == len(first.values) + len(second.values)
+        second.stop()
+        until(lambda: shared_out([first], 6), "the rest goes back to the first")
+        assert not first.errors
+
+
+def test_a_member_that_dies_is_replaced_when_its_session_is_over(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap), unique("group")
+    with members(1, broker.bootstrap, group, topic) as (first,):
+        # A paused process: it neither polls nor leaves; its library stops the heartbeats when it is overdue.
+        silent = Member(
+            broker.bootstrap, group, topic, {"max.poll.interval.ms": 6_000, "group.instance.id": unique("silent")}
+        )
+        until(lambda: shared_out([first, silent], 4) and len(silent.owned) == 2, "both own something")
+        silent.stop()  # A static member does not leave.
+        assert len(first.owned) == 2
+        until(lambda: shared_out([first], 4), "its partitions pass on")
+
+
+def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap), unique("group")
+    settings = [{"group.instance.id": unique("static"), "session.timeout.ms": 45_000} for _ in range(2)]
+    first, second = (Member(broker.bootstrap, group, topic, s) for s in settings)
+    until(lambda: shared_out([first, second], 4), "both own something")
+    before = set(second.owned)
+    disturbed = len(first.revocations)
+    second.stop()
+    again = Member(broker.bootstrap, group, topic, settings[1])
+    until(lambda: again.owned == before, "it gets the same partitions")
+    assert len(first.revocations) == disturbed
+    again.stop()
+    first.stop()
+
+
+def test_of_two_with_one_instance_id_the_older_is_fenced(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap), unique("group")
+    settings = {"group.instance.id": unique("static")}
+    older = Member(broker.bootstrap, group, topic, settings)
+    until(lambda: shared_out([older], 4), "the older owns all")
+    newer = Member(broker.bootstrap, group, topic, settings)
+    until(lambda: any("FENCED" in error.name() or error.fatal() for error in older.errors), "the older hears of it")
+    until(lambda: shared_out([newer], 4), "the newer owns all")
+    for member in (older, newer):
+        member.stop()
+
+
+async def test_fifty_members_come_at_once_and_go_at_once(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap, 50), unique("group")
+    consumers = [
+        AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=group,
+            session_timeout_ms=20_000,
+            heartbeat_interval_ms=500,
+            partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+            enable_auto_commit=False,
+        )
+        for _ in range(50)
+    ]
+    await asyncio.gather(*(consumer.start() for consumer in consumers))
+    try:
+
+        async def shared() -> None:
+            while sorted(p.partition for c in consumers for p in c.assignment()) != list(range(50)):
+                await asyncio.gather(*(c.getmany(timeout_ms=50) for c in consumers))
+
+        await asyncio.wait_for(shared(), WAIT_S)
+        assert all(len(c.assignment()) == 1 for c in consumers)
+        operator = admin(broker.bootstrap)
+        described = operator.describe_consumer_groups([group])[group].result(WAIT_S)
+        assert len(described.members) == 50
+        assert described.state.name == "STABLE"
+    finally:
+        await asyncio.gather(*(consumer.stop() for consumer in consumers))
+    described = operator.describe_consumer_groups([group])[group].result(WAIT_S)
+    assert described.state.name == "EMPTY"
