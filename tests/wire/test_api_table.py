@@ -28,4 +28,4 @@ def test_each_file_of_the_api_is_named_after_its_key() -> None:
     for key in routes(_Anything()):  # type: ignore[arg-type]
         name = next(row[1] for row in native.api_table() if row[0] == key)
         snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-        assert importlib.import_module(f"pybroker.api.k{key:02}{snake}").API_KEY == key
+        assert key == importlib.import_module(f"pybroker.api.k{key:02}{snake}").API_KEY

@@ -144,3 +144,12 @@ def test_records_content_of_the_group_coordinator() -> None:
     text = f"0000000000000005 00000002 0278 0000000000000009 01 00 10 {topic_id.hex}"
     assert native.encode(value, 4) == bytes.fromhex(text)
     assert native.decode_data("OffsetCommitValue", 4, bytes.fromhex(text)) == value
+
+
+@pytest.mark.checklist(310, 311)
+def test_list_topics_is_the_text_of_kip_142() -> None:
+    assert native.encode(m.ListTopicsRequest(list_internal=True), 0) == b"\1"
+    listing = [m.ListTopicsResponse_TopicListing(name="foo", internal=False)]
+    body = bytes.fromhex("0000 00000001 0003 666f6f 00")
+    assert native.encode(m.ListTopicsResponse(topic_listing=listing), 0) == body
+    assert native.decode(32142, 0, body, False).topic_listing == listing
