@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
-from pybroker.errors import StartError
+from pybroker.errors import FatalError, StartError
 from pybroker.observability.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Foreground:
             os.close(self._ready_fd)
 
     def _explain(self, problem: Exception) -> str:
-        if isinstance(problem, StartError | ConfigError):
+        if isinstance(problem, StartError | ConfigError | FatalError):
             return str(problem)
         log.debug("the start failed", exc_info=problem)
         if isinstance(problem, OSError):

@@ -84,9 +84,13 @@ class ConfigAdmin:
         """Puts the stored dynamic broker settings in force; called once, after the image is read and before
         partitions open.
         """
-        layers = [self._stored(DEFAULT_BROKER_CONFIG), self._stored(str(self._broker_id))]
-        usable = [{name: text for name, text in layer.items() if _usable(name, text)} for layer in layers]
-        self._config.set_dynamic(cluster=usable[0], broker=usable[1])
+        cluster, broker = self._stored(DEFAULT_BROKER_CONFIG), self._stored(str(self._broker_id))
+        for name, text in (*cluster.items(), *broker.items()):
+            problem = _obstacle(name, text)
+            if problem is not None:
+                log.warning("The stored broker setting %s has no effect: %s", name, problem)
+        self._config.set_dynamic(cluster=_usable(cluster), broker=_usable(broker))
+        self._native.set_broker_settings(self._config.native_settings())
 
     def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
         """The settings of a resource, all or those named. Raises KafkaError."""
@@ -147,7 +151,8 @@ class ConfigAdmin:
         name = resource.resource_name
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
-            return ConfigChange("topic", name, topic_changes(resource, topic.config, self._config), resource.replace)
+            changes = topic_changes(resource, topic.config, self._config)
+            return ConfigChange("topic", name, changes, resource.replace, topic.topic_id)
         check_broker_name(name, self._broker_id)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             levels = logger_changes(resource, logs.LEVELS, logs.is_logger)
@@ -172,7 +177,9 @@ class ConfigAdmin:
         cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
         broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
         try:
-            check_resolved(resolve_topic_configs({}, self._config.with_dynamic(cluster=cluster, broker=broker)))
+            check_resolved(
+                resolve_topic_configs({}, self._config.with_dynamic(cluster=_usable(cluster), broker=_usable(broker)))
+            )
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
 
@@ -182,7 +189,6 @@ class ConfigAdmin:
         """
         if any(change.resource == "broker" for change in changes):
             self.load()
-            self._native.set_broker_settings(self._config.native_settings())
             names = list(self._image().topics)  # their defaults changed
         else:
             names = [change.name for change in changes]
@@ -190,9 +196,15 @@ class ConfigAdmin:
             for name in names[begin : begin + TOPICS_A_TURN]:
                 topic = self._image().topics.get(name)
                 if topic is not None:
-                    resolved = resolve_topic_configs(topic.config, self._config)
-                    self._native.set_topic_config(topic.topic_id, resolved)
+                    self._put_topic_in_force(topic)
             await asyncio.sleep(0)
+
+    def _put_topic_in_force(self, topic: TopicImage) -> None:
+        try:
+            self._native.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
+        except ValueError as problem:
+            # Stored by another version or by hand: the topic keeps what was in force, the other topics go on.
+            log.error("The settings of topic %s (%s) are not in force: %s", topic.name, topic.topic_id, problem)
 
     def _topic(self, name: str) -> TopicImage:
         topic = self._image().topics.get(name)
@@ -205,18 +217,20 @@ class ConfigAdmin:
         return stored.config if stored is not None else {}
 
 
-def _usable(name: str, text: str) -> bool:
-    """Whether a stored setting can be obeyed; another version may have stored what this one does not know."""
+def _usable(stored: Mapping[str, str]) -> dict[str, str]:
+    """The stored settings that this version can obey; another version may have stored others."""
+    return {name: text for name, text in stored.items() if _obstacle(name, text) is None}
+
+
+def _obstacle(name: str, text: str) -> str | None:
     key = BROKER_SETTINGS.get(name)
     if key is None or key.scope is Scope.READ_ONLY:
-        log.warning("The stored broker setting %s is not a dynamic setting of this version; it has no effect", name)
-        return False
+        return "it is not a dynamic setting of this version"
     try:
         key.parse(text)
     except InvalidValue as problem:
-        log.warning("The stored broker setting %s has no effect: %s", name, problem)
-        return False
-    return True
+        return str(problem)
+    return None
 
 
 def _shown(change: ConfigChange) -> str:

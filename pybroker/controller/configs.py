@@ -29,7 +29,7 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
             reply.append(None)
             continue
         topic = image.topics.get(change.name)
-        if topic is None:
+        if topic is None or change.topic_id not in (None, topic.topic_id):
             reply.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'."))
             continue
         config = _merged(topic.config, change)

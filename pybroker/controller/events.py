@@ -70,6 +70,8 @@ class ConfigChange(msgspec.Struct, frozen=True):
     changes: Mapping[str, str | None]
     replace: bool = False
     """True: everything that is not in `changes` is removed (AlterConfigs)."""
+    topic_id: Uuid | None = None
+    """The incarnation that the caller saw: settings meant for it never reach a later one of the same name."""
 
 
 class AlterConfigs(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybroker.metadata.znodes import REMOVED
 from pybroker.observability.metrics import Gauge, identity_gauges, render_gauges
 from pybroker.services import Services
 from pybroker.version import version
@@ -16,4 +17,26 @@ def broker_metrics(services: Services) -> str:
 
 
 def _sizes(services: Services) -> list[Gauge]:
-    return []
+    """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
+    topics, image = services.cache.topics, services.controller.image
+    broker_id = services.broker_id
+    leaders = sum(partition.leader == broker_id for topic in image.topics.values() for partition in topic.partitions)
+    return [
+        Gauge("pybroker_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
+        Gauge(
+            "pybroker_partitions",
+            "Partitions of the cluster (Kafka: GlobalPartitionCount).",
+            lambda: sum(len(topic.partitions) for topic in image.topics.values()),
+        ),
+        Gauge("pybroker_leader_partitions", "Partitions that this broker leads (Kafka: LeaderCount).", lambda: leaders),
+        Gauge(
+            "pybroker_deletions",
+            "Deleted topics whose data is kept or whose removal is not finished.",
+            lambda: sum(record.state != REMOVED for record in image.deletions.values()),
+        ),
+        Gauge(
+            "pybroker_damaged_topics", "Topics whose metadata cannot be read; not served.", lambda: len(image.damaged)
+        ),
+        Gauge("pybroker_groups", "Groups that this broker coordinates.", lambda: len(services.groups.list_groups()[0])),
+        Gauge("pybroker_brokers", "Brokers that are alive (Kafka: ActiveBrokerCount).", lambda: len(image.brokers)),
+    ]
