@@ -1,0 +1,74 @@
+"""The seeds' JSON, read leniently and written exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.metadata import znodes
+from pybroker.metadata.znodes import DamagedNodeError
+from pybroker.native import Uuid
+
+GOLDEN = (
+    b'{"version":3,"id":"b8tRS7h4TJ2Vt43Dp85v2A","partitions":{"0":[0,1,3]},'
+    b'"adding_replicas":{},"removing_replicas":{}}'
+)
+ID = Uuid.parse("6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8")
+
+
+@pytest.mark.checklist(26, 38, 39, 40, 41, 42, 43, 44)
+def test_golden_topic_node() -> None:
+    node = znodes.decode_topic("/t", GOLDEN)
+    assert node.topic_id == ID
+    assert node.partitions == {0: (0, 1, 3)}
+    assert node.encode() == GOLDEN
+
+
+@pytest.mark.checklist(45)
+def test_older_and_foreign_topic_nodes() -> None:
+    assert znodes.decode_topic("/t", b'{"version":1,"partitions":{"0":[1]}}').topic_id is None
+    assert znodes.decode_topic("/t", GOLDEN.replace(b'"id"', b'"topic_id"')).topic_id == ID
+    later = GOLDEN.replace(b'"version":3', b'"version":4,"new":[1]')
+    assert znodes.decode_topic("/t", later).topic_id == ID
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"{}",
+        b"[" * 100_000,
+        GOLDEN[:-1],
+        GOLDEN.replace(b"b8tRS7h4TJ2Vt43Dp85v2A", b"short"),
+        GOLDEN.replace(b"b8tRS7h4TJ2Vt43Dp85v2A", b"AAAAAAAAAAAAAAAAAAAAAA"),
+        GOLDEN.replace(b"b8tRS7h4TJ2Vt43Dp85v2A", b"AAAAAAAAAAAAAAAAAAAAAQ"),
+        GOLDEN.replace(b'{"0":', b'{"1":'),
+        GOLDEN.replace(b'"id"', b'"topic_id":"AAAAAAAAAAAAAAAAAAAABB","id"'),
+    ],
+)
+def test_damaged_topic_nodes_say_so(data: bytes) -> None:
+    with pytest.raises(DamagedNodeError, match="/t"):
+        znodes.decode_topic("/t", data)
+
+
+@pytest.mark.checklist(260, 270)
+def test_cluster_id_node() -> None:
+    assert znodes.encode_cluster_id("vPeOCWypqUOSepEvx0cbog") == b'{"version":1,"id":"vPeOCWypqUOSepEvx0cbog"}'
+    assert znodes.decode_cluster_id(b'{"version":"1","id":"MkU3OEVBNTcwNTJENDM2Qk"}') == "MkU3OEVBNTcwNTJENDM2Qk"
+    for bad in (b'{"id":""}', b'{"id":"a b"}', '{"id":"ä"}'.encode(), b"{}"):
+        with pytest.raises(DamagedNodeError):
+            znodes.decode_cluster_id(bad)
+
+
+def test_broker_node_round_trip() -> None:
+    endpoints = (
+        znodes.Endpoint("PLAINTEXT", "::1", 9092, "PLAINTEXT"),
+        znodes.Endpoint("INSIDE", "h", 9093, "SASL_SSL"),
+    )
+    node = znodes.BrokerNode(endpoints, "r1", 5)
+    assert znodes.decode_broker("/b", node.encode()) == node
+
+
+def test_deletion_record_round_trip() -> None:
+    record = znodes.DeletionRecord("t", ID, "deleting", 1, 2, "User:a", 3, {0: (1,)}, {"k": "v"}, 7, ({"group": "g"},))
+    assert znodes.decode_deletion("/d", record.encode()) == record

@@ -1,0 +1,197 @@
+"""One reply for each request, always; coroutines that end at once cost no task; appends find their completions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from pybroker.completions import NativeAppends
+from pybroker.dispatch import Dispatcher, Handler
+from pybroker.errors import KafkaError
+from pybroker.failures import failure_response
+from pybroker.native import NativeBroker
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequest_CreatableTopic,
+    DeleteRecordsRequest,
+    DeleteRecordsRequest_DeleteRecordsPartition,
+    DeleteRecordsRequest_DeleteRecordsTopic,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from tests.support.fake_native import FakeNative, FakeRequest, use_plain_orders
+
+Serve = Callable[[Any], FakeRequest]
+
+
+class Served:
+    """A dispatcher with one handler under key 12."""
+
+    def __init__(self) -> None:
+        self.native = FakeNative()
+        loop = asyncio.get_running_loop()
+        self.appends = NativeAppends(cast(NativeBroker, self.native), loop)
+        self.table: dict[int, Handler] = {}
+        self.dispatcher = Dispatcher(cast(NativeBroker, self.native), self.appends, self.table, loop)
+        self.dispatcher.start()
+
+    def ask(self, handler: Handler, message: object | None = None) -> FakeRequest:
+        self.table[12] = handler
+        request = FakeRequest(12, HeartbeatRequest() if message is None else message)
+        self.native.push(request)
+        return request
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+@pytest_asyncio.fixture
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    use_plain_orders(monkeypatch)
+    served = Served()
+    yield served
+    served.dispatcher.stop()
+    served.native.close()
+
+
+async def test_plain_functions_and_coroutines_reply_once(served: Served) -> None:
+    async def at_once(context: Any, message: Any) -> HeartbeatResponse:
+        return HeartbeatResponse(throttle_time_ms=1)
+
+    async def later(context: Any, message: Any) -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        return HeartbeatResponse(throttle_time_ms=2)
+
+    plain = served.ask(lambda context, message: HeartbeatResponse(throttle_time_ms=0))
+    await until(lambda: plain.replies)
+    first = served.ask(at_once)
+    await until(lambda: first.replies)
+    assert served.dispatcher.parked == 0
+    second = served.ask(later)
+    await until(lambda: served.dispatcher.parked == 1)
+    await until(lambda: second.replies)
+    assert [r.response.throttle_time_ms for r in (plain, first, second)] == [0, 1, 2]
+    assert [r.replies for r in (plain, first, second)] == [1, 1, 1]
+    assert served.dispatcher.parked == 0
+
+
+async def test_bursts_are_drained_whole(served: Served) -> None:
+    served.table[12] = lambda context, message: HeartbeatResponse()
+    requests = [FakeRequest(12, HeartbeatRequest()) for _ in range(2000)]
+    served.native.push(*requests)
+    await until(lambda: all(request.replies == 1 for request in requests))
+
+
+async def test_timeouts_and_task_groups_work_in_handlers(served: Served) -> None:
+    async def waits(context: Any, message: Any) -> HeartbeatResponse:
+        code = 0
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            code += 1
+        try:
+            await asyncio.wait_for(asyncio.get_running_loop().create_future(), 0.001)
+        except TimeoutError:
+            code += 1
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(asyncio.sleep(0, 1))
+        return HeartbeatResponse(error_code=code + one.result())
+
+    request = served.ask(waits)
+    await until(lambda: request.replies)
+    assert request.response.error_code == 3
+
+
+async def test_errors_have_a_reply(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    def refuses(context: Any, message: Any) -> None:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    async def breaks(context: Any, message: Any) -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    refused = served.ask(refuses)
+    await until(lambda: refused.replies)
+    broken = served.ask(breaks)
+    await until(lambda: broken.replies)
+    assert refused.response.error_code == ErrorCode.NOT_COORDINATOR
+    assert broken.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ZeroDivisionError" in caplog.text
+    unknown = FakeRequest(999, HeartbeatRequest())
+    served.native.push(unknown)
+    await until(lambda: unknown.closed)
+
+
+async def test_a_stop_answers_who_waits(served: Served) -> None:
+    async def waits(context: Any, message: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    request = served.ask(waits)
+    await until(lambda: served.dispatcher.parked)
+    await served.dispatcher.cancel_parked(0.001)
+    await until(lambda: request.replies)
+    assert request.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_failures_fill_the_slots_that_a_response_has() -> None:
+    created: Any = failure_response(
+        CreateTopicsRequest(topics=[CreateTopicsRequest_CreatableTopic(name="a")]), 41, "moved"
+    )
+    assert [(t.name, t.error_code, t.error_message) for t in created.topics] == [("a", 41, "moved")]
+    nested: Any = failure_response(
+        DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsRequest_DeleteRecordsTopic(
+                    name="a", partitions=[DeleteRecordsRequest_DeleteRecordsPartition(partition_index=3, offset=1)]
+                )
+            ]
+        ),
+        -1,
+        None,
+    )
+    assert [(p.partition_index, p.error_code) for p in nested.topics[0].partitions] == [(3, -1)]
+    top = failure_response(DescribeClusterRequest(), 31, None)
+    assert isinstance(top, DescribeClusterResponse)
+    assert top.error_code == 31
+
+
+async def test_appends_meet_their_completions() -> None:
+    class Native:
+        token = 0
+
+        def append(self, *arguments: object) -> int:
+            self.token += 1
+            return self.token
+
+    class Completed:
+        def __init__(self, token: int, error_code: int) -> None:
+            self.token, self.error_code = token, error_code
+
+    from pybroker.native import Uuid
+
+    appends = NativeAppends(cast(NativeBroker, Native()), asyncio.get_running_loop())
+    one = appends.append(Uuid.random(), 0, [(b"k", None)], 1)
+    two = appends.append(Uuid.random(), 0, [(b"k", b"v")], 1)
+    three = appends.append(Uuid.random(), 0, [(b"k", b"v")], 1)
+    appends.complete(cast(Any, Completed(2, 6)))
+    appends.complete(cast(Any, Completed(1, 0)))
+    appends.complete(cast(Any, Completed(77, 0)))
+    assert (await one).token == 1
+    with pytest.raises(KafkaError):
+        await two
+    assert appends.pending == 1
+    appends.fail_all(15)
+    with pytest.raises(KafkaError):
+        await three
