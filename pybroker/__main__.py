@@ -2,12 +2,57 @@
 
 from __future__ import annotations
 
+import sys
+
+_START_OPTIONS = {"--config": "file", "--set": "assignments", "--ready-fd": "ready_fd", "--parent-fd": "parent_fd"}
+
 
 def main() -> None:
-    """Runs the command line; the entry point of the installed script."""
-    from pybroker.cli import cli
+    """Runs the command line; the entry point of the installed script.
 
-    cli(prog_name="pybroker")
+    A plain `pybroker start` does not wait for click, which takes a tenth of the start; help, mistakes and all other
+    commands go there
+    (`pybroker.cli`, which defines the same options).
+    """
+    options = plain_start(sys.argv[1:])
+    if options is None:
+        from pybroker.cli import cli
+
+        cli(prog_name="pybroker")
+    else:
+        from pybroker.foreground import start_command
+
+        raise SystemExit(start_command(**options))  # type: ignore[arg-type]
+
+
+def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] | None] | None:
+    """The options of `start` if the arguments are nothing but well-formed ones of it, else None."""
+    if arguments[:1] != ["start"]:
+        return None
+    file: str | None = None
+    assignments: list[str] = []
+    fds: dict[str, int] = {}
+    rest = iter(arguments[1:])
+    for argument in rest:
+        option, equals, value = argument.partition("=")
+        if option not in _START_OPTIONS:
+            return None
+        if not equals:
+            value = next(rest, "")
+        if option == "--config" and value:
+            file = value
+        elif option == "--set" and value:
+            assignments.append(value)
+        elif option.endswith("-fd") and value.isdecimal():
+            fds[_START_OPTIONS[option]] = int(value)
+        else:
+            return None
+    return {
+        "file": file,
+        "assignments": tuple(assignments),
+        "ready_fd": fds.get("ready_fd"),
+        "parent_fd": fds.get("parent_fd"),
+    }
 
 
 if __name__ == "__main__":

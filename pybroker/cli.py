@@ -64,10 +64,6 @@ def start(file: str | None, assignments: tuple[str, ...], ready_fd: int | None, 
 
     Without settings: data in ./pybroker-data, clients at 127.0.0.1:9092.
     """
-    if parent_fd is not None:
-        from pybroker.parent_watch import die_with_parent
+    from pybroker.foreground import start_command
 
-        die_with_parent(parent_fd)
-    from pybroker.foreground import run_broker
-
-    raise SystemExit(run_broker(file, assignments, ready_fd=ready_fd, parent_fd=parent_fd))
+    raise SystemExit(start_command(file, assignments, ready_fd, parent_fd))

@@ -37,13 +37,15 @@ without it.
 """
 
 
-def run_broker(
-    file: str | None, assignments: Sequence[str], *, ready_fd: int | None = None, parent_fd: int | None = None
-) -> int:
-    """Runs a broker until a signal; the exit code.
+def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | None, parent_fd: int | None) -> int:
+    """`pybroker start`: runs a broker until a signal; the exit code.
 
     `ready_fd`: a pipe that gets one JSON line once clients are served. `parent_fd`: see `parent_watch`.
     """
+    if parent_fd is not None:
+        from pybroker.parent_watch import die_with_parent
+
+        die_with_parent(parent_fd)
     try:
         config, warnings = load_config(file, assignments)
     except ConfigError as problem:

@@ -1,0 +1,61 @@
+"""DescribeLogDirs over fixed facts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pybroker.admin.log_dirs import LogDirAdmin
+from pybroker.api import k35_describe_log_dirs
+from pybroker.context import RequestContext
+from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRequest_DescribableLogDirTopic
+
+CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
+
+
+class Native:
+    """Two directories, one of them offline."""
+
+    def describe_log_dirs(self) -> list[Any]:
+        def partition(topic: str, index: int) -> SimpleNamespace:
+            return SimpleNamespace(topic=topic, partition=index, size_bytes=100 * index, offset_lag=0)
+
+        here = [partition("b", 0), partition("a", 2), partition("a", 1)]
+        return [
+            SimpleNamespace(path="/d1", error_code=0, total_bytes=1000, usable_bytes=10, partitions=here),
+            SimpleNamespace(path="/d2", error_code=56, total_bytes=-1, usable_bytes=-1, partitions=[]),
+        ]
+
+
+Shown = dict[str, list[tuple[int, int]]]
+
+
+async def ask(topics: dict[str, list[int]] | None) -> list[tuple[str, int, int, Shown]]:
+    wanted = None
+    if topics is not None:
+        wanted = [DescribeLogDirsRequest_DescribableLogDirTopic(topic=t, partitions=p) for t, p in topics.items()]
+    answer = await k35_describe_log_dirs.handle(LogDirAdmin(Native()), CONTEXT, DescribeLogDirsRequest(topics=wanted))
+    assert answer.error_code == 0
+    return [
+        (
+            one.log_dir,
+            one.error_code,
+            one.usable_bytes,
+            {topic.name: [(p.partition_index, p.partition_size) for p in topic.partitions] for topic in one.topics},
+        )
+        for one in answer.results
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "shown"),
+    [
+        (None, {"a": [(1, 100), (2, 200)], "b": [(0, 0)]}),
+        ({"a": [1, 7], "c": [0]}, {"a": [(1, 100)]}),
+        ({}, {}),
+    ],
+)
+async def test_log_dirs(topics: dict[str, list[int]] | None, shown: Shown) -> None:
+    assert await ask(topics) == [("/d1", 0, 10, shown), ("/d2", 56, -1, {})]
