@@ -19,8 +19,7 @@ use crate::control_plane::ControlReply;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
 use crate::incoming::{Incoming, NextFrame};
 use crate::limits::{
-    FRAME_STALL_MAX, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
-    TURN_SEND_BYTES_MAX, WRITE_STALL_MAX,
+    PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX, TURN_SEND_BYTES_MAX,
 };
 use crate::outgoing::Outgoing;
 use crate::reply::ReplyFrame;
@@ -396,18 +395,18 @@ impl Connection {
 
     /// The deadlines that end the connection, with their reasons.
     fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 4] {
-        let idle = thread.settings.limits.idle;
+        let limits = &thread.settings.limits;
         // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
         let waits_for_us = !self.slots.is_empty();
         [
             (!waits_for_us && self.outgoing.is_empty())
-                .then(|| (self.active + idle, CloseReason::Idle)),
+                .then(|| (self.active + limits.idle, CloseReason::Idle)),
             self.incoming
                 .partial_since()
                 .filter(|_| !waits_for_us && self.outgoing.is_empty())
-                .map(|since| (since + FRAME_STALL_MAX, CloseReason::FrameStalled)),
+                .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
             self.write_progress
-                .map(|since| (since + WRITE_STALL_MAX, CloseReason::WriteStalled)),
+                .map(|since| (since + limits.write_stall, CloseReason::WriteStalled)),
             self.info
                 .session_ends
                 .map(|ends| (ends, CloseReason::SessionExpired)),

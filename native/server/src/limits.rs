@@ -21,6 +21,11 @@ pub struct Limits {
     pub connection_creation_rate: u32,
     /// `connections.max.idle.ms`: a connection without a finished request, a reply in progress or arriving bytes.
     pub idle: Duration,
+    /// A peer that starts a frame must deliver some of it within this time, again and again, or be closed: half-open
+    /// peers and byte-a-minute senders do not keep memory.
+    pub frame_stall: Duration,
+    /// A peer that takes nothing of a reply for this long is gone.
+    pub write_stall: Duration,
     /// `queued.max.request.bytes`: memory held by frames that are incomplete or wait their turn, all connections.
     pub in_flight_bytes_max: usize,
     /// The same for one connection (a complete frame is always allowed, however large `request_bytes_max` lets it be).
@@ -41,6 +46,8 @@ impl Default for Limits {
             connections_per_ip_overrides: HashMap::new(),
             connection_creation_rate: 0,
             idle: Duration::from_secs(600),
+            frame_stall: Duration::from_secs(30),
+            write_stall: Duration::from_secs(60),
             in_flight_bytes_max: 512 * 1024 * 1024,
             in_flight_connection_bytes_max: 16 * 1024 * 1024,
             fetch_sessions_max: 1_000,
@@ -48,13 +55,6 @@ impl Default for Limits {
         }
     }
 }
-
-/// A peer that starts a frame must deliver some of it within this time, again and again, or be closed: half-open
-/// peers and byte-a-minute senders do not keep memory.
-pub(crate) const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
-
-/// A peer that takes nothing of a reply for this long is gone.
-pub(crate) const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Requests of one connection that were read and not answered. librdkafka has up to 1,000 in flight
 /// (max.in.flight.requests.per.connection × batches is far below in practice); the Java producer 5.

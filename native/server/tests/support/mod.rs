@@ -1,0 +1,318 @@
+//! A server in this process over real sockets, a control plane that the test plays, and a blocking client.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses its part"
+)]
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use pybroker_protocol::ApiKey;
+use pybroker_protocol::header::{RequestHeader, RequestPrefix, read_response_header};
+use pybroker_protocol::primitives::Reader;
+use pybroker_replica::Replicas;
+use pybroker_server::Server;
+use pybroker_server::config::{
+    DynamicSettings, ListenerConfig, Registry, SecurityProtocol, ServerConfig,
+};
+use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
+use pybroker_server::limits::Limits;
+use pybroker_server::metadata_view::{Broker, Endpoint, MetadataDelta, MetadataHolder};
+
+/// Nothing here takes this long unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const BROKER_ID: i32 = 1;
+pub const CLUSTER_ID: &str = "test-cluster";
+
+/// The control plane's queue; the test takes requests out and answers them.
+#[derive(Default)]
+pub struct FakeControlPlane {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<ControlRequest>,
+    capacity: Option<usize>,
+    waiting: Vec<Waker>,
+}
+
+impl FakeControlPlane {
+    /// At most so many requests in the queue.
+    pub fn set_capacity(&self, capacity: usize) {
+        self.state.lock().capacity = Some(capacity);
+    }
+
+    /// The next request.
+    pub fn next(&self) -> ControlRequest {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.state.lock();
+        loop {
+            if let Some(request) = state.queue.pop_front() {
+                for waker in state.waiting.drain(..) {
+                    waker.wake();
+                }
+                return request;
+            }
+            assert!(
+                !self.arrived.wait_until(&mut state, deadline).timed_out(),
+                "no request came"
+            );
+        }
+    }
+
+    pub fn queued(&self) -> usize {
+        self.state.lock().queue.len()
+    }
+}
+
+impl ControlPlane for FakeControlPlane {
+    fn submit(&self, request: ControlRequest) -> Result<(), Busy> {
+        let mut state = self.state.lock();
+        if state
+            .capacity
+            .is_some_and(|capacity| state.queue.len() >= capacity)
+        {
+            return Err(Busy(Box::new(request)));
+        }
+        state.queue.push_back(request);
+        self.arrived.notify_all();
+        Ok(())
+    }
+
+    fn poll_ready(&self, _: Lane, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state
+            .capacity
+            .is_none_or(|capacity| state.queue.len() < capacity)
+        {
+            return Poll::Ready(());
+        }
+        state.waiting.push(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A server on a free port, with what it logs.
+pub struct TestServer {
+    pub server: Server,
+    pub control: Arc<FakeControlPlane>,
+    pub replicas: Arc<Replicas>,
+    pub metadata: Arc<MetadataHolder>,
+    pub address: SocketAddr,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl TestServer {
+    pub fn start(
+        settings: DynamicSettings,
+        security: SecurityProtocol,
+        replicas: Arc<Replicas>,
+    ) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&lines);
+        let listener: Arc<str> = "PLAINTEXT".into();
+        let config = ServerConfig {
+            broker_id: BROKER_ID,
+            listeners: vec![ListenerConfig {
+                name: Arc::clone(&listener),
+                address: SocketAddr::from(([127, 0, 0, 1], 0)),
+                security,
+                registry: Registry::Client,
+            }],
+            threads: 2,
+            settings,
+            log: Arc::new(move |level, line| sink.lock().push(format!("{level:?} {line}"))),
+        };
+        let control = Arc::new(FakeControlPlane::default());
+        let metadata = Arc::new(MetadataHolder::new(CLUSTER_ID));
+        let server = Server::start(
+            config,
+            Arc::clone(&replicas),
+            Arc::clone(&metadata),
+            Arc::clone(&control) as Arc<dyn ControlPlane>,
+        )
+        .expect("a free port");
+        let address = server.addresses()[0].1;
+        let endpoint = Endpoint {
+            listener,
+            host: "127.0.0.1".into(),
+            port: i32::from(address.port()),
+        };
+        let broker = Broker {
+            id: BROKER_ID,
+            rack: Some("r1".into()),
+            endpoints: vec![endpoint],
+        };
+        metadata.apply(MetadataDelta {
+            brokers: Some(vec![broker]),
+            controller_id: Some(BROKER_ID),
+            ..MetadataDelta::default()
+        });
+        server.start_accepting();
+        TestServer {
+            server,
+            control,
+            replicas,
+            metadata,
+            address,
+            lines,
+        }
+    }
+
+    pub fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
+        let mut settings = DynamicSettings::default();
+        change(&mut settings.limits);
+        Self::start(settings, SecurityProtocol::Plaintext, no_replicas())
+    }
+
+    pub fn plain() -> Self {
+        Self::with_limits(|_| {})
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits until a line of the log contains this text.
+    pub fn wait_for_line(&self, text: &str) {
+        wait_until(&format!("a line with {text:?}"), || {
+            self.lines.lock().iter().any(|line| line.contains(text))
+        });
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
+
+    /// A number from the metrics page; 0 if the line is not there.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.server.metrics();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+}
+
+/// Replicas that host nothing.
+pub fn no_replicas() -> Arc<Replicas> {
+    Arc::new(Replicas::default())
+}
+
+/// Waits for a condition.
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A blocking client.
+pub struct Client {
+    pub socket: TcpStream,
+    next_correlation: i32,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_nodelay(true).expect("no delay");
+        Client {
+            socket,
+            next_correlation: 1,
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the server reads");
+    }
+
+    /// Sends a request; returns its correlation id.
+    pub fn send(&mut self, key: ApiKey, version: i16, body: &[u8]) -> i32 {
+        let correlation = self.next_correlation;
+        self.next_correlation += 1;
+        let frame = request_frame(key, version, correlation, body);
+        self.send_raw(&frame);
+        correlation
+    }
+
+    /// The next frame, without its length; `None` if the server has closed the connection.
+    pub fn receive_frame(&mut self) -> Option<Vec<u8>> {
+        let mut length = [0; 4];
+        if !self.read_or_closed(&mut length) {
+            return None;
+        }
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        assert!(self.read_or_closed(&mut frame), "closed inside a reply");
+        Some(frame)
+    }
+
+    fn read_or_closed(&mut self, buffer: &mut [u8]) -> bool {
+        match self.socket.read_exact(buffer) {
+            Ok(()) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => false,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("no reply: {error}"),
+        }
+    }
+
+    /// The body of the next reply, which must be to this request.
+    pub fn receive(&mut self, key: ApiKey, version: i16, correlation: i32) -> Vec<u8> {
+        let frame = self.receive_frame().expect("a reply");
+        let mut reader = Reader::new(&frame);
+        let flexible = key != ApiKey::ApiVersions && key.api().is_flexible(version);
+        assert_eq!(
+            read_response_header(&mut reader, flexible),
+            Ok(correlation),
+            "in the order of requests"
+        );
+        reader.rest().to_vec()
+    }
+
+    /// One request and its reply.
+    pub fn call(&mut self, key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
+        let correlation = self.send(key, version, body);
+        self.receive(key, version, correlation)
+    }
+
+    /// Asserts that the server closes the connection without another reply.
+    pub fn expect_closed(&mut self) {
+        assert_eq!(self.receive_frame(), None, "closed without a reply");
+    }
+
+    pub fn close(self) {
+        // The server may have closed it before.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// A whole request frame.
+pub fn request_frame(key: ApiKey, version: i16, correlation: i32, body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 4];
+    let prefix = RequestPrefix {
+        api_key: key.code(),
+        api_version: version,
+        correlation_id: correlation,
+    };
+    RequestHeader {
+        prefix,
+        client_id: Some("test"),
+    }
+    .write(&mut frame, key.api().is_flexible(version));
+    frame.extend_from_slice(body);
+    let length = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    frame
+}
