@@ -28,6 +28,8 @@ mod producer_state;
 mod recovery;
 mod scan;
 mod segment;
+#[cfg(test)]
+mod testing;
 mod txn_index;
 
 pub use config::{CleanupPolicy, FlushMode, LogConfig};

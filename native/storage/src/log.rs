@@ -32,6 +32,8 @@ pub(crate) mod durable;
 mod open;
 mod read;
 mod segments;
+#[cfg(test)]
+mod tests;
 
 mod times;
 mod truncate;

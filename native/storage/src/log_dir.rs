@@ -120,7 +120,7 @@ pub struct LogDir {
     root: File,
     health: Arc<Health>,
     handles: Arc<HandleCache>,
-    flusher: Flusher,
+    flusher: Arc<Flusher>,
     directory_id: Uuid,
     /// What checkpoints and marker said at start, used up as logs are opened.
     recovery_points: OffsetsByPartition,
@@ -174,7 +174,7 @@ impl LogDir {
             _lock: lock,
             health,
             handles: Arc::new(HandleCache::new(options.open_files_max.max(16))),
-            flusher,
+            flusher: Arc::new(flusher),
             directory_id,
             recovery_points,
             log_starts,
@@ -205,7 +205,7 @@ impl LogDir {
 
     /// Group commit for the logs here.
     #[must_use]
-    pub const fn flusher(&self) -> &Flusher {
+    pub const fn flusher(&self) -> &Arc<Flusher> {
         &self.flusher
     }
 

@@ -1,0 +1,1 @@
+//! Random operations against the simplest model: a list of values.
