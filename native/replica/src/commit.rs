@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::{AppendInfo, Partition, PartitionError};
+use crate::{Partition, PartitionError, Registration};
 
 /// Ready when an append is committed; see [`Partition::committed`].
 #[derive(Debug)]
@@ -13,15 +13,24 @@ use crate::{AppendInfo, Partition, PartitionError};
 pub struct Commit {
     partition: Arc<Partition>,
     last_offset: i64,
-    leader_epoch: i32,
+    registration: Option<Registration>,
 }
 
 impl Commit {
-    pub(crate) fn new(partition: Arc<Partition>, appended: &AppendInfo) -> Self {
+    pub(crate) fn new(partition: Arc<Partition>, last_offset: i64) -> Self {
         Self {
             partition,
-            last_offset: appended.last_offset,
-            leader_epoch: appended.leader_epoch,
+            last_offset,
+            registration: None,
+        }
+    }
+
+    /// Whether it is decided already, without waiting.
+    pub fn try_get(&self) -> Option<Result<(), PartitionError>> {
+        match self.partition.check_committed(self.last_offset) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
         }
     }
 }
@@ -29,13 +38,34 @@ impl Commit {
 impl Future for Commit {
     type Output = Result<(), PartitionError>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if this.partition.high_watermark() > this.last_offset
-            && this.partition.leader_epoch() == this.leader_epoch
-        {
-            return Poll::Ready(Ok(()));
+        if let Some(decided) = this.try_get() {
+            this.registration = None;
+            return Poll::Ready(decided);
         }
-        Poll::Ready(Err(PartitionError::NotLeader))
+        if this
+            .registration
+            .as_ref()
+            .is_some_and(|registration| registration.update(context.waker()))
+        {
+            return Poll::Pending;
+        }
+        this.registration = this
+            .partition
+            .watch_commit(this.last_offset, context.waker());
+        // Again after registering: a stop that came before it has woken nobody here.
+        match this.try_get() {
+            Some(decided) => {
+                this.registration = None;
+                Poll::Ready(decided)
+            }
+            None if this.registration.is_none() => {
+                // It passed the offset between the two looks and went back (a truncation): come again.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => Poll::Pending,
+        }
     }
 }

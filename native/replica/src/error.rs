@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pybroker_model::BatchError;
+use pybroker_storage::{AppendError, ReadError, StorageError};
 
 /// Why an operation on a partition fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,5 +101,50 @@ impl PartitionError {
     /// A [`PartitionError::Storage`] with this text.
     pub fn storage(reason: impl std::fmt::Display) -> Self {
         Self::Storage(reason.to_string().into())
+    }
+}
+
+impl From<StorageError> for PartitionError {
+    fn from(error: StorageError) -> Self {
+        Self::storage(error)
+    }
+}
+
+impl From<AppendError> for PartitionError {
+    fn from(error: AppendError) -> Self {
+        let text = || Arc::from(error.to_string());
+        match error {
+            // A log is closed by whoever stops the partition; the role says so a moment later.
+            AppendError::Storage(StorageError::Closed { .. })
+            | AppendError::StaleLeaderEpoch { .. } => Self::NotLeader,
+            AppendError::Storage(error) => error.into(),
+            AppendError::OutOfOrderSequence { .. } => Self::OutOfOrderSequence(text()),
+            AppendError::InvalidProducerEpoch { .. } => Self::InvalidProducerEpoch(text()),
+            AppendError::CoordinatorFenced { .. } | AppendError::InvalidTxnState { .. } => {
+                Self::InvalidTransactionState(text())
+            }
+            AppendError::LargerThanSegment { size, max } => Self::RecordListTooLarge {
+                size,
+                segment_bytes: max as usize,
+            },
+            AppendError::Batch(error) => Self::Batch(error),
+            AppendError::OffsetsExhausted { .. } | AppendError::UnexpectedOffset { .. } => {
+                Self::storage(error)
+            }
+        }
+    }
+}
+
+impl From<ReadError> for PartitionError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Storage(StorageError::Closed { .. }) => Self::NotLeader,
+            ReadError::Storage(error) => error.into(),
+            ReadError::OutOfRange { offset, start, end } => Self::OffsetOutOfRange {
+                requested: offset,
+                log_start: start,
+                end,
+            },
+        }
     }
 }

@@ -29,6 +29,17 @@ impl ReplicaEnds {
         }
     }
 
+    /// The ISR changed within a leader epoch: those who stay keep their claims.
+    pub fn keep_claims_of(&mut self, earlier: &Self) {
+        for (id, end) in &mut self.followers {
+            *end = earlier
+                .followers
+                .iter()
+                .find(|(known, _)| known == id)
+                .and_then(|(_, end)| *end);
+        }
+    }
+
     /// The minimum over the ISR: `local_end` is the leader's own (flushed end in commit mode, log end in os mode).
     /// `None` while a member of the ISR has not claimed anything: the high watermark stays where it is.
     #[must_use]

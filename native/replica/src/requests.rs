@@ -1,6 +1,6 @@
 //! What the server asks of a partition, and what it gets.
 
-use crate::LogSlice;
+use pybroker_storage::LogSlice;
 
 /// How far a read may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct FetchRead {
 /// What a read found.
 #[derive(Debug)]
 pub struct PartitionRead {
-    /// The records; length 0 at the end.
+    /// The records; length 0 at the end of what may be read.
     pub records: LogSlice,
     /// As the response shows it.
     pub high_watermark: i64,
@@ -100,6 +100,4 @@ pub struct AppendInfo {
     pub log_append_time: i64,
     /// Log start.
     pub log_start_offset: i64,
-    /// Leader epoch under which it was appended: give it to `committed`.
-    pub leader_epoch: i32,
 }

@@ -312,10 +312,12 @@ impl PendingFetch {
             Isolation::ReadCommitted => read.last_stable_offset,
             _ => read.high_watermark,
         };
-        let slice = (read.records.len > 0).then(|| FileSlice {
-            file: read.records.file,
-            position: read.records.position,
-            bytes: read.records.len,
+        let (position, bytes) = (read.records.position, read.records.len);
+        let file = read.records.file.filter(|_| bytes > 0);
+        let slice = file.map(|file| FileSlice {
+            file,
+            position,
+            bytes,
         });
         Outcome {
             place,

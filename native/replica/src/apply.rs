@@ -1,0 +1,399 @@
+//! LeaderAndIsr: host partitions and lead them, many at once (R7).
+//!
+//! 1. Each order is judged against what is hosted and what lies on disk → [`Step`].
+//! 2. Directories of older incarnations that a proven successor replaces are staged (R10).
+//! 3. Missing directories are made in one go per log directory, then all logs are opened in parallel.
+//! 4. Leader epochs are written in one go per log directory, before any record can be appended (R6).
+//! 5. Everything becomes visible with one swap of the map.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use pybroker_model::{TopicId, TopicIdPartition};
+use pybroker_storage::{Log, StorageError};
+
+use crate::found::{Found, FoundDir};
+use crate::log_dirs::Opening;
+use crate::placement::Placement;
+use crate::{
+    Leader, PARTITION_INDEX_MAX, Partition, PartitionError, PartitionOrder, Placed, Replicas, Role,
+    StopOrder, TopicMap,
+};
+
+/// What an order needs.
+#[derive(Debug)]
+enum Step {
+    /// Nothing more: it is refused.
+    Refused(PartitionError),
+    /// The partition is hosted.
+    Hosted(Arc<Partition>),
+    /// Its directory lies on disk.
+    Open(FoundDir),
+    /// A new directory, in the log directory with this position.
+    Create(usize),
+}
+
+impl Replicas {
+    /// Carries out a batch of orders; an answer for each. Blocks on the disk.
+    pub fn apply(&self, orders: &[PartitionOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
+        let mut found = self.found.lock();
+        let map = self.map.load_full();
+        let mut placement = self.placement(&map, &found);
+        let mut seen = HashSet::new();
+        let mut steps = Vec::with_capacity(orders.len());
+        for order in orders {
+            let step = if seen.insert(order.tip) {
+                self.judge(order, &map, &mut found, &mut placement, now_ms)
+            } else {
+                Err(PartitionError::Invalid(
+                    "the partition is in the request twice",
+                ))
+            };
+            steps.push(step.unwrap_or_else(Step::Refused));
+        }
+
+        self.create_directories(orders, &mut steps);
+        let logs = self.open_logs(orders, &steps, now_ms);
+        let mut partitions: Vec<Result<Arc<Partition>, PartitionError>> =
+            Vec::with_capacity(orders.len());
+        for ((order, step), log) in orders.iter().zip(steps).zip(logs) {
+            partitions.push(match (step, log) {
+                (Step::Refused(error), _) => Err(error),
+                (Step::Hosted(partition), _) => {
+                    partition.set_config(Arc::clone(&order.config));
+                    Ok(partition)
+                }
+                (Step::Open(lies), Some(Ok(log))) => self.host(order, &lies, log),
+                (Step::Open(lies), Some(Err(error))) => {
+                    Ok(self.host_offline(order, lies, &error, &mut found))
+                }
+                // Directories to make are either made and opened by now, or refused.
+                (Step::Open(_) | Step::Create(_), _) => Err(PartitionError::storage("not opened")),
+            });
+        }
+        let results = self.take_roles(orders, &partitions);
+        self.publish(orders, &partitions, &map);
+        results
+    }
+
+    /// Step 1, and the staging of step 2.
+    fn judge(
+        &self,
+        order: &PartitionOrder,
+        map: &TopicMap<Partition>,
+        found: &mut Found,
+        placement: &mut Placement,
+        now_ms: i64,
+    ) -> Result<Step, PartitionError> {
+        let tip = order.tip;
+        if !(0..=PARTITION_INDEX_MAX).contains(&tip.partition) {
+            return Err(PartitionError::Invalid("partition index out of range"));
+        }
+        if let Some(partition) = map.partition(tip.topic_id, tip.partition) {
+            let current = partition.leader_epoch();
+            if order.leader_epoch < current {
+                return Err(PartitionError::FencedLeaderEpoch {
+                    requested: order.leader_epoch,
+                    current,
+                });
+            }
+            if partition.log().is_some() {
+                return Ok(Step::Hosted(Arc::clone(partition)));
+            }
+            // It could not be opened when it was ordered before: try again.
+        }
+        self.retire_older(order, map, found, now_ms)?;
+        if let Some(lies) = found.take(tip) {
+            return Ok(Step::Open(lies));
+        }
+        if !order.is_new && self.dirs.any_offline() {
+            // It may well lie in a directory that failed (KAFKA-16234): an empty one here would lose data.
+            return Err(PartitionError::storage("a log directory is offline"));
+        }
+        placement
+            .choose()
+            .map(Step::Create)
+            .ok_or_else(|| PartitionError::storage("no log directory is online"))
+    }
+
+    /// R10: an older incarnation of the name gives way to one whose leader epoch is above every epoch it has here;
+    /// the controller's epoch floor (R6) guarantees that for a real successor. Otherwise nothing is touched.
+    fn retire_older(
+        &self,
+        order: &PartitionOrder,
+        map: &TopicMap<Partition>,
+        found: &mut Found,
+        now_ms: i64,
+    ) -> Result<(), PartitionError> {
+        let older = |topic_id| TopicIdPartition {
+            topic_id,
+            partition: order.tip.partition,
+        };
+        let mut staged: Vec<TopicIdPartition> = Vec::new();
+        if let Some(id) = map.topic_id(&order.topic)
+            && id != order.tip.topic_id
+            && let Some(partition) = map.partition(id, order.tip.partition)
+            && !matches!(**partition.role(), Role::Stopped { .. })
+        {
+            if order.leader_epoch <= partition.leader_epoch() {
+                return Err(PartitionError::InconsistentTopicId);
+            }
+            staged.push(older(id));
+        }
+        for id in found.other_ids(&order.topic, order.tip) {
+            if order.leader_epoch <= self.latest_epoch_on_disk(order, older(id), found, now_ms)? {
+                return Err(PartitionError::InconsistentTopicId);
+            }
+            staged.push(older(id));
+        }
+        let stops: Vec<_> = staged
+            .into_iter()
+            .map(|tip| StopOrder {
+                tip,
+                leader_epoch: -2,
+                delete: true,
+            })
+            .collect();
+        if !stops.is_empty() {
+            for result in self.stop_locked(&stops, found, now_ms) {
+                result?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the log of a directory that is not hosted, to learn its latest leader epoch; -1 if it has none.
+    fn latest_epoch_on_disk(
+        &self,
+        order: &PartitionOrder,
+        tip: TopicIdPartition,
+        found: &Found,
+        now_ms: i64,
+    ) -> Result<i32, PartitionError> {
+        let Some(lies) = found.get(tip) else {
+            return Ok(-1);
+        };
+        let opening = Opening {
+            lies,
+            tip,
+            config: Arc::clone(&order.config.log),
+        };
+        let log = self.dirs.open_log(&opening, now_ms, &self.config.report)?;
+        let latest = log.latest_epoch().map_or(-1, |entry| entry.epoch);
+        log.close(false)?;
+        Ok(latest)
+    }
+
+    fn placement(&self, map: &TopicMap<Partition>, found: &Found) -> Placement {
+        let mut counts: Vec<_> = (0..self.dirs.len())
+            .map(|dir| {
+                self.dirs
+                    .get(dir)
+                    .online()
+                    .is_ok()
+                    .then(|| found.count(dir))
+            })
+            .collect();
+        if counts.len() > 1 {
+            for partition in map.partitions() {
+                if let Some(Some(count)) = partition.dir().and_then(|dir| counts.get_mut(dir)) {
+                    *count += 1;
+                }
+            }
+        }
+        Placement::new(counts)
+    }
+
+    /// Step 3, first half: what is to be created becomes what is to be opened.
+    fn create_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
+        for dir in 0..self.dirs.len() {
+            let new: Vec<usize> = (0..steps.len())
+                .filter(|&at| matches!(steps[at], Step::Create(to) if to == dir))
+                .collect();
+            if new.is_empty() {
+                continue;
+            }
+            let created = self.dirs.create(
+                dir,
+                new.iter().map(|&at| &orders[at]),
+                self.config.broker_id,
+            );
+            for (at, result) in new.into_iter().zip(created) {
+                steps[at] = result.map_or_else(Step::Refused, Step::Open);
+            }
+        }
+    }
+
+    /// Step 3, second half. An entry for each order whose log was opened, or failed to.
+    fn open_logs(
+        &self,
+        orders: &[PartitionOrder],
+        steps: &[Step],
+        now_ms: i64,
+    ) -> Vec<Option<Result<Arc<Log>, StorageError>>> {
+        let mut at = Vec::new();
+        let mut openings = Vec::new();
+        for (index, step) in steps.iter().enumerate() {
+            if let Step::Open(lies) = step {
+                let order = &orders[index];
+                at.push(index);
+                openings.push(Opening {
+                    lies,
+                    tip: order.tip,
+                    config: Arc::clone(&order.config.log),
+                });
+            }
+        }
+        let opened = self.dirs.open_logs(
+            &openings,
+            self.config.threads_per_dir,
+            now_ms,
+            &self.config.report,
+        );
+        let mut logs: Vec<Option<Result<Arc<Log>, StorageError>>> = Vec::new();
+        logs.resize_with(steps.len(), || None);
+        for (index, log) in at.into_iter().zip(opened) {
+            logs[index] = Some(log);
+        }
+        logs
+    }
+
+    fn host(
+        &self,
+        order: &PartitionOrder,
+        lies: &FoundDir,
+        log: Arc<Log>,
+    ) -> Result<Arc<Partition>, PartitionError> {
+        let log_dir = Arc::clone(self.dirs.get(lies.dir).online()?);
+        let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));
+        Ok(Partition::hosting(
+            order.tip,
+            topic,
+            self.config.broker_id,
+            config,
+            log,
+            lies.dir,
+            log_dir,
+        ))
+    }
+
+    /// The partition answers with the error; its directory stays known: a later order tries again, a deletion stages
+    /// it.
+    fn host_offline(
+        &self,
+        order: &PartitionOrder,
+        lies: FoundDir,
+        error: &StorageError,
+        found: &mut Found,
+    ) -> Arc<Partition> {
+        self.report(&format!("{} is offline: {error}", lies.directory));
+        // It was taken from the table a moment ago, so there is no other.
+        drop(found.add(order.tip, lies));
+        let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));
+        let reason = Arc::from(error.to_string());
+        Partition::offline(
+            order.tip,
+            topic,
+            self.config.broker_id,
+            config,
+            order.leader_epoch,
+            reason,
+        )
+    }
+
+    /// Step 4: epochs first, for all; then the roles.
+    fn take_roles(
+        &self,
+        orders: &[PartitionOrder],
+        partitions: &[Result<Arc<Partition>, PartitionError>],
+    ) -> Vec<Result<(), PartitionError>> {
+        let mut begin: Vec<Vec<(Arc<Log>, i32)>> = vec![Vec::new(); self.dirs.len()];
+        let mut unflushed: Vec<(usize, Arc<Log>)> = Vec::new();
+        for (order, partition) in orders.iter().zip(partitions) {
+            if let Ok(partition) = partition
+                && order.leader == self.config.broker_id
+                && let (Some(log), Some(dir)) = (partition.log(), partition.dir())
+            {
+                if log
+                    .latest_epoch()
+                    .is_none_or(|latest| latest.epoch < order.leader_epoch)
+                {
+                    begin[dir].push((Arc::clone(log), order.leader_epoch));
+                }
+                if log.unflushed_records() > 0 {
+                    unflushed.push((dir, Arc::clone(log)));
+                }
+            }
+        }
+        for (dir, begin) in begin
+            .iter()
+            .enumerate()
+            .filter(|(_, begin)| !begin.is_empty())
+        {
+            // A failure shows where the role is taken, which finds the epoch not begun.
+            if let Ok(log_dir) = self.dirs.get(dir).online() {
+                log_dir.begin_epochs(begin);
+            }
+        }
+        self.flush_recovered(&unflushed);
+        let roles = orders.iter().zip(partitions).map(|(order, partition)| {
+            let partition = partition.as_ref().map_err(Clone::clone)?;
+            if order.leader != self.config.broker_id {
+                return partition.follow(order.leader, order.leader_epoch);
+            }
+            partition.become_leader(Leader {
+                leader_epoch: order.leader_epoch,
+                isr: Arc::clone(&order.isr),
+                replicas: Arc::clone(&order.replicas),
+            })
+        });
+        roles.collect()
+    }
+
+    /// What a crash left in the page cache was shown to consumers before it, so it is brought to disk before it is
+    /// shown again: the high watermark does not start below where clients have been.
+    fn flush_recovered(&self, logs: &[(usize, Arc<Log>)]) {
+        // All at once, so that the flusher can take them together; then each is waited for.
+        for (dir, log) in logs {
+            if let Ok(log_dir) = self.dirs.get(*dir).online() {
+                log_dir.flusher().request(log);
+            }
+        }
+        for (_, log) in logs {
+            if let Err(error) = log.flush() {
+                self.report_storage(&log.id(), &error);
+            }
+        }
+    }
+
+    /// Step 5.
+    fn publish(
+        &self,
+        orders: &[PartitionOrder],
+        partitions: &[Result<Arc<Partition>, PartitionError>],
+        before: &TopicMap<Partition>,
+    ) {
+        let new = |id: TopicId, index, partition: &Arc<Partition>| {
+            !before
+                .partition(id, index)
+                .is_some_and(|known| Arc::ptr_eq(known, partition))
+        };
+        let inserted: Vec<_> = orders
+            .iter()
+            .zip(partitions)
+            .filter_map(|(order, partition)| Some((order.tip, partition.as_ref().ok()?)))
+            .filter(|(tip, partition)| new(tip.topic_id, tip.partition, partition))
+            .map(|(tip, partition)| Placed {
+                id: tip.topic_id,
+                name: Arc::clone(partition.topic()),
+                index: tip.partition,
+                partition: Arc::clone(partition),
+            })
+            .collect();
+        if !inserted.is_empty() {
+            // Loaded anew: staging an older incarnation has changed the map meanwhile.
+            let map = self.map.load().with(&[], inserted);
+            self.map.store(Arc::new(map));
+        }
+    }
+}

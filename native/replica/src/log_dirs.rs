@@ -1,0 +1,291 @@
+//! The log directories (JBOD): which of them can be used, and work on many of their partitions at once.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use pybroker_model::TopicIdPartition;
+use pybroker_storage::{
+    Log, LogConfig, LogDir, LogDirOptions, NewPartition, StagedDeletion, StorageError,
+};
+
+use crate::found::{Found, FoundDir};
+use crate::replicas::Report;
+use crate::{LocalPartition, PartitionError, PartitionOrder, ReplicasConfig};
+
+/// One log directory.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    /// As configured.
+    pub(crate) path: PathBuf,
+    /// `Err`: it could not be opened at start.
+    opened: Result<Arc<LogDir>, Arc<str>>,
+}
+
+impl Dir {
+    /// The directory, unless it is offline.
+    pub(crate) fn online(&self) -> Result<&Arc<LogDir>, PartitionError> {
+        match &self.opened {
+            Ok(dir) => {
+                dir.check()?;
+                Ok(dir)
+            }
+            Err(reason) => Err(PartitionError::Storage(Arc::clone(reason))),
+        }
+    }
+
+    /// Why it is offline.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.online().err().map(|error| error.to_string())
+    }
+}
+
+/// All of them, in the order of `log.dirs`.
+#[derive(Debug)]
+pub(crate) struct LogDirs {
+    dirs: Vec<Dir>,
+}
+
+/// A log to open.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    pub(crate) lies: &'a FoundDir,
+    pub(crate) tip: TopicIdPartition,
+    pub(crate) config: Arc<LogConfig>,
+}
+
+impl LogDirs {
+    /// Opens all directories. One that fails while others work is offline from the start.
+    ///
+    /// # Errors
+    /// A directory in use by another process or with another owner's data, or none that can be used.
+    pub(crate) fn open(config: &ReplicasConfig) -> Result<Self, StorageError> {
+        let mut dirs = Vec::with_capacity(config.log_dirs.len());
+        let mut first_failure = None;
+        let options = LogDirOptions::new(config.broker_id, config.cluster_id.clone());
+        for path in &config.log_dirs {
+            let opened = match LogDir::open(path, &options) {
+                Ok(dir) => {
+                    for problem in dir.problems() {
+                        (config.report)(&format!("{problem}; recovery does without"));
+                    }
+                    Ok(dir)
+                }
+                Err(error @ (StorageError::Io { .. } | StorageError::Full { .. })) => {
+                    let reason = Arc::from(error.to_string());
+                    first_failure.get_or_insert(error);
+                    Err(reason)
+                }
+                Err(error) => return Err(error),
+            };
+            dirs.push(Dir {
+                path: path.clone(),
+                opened,
+            });
+        }
+        match first_failure {
+            Some(error) if dirs.iter().all(|dir| dir.opened.is_err()) => Err(error),
+            _ => {
+                for dir in &dirs {
+                    if let Err(reason) = &dir.opened {
+                        (config.report)(&format!(
+                            "log directory {} is offline: {reason}",
+                            dir.path.display()
+                        ));
+                    }
+                }
+                Ok(Self { dirs })
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.dirs.len()
+    }
+
+    pub(crate) fn get(&self, dir: usize) -> &Dir {
+        &self.dirs[dir]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Dir> {
+        self.dirs.iter()
+    }
+
+    pub(crate) fn any_offline(&self) -> bool {
+        self.dirs.iter().any(|dir| dir.online().is_err())
+    }
+
+    /// Looks at all partition directories without opening a log: those fit to be served go into the table, all into
+    /// the list.
+    pub(crate) fn scan(&self) -> Result<(Found, Vec<LocalPartition>), StorageError> {
+        let mut found = Found::default();
+        let mut list = Vec::new();
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let Ok(log_dir) = dir.online() else { continue };
+            for local in log_dir.scan()? {
+                let mut problem = local.problem;
+                if let (None, Some(topic_id)) = (&problem, local.topic_id) {
+                    let tip = TopicIdPartition {
+                        topic_id,
+                        partition: local.partition,
+                    };
+                    let lies = FoundDir {
+                        dir: at,
+                        directory: local.directory.clone(),
+                        topic: local.topic.as_deref().map(Into::into),
+                    };
+                    if let Err(earlier) = found.add(tip, lies) {
+                        let earlier = self.dirs[earlier.dir].path.join(earlier.directory);
+                        problem = Some(format!(
+                            "the same partition lies in {}, too",
+                            earlier.display()
+                        ));
+                    }
+                }
+                list.push(LocalPartition {
+                    log_dir: dir.path.clone(),
+                    directory: log_dir.path().join(&local.directory),
+                    topic: local.topic,
+                    partition: local.partition,
+                    topic_id: local.topic_id,
+                    problem,
+                });
+            }
+        }
+        Ok((found, list))
+    }
+
+    /// Makes directories with their identity, durably, with two barriers for all.
+    pub(crate) fn create<'a>(
+        &self,
+        dir: usize,
+        orders: impl Iterator<Item = &'a PartitionOrder>,
+        broker_id: i32,
+    ) -> Vec<Result<FoundDir, PartitionError>> {
+        let new: Vec<NewPartition> = orders
+            .map(|order| NewPartition {
+                topic: order.topic.to_string(),
+                id: order.tip,
+                leader_epoch: (order.leader == broker_id).then_some(order.leader_epoch),
+            })
+            .collect();
+        let log_dir = match self.dirs[dir].online() {
+            Ok(log_dir) => log_dir,
+            Err(error) => return new.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let created = log_dir.create_partitions(&new);
+        let each = new.iter().zip(created).map(|(new, created)| {
+            created?;
+            Ok(FoundDir {
+                dir,
+                directory: new.directory(),
+                topic: Some(new.topic.as_str().into()),
+            })
+        });
+        each.collect()
+    }
+
+    /// Opens logs on several threads; an answer for each.
+    pub(crate) fn open_logs(
+        &self,
+        openings: &[Opening<'_>],
+        threads_per_dir: usize,
+        now_ms: i64,
+        report: &Report,
+    ) -> Vec<Result<Arc<Log>, StorageError>> {
+        // A thread costs more than a few logs.
+        let threads = (threads_per_dir * self.dirs.len())
+            .min(openings.len().div_ceil(16))
+            .max(1);
+        let next = AtomicUsize::new(0);
+        let opened: Vec<Mutex<Option<Result<Arc<Log>, StorageError>>>> =
+            openings.iter().map(|_| Mutex::new(None)).collect();
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Relaxed);
+                let Some(opening) = openings.get(at) else {
+                    return;
+                };
+                *opened[at].lock() = Some(self.open_log(opening, now_ms, report));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let each = opened.into_iter().zip(openings).map(|(slot, opening)| {
+            // Every slot is filled: a panic in a thread ends the scope with it.
+            slot.into_inner().unwrap_or_else(|| {
+                Err(StorageError::Closed {
+                    path: opening.lies.directory.as_str().into(),
+                })
+            })
+        });
+        each.collect()
+    }
+
+    /// Opens one log, recovering it if need be.
+    pub(crate) fn open_log(
+        &self,
+        opening: &Opening<'_>,
+        now_ms: i64,
+        report: &Report,
+    ) -> Result<Arc<Log>, StorageError> {
+        let dir = &self.dirs[opening.lies.dir];
+        let log_dir = dir
+            .opened
+            .as_ref()
+            .map_err(|reason| StorageError::Offline {
+                path: dir.path.clone(),
+                reason: reason.to_string(),
+            })?;
+        let config = Arc::clone(&opening.config);
+        let (log, recovered) =
+            log_dir.open_log(&opening.lies.directory, opening.tip, config, now_ms)?;
+        let name = &opening.lies.directory;
+        for (first, last) in &recovered.lost {
+            report(&format!(
+                "{name}: records {first} to {last} are lost to damage on disk"
+            ));
+        }
+        if recovered.truncated_bytes > 0 {
+            report(&format!(
+                "{name}: cut {} bytes of an unfinished append",
+                recovered.truncated_bytes
+            ));
+        }
+        for note in &recovered.notes {
+            report(&format!("{name}: {note}"));
+        }
+        Ok(log)
+    }
+
+    /// What waits for removal, with its log directory.
+    pub(crate) fn staged(&self) -> Result<Vec<(PathBuf, StagedDeletion)>, StorageError> {
+        let mut all = Vec::new();
+        for dir in &self.dirs {
+            if let Ok(log_dir) = dir.online() {
+                all.extend(
+                    log_dir
+                        .staged_deletions()?
+                        .into_iter()
+                        .map(|staged| (dir.path.clone(), staged)),
+                );
+            }
+        }
+        Ok(all)
+    }
+
+    /// The directory whose `deleting` holds this path.
+    pub(crate) fn holding_staged(&self, path: &Path) -> Option<&Dir> {
+        let log_dir = path.parent()?.parent()?;
+        self.dirs.iter().find(|dir| {
+            dir.opened
+                .as_ref()
+                .is_ok_and(|opened| opened.path() == log_dir)
+        })
+    }
+}

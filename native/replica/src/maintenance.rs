@@ -1,0 +1,81 @@
+//! The rounds of the maintenance thread: each goes over all logs, one after the other. A log that fails is reported
+//! and the round goes on; its directory goes offline by itself if the disk is to blame.
+
+use crate::background::Shared;
+
+/// Removes segments by time and size, closes those that are old, forgets idle producers.
+pub(crate) fn apply_retention(shared: &Shared) {
+    let now_ms = shared.now_ms();
+    let map = shared.replicas.map.load_full();
+    for partition in map.partitions() {
+        if shared.is_stopping() {
+            return;
+        }
+        if let Some(log) = partition.log()
+            && partition.role().leader().is_ok()
+            && let Err(error) = log.apply_retention(partition.high_watermark(), now_ms)
+        {
+            shared.replicas.report_storage(
+                &format_args!("retention of {}", log.directory().display()),
+                &error,
+            );
+        }
+    }
+}
+
+/// Writes recovery points and log starts, with the indexes and producer snapshots that they stand for.
+pub(crate) fn checkpoint_recovery_points(shared: &Shared) {
+    for_each_dir(shared, "recovery points", |dir, log_dir| {
+        log_dir.checkpoint(&shared.replicas.logs_of(dir))
+    });
+}
+
+/// Writes log starts.
+pub(crate) fn checkpoint_log_starts(shared: &Shared) {
+    for_each_dir(shared, "log starts", |dir, log_dir| {
+        log_dir.checkpoint_log_starts(&shared.replicas.logs_of(dir))
+    });
+}
+
+/// Writes high watermarks.
+pub(crate) fn checkpoint_high_watermarks(shared: &Shared) {
+    for_each_dir(shared, "high watermarks", |dir, log_dir| {
+        let partitions = shared.replicas.partitions_of(dir);
+        let logs: Vec<_> = partitions
+            .iter()
+            .filter_map(|p| Some((p.log()?.clone(), p.high_watermark())))
+            .collect();
+        log_dir.checkpoint_high_watermarks(&logs)
+    });
+}
+
+fn for_each_dir(
+    shared: &Shared,
+    what: &str,
+    work: impl Fn(usize, &pybroker_storage::LogDir) -> Result<(), pybroker_storage::StorageError>,
+) {
+    for (at, dir) in shared.replicas.dirs.iter().enumerate() {
+        if let Ok(log_dir) = dir.online()
+            && let Err(error) = work(at, log_dir)
+        {
+            shared
+                .replicas
+                .report_storage(&format_args!("checkpoint of {what}"), &error);
+        }
+    }
+}
+
+/// `flush.ms`: flushes logs that have unflushed records, once their topic's interval has passed since the last round
+/// that found them so. In commit mode there are none for long.
+pub(crate) fn flush_overdue(shared: &Shared) {
+    let map = shared.replicas.map.load_full();
+    for partition in map.partitions() {
+        if let (Some(log), Some(dir)) = (partition.log(), partition.dir())
+            && log.unflushed_records() > 0
+            && log.config().flush_ms < i64::MAX
+            && let Ok(log_dir) = shared.replicas.dirs.get(dir).online()
+        {
+            log_dir.flusher().request(log);
+        }
+    }
+}

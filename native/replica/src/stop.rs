@@ -1,0 +1,169 @@
+//! StopReplica: host partitions no more; on deletion their directories move to `deleting/`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pybroker_model::TopicIdPartition;
+
+use crate::found::{Found, FoundDir};
+use crate::{Partition, PartitionError, Replicas, Role, StopOrder};
+
+impl Replicas {
+    /// Carries out a batch of orders; an answer for each. What is not here is stopped already (A8). Blocks on the
+    /// disk.
+    pub fn stop(&self, orders: &[StopOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
+        let mut found = self.found.lock();
+        self.stop_locked(orders, &mut found, now_ms)
+    }
+
+    /// As `stop`, by a caller that holds the lock. In this order: out of the map (no new requests), roles (requests
+    /// under way end, those who wait are told), logs closed, directories renamed.
+    pub(crate) fn stop_locked(
+        &self,
+        orders: &[StopOrder],
+        found: &mut Found,
+        now_ms: i64,
+    ) -> Vec<Result<(), PartitionError>> {
+        let map = self.map.load_full();
+        let judged: Vec<Result<Option<Arc<Partition>>, PartitionError>> = orders
+            .iter()
+            .map(|order| {
+                let Some(partition) = map.partition(order.tip.topic_id, order.tip.partition) else {
+                    return Ok(None);
+                };
+                let current = partition.leader_epoch();
+                if order.leader_epoch >= 0 && order.leader_epoch < current {
+                    return Err(PartitionError::FencedLeaderEpoch {
+                        requested: order.leader_epoch,
+                        current,
+                    });
+                }
+                Ok(Some(Arc::clone(partition)))
+            })
+            .collect();
+        let stopping = orders
+            .iter()
+            .zip(&judged)
+            .filter(|(_, judged)| matches!(judged, Ok(Some(_))));
+        let removed: Vec<_> = stopping
+            .map(|(order, _)| (order.tip.topic_id, order.tip.partition))
+            .collect();
+        if !removed.is_empty() {
+            self.map.store(Arc::new(map.with(&removed, Vec::new())));
+        }
+        for (order, judged) in orders.iter().zip(&judged) {
+            if let Ok(Some(partition)) = judged {
+                partition.step_down(Role::Stopped {
+                    deleted: order.delete,
+                });
+            }
+        }
+        let mut results = Vec::with_capacity(orders.len());
+        for (order, judged) in orders.iter().zip(judged) {
+            results.push(match judged {
+                Err(error) => Err(error),
+                Ok(Some(partition)) => self.finish_stop(&partition, order, found, now_ms),
+                Ok(None) if order.delete => match found.take(order.tip) {
+                    Some(lies) => self.stage(order.tip, lies, found, now_ms).map(|_| ()),
+                    None => Ok(()),
+                },
+                Ok(None) => Ok(()),
+            });
+        }
+        results
+    }
+
+    /// Closes the log of a partition that was stopped, and moves its directory or keeps it in mind.
+    fn finish_stop(
+        &self,
+        partition: &Partition,
+        order: &StopOrder,
+        found: &mut Found,
+        now_ms: i64,
+    ) -> Result<(), PartitionError> {
+        let (Some(log), Some(dir)) = (partition.log(), partition.dir()) else {
+            // It could not be opened; its directory is in the table.
+            if order.delete
+                && let Some(lies) = found.take(order.tip)
+            {
+                self.stage(order.tip, lies, found, now_ms)?;
+            }
+            return Ok(());
+        };
+        let directory = log
+            .directory()
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let finished = if order.delete {
+            let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
+            let staged = self
+                .dirs
+                .get(dir)
+                .online()
+                .and_then(|log_dir| Ok(log_dir.stage_log(log, deadline_ms)?));
+            staged.map(|_| ())
+        } else {
+            log.close(true).map_err(Into::into)
+        };
+        if !order.delete || finished.is_err() {
+            let lies = FoundDir {
+                dir,
+                directory,
+                topic: Some(Arc::clone(partition.topic())),
+            };
+            // What is hosted is not in the table, so there is no other.
+            drop(found.add(order.tip, lies));
+        }
+        finished
+    }
+
+    /// Moves a directory whose log is closed. If that fails it stays known.
+    fn stage(
+        &self,
+        tip: TopicIdPartition,
+        lies: FoundDir,
+        found: &mut Found,
+        now_ms: i64,
+    ) -> Result<PathBuf, PartitionError> {
+        let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
+        let staged = match self.dirs.get(lies.dir).online() {
+            Ok(log_dir) => log_dir
+                .stage_directory(&lies.directory, tip, deadline_ms)
+                .map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        if staged.is_err() {
+            drop(found.add(tip, lies));
+        }
+        staged
+    }
+
+    /// Moves a directory that the scan found, and that is not hosted, to `deleting/`; gives its new path. Blocks on
+    /// the disk.
+    ///
+    /// # Errors
+    /// `Invalid` for any other path, `Storage`.
+    pub fn stage_directory(&self, path: &Path, now_ms: i64) -> Result<PathBuf, PartitionError> {
+        let unknown = PartitionError::Invalid("not a partition directory that waits for an order");
+        let mut found = self.found.lock();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let dir = self.dirs.iter().position(|dir| {
+            dir.online()
+                .is_ok_and(|log_dir| path.parent().is_some_and(|parent| parent == log_dir.path()))
+        });
+        let (Some(name), Some(dir)) = (name, dir) else {
+            return Err(unknown);
+        };
+        let Some(tip) = found.of_directory(dir, &name) else {
+            return Err(unknown);
+        };
+        let Some(lies) = found.take(tip) else {
+            return Err(unknown);
+        };
+        self.stage(tip, lies, &mut found, now_ms)
+    }
+}
