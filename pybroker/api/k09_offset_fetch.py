@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.ports import Topics
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -8,8 +8,8 @@ others librdkafka asks again until its own timeout). Share groups are not served
 
 from __future__ import annotations
 
-from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.context import RequestContext
+from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

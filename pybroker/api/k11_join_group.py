@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.rebalance import JoinRequest
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

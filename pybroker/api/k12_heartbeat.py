@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.context import RequestContext
+from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import HeartbeatRequest, HeartbeatResponse
 

@@ -6,9 +6,9 @@ v3 the one member's code stands at the top.
 
 from __future__ import annotations
 
+from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.rebalance import LeavingMember
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     LeaveGroupRequest,

@@ -7,9 +7,9 @@ stable.
 
 from __future__ import annotations
 
+from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import Group, GroupState
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

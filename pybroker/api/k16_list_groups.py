@@ -6,8 +6,8 @@ v4 filters by state (KIP-518), v5 by type (KIP-848); both without regard to case
 
 from __future__ import annotations
 
-from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.context import RequestContext
+from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ListGroupsRequest,

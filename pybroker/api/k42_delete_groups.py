@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.context import RequestContext
+from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.context import RequestContext
+from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

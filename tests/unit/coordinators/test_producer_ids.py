@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from pybroker.api import k22_init_producer_id
-from pybroker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds
 from pybroker.context import RequestContext
+from pybroker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds
 from pybroker.errors import KafkaError
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import BadVersionError, Node, NodeExistsError, NoNodeError, StoreClosedError
