@@ -50,6 +50,9 @@ struct Work {
     requests: usize,
     bytes: usize,
     sent: usize,
+    /// The request at the head was polled and waits: what it waits for wakes the task, another look in this turn
+    /// would only repeat the work.
+    head_waits: bool,
 }
 
 impl Work {
@@ -93,7 +96,7 @@ impl Connection {
         let mut work = Work::default();
         let mut got_bytes = false;
         loop {
-            let mut moved = self.advance(thread, context, now)?;
+            let mut moved = self.advance(thread, context, &mut work, now)?;
             moved |= self.flush(thread, context, &mut work, now)?;
             moved |= self.run_frames(thread, context, &mut work, now)?;
             if !moved
@@ -137,9 +140,13 @@ impl Connection {
         &mut self,
         thread: &mut ThreadState,
         context: &mut Context<'_>,
+        work: &mut Work,
         now: Instant,
     ) -> Result<bool, CloseReason> {
         let mut moved = false;
+        if work.head_waits {
+            return Ok(false);
+        }
         // A slow reader's finished replies wait in their slots, where they are counted.
         while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX {
             let Some(slot) = self.slots.pop() else { break };
@@ -193,9 +200,13 @@ impl Connection {
                     )? {
                         Dispatched::Done => None,
                         Dispatched::Slot(slot) => {
+                            work.head_waits = matches!(slot, Slot::Fetch(_));
                             self.slots.put_back(slot);
-                            // What it waits for was polled just now.
-                            break;
+                            if work.head_waits {
+                                break;
+                            }
+                            // Not looked at yet: in the next round.
+                            continue;
                         }
                     }
                 }
@@ -207,6 +218,7 @@ impl Connection {
                 }
                 Some(slot) => {
                     self.slots.put_back(slot);
+                    work.head_waits = true;
                     break;
                 }
             }
@@ -220,17 +232,16 @@ impl Connection {
         thread: &mut ThreadState,
         context: &mut Context<'_>,
     ) -> Result<Poll<()>, CloseReason> {
-        while let Some(request) = pending.unsent.take() {
-            match self.shared.control.submit(*request) {
-                Ok(()) => break,
-                Err(busy) => {
-                    let lane = busy.0.lane;
-                    pending.unsent = Some(busy.0);
-                    if self.shared.control.poll_ready(lane, context).is_pending() {
-                        return Ok(Poll::Pending);
-                    }
-                }
+        if let Some(request) = pending.unsent.take()
+            && let Err(busy) = self.shared.control.submit(*request)
+        {
+            let lane = busy.0.lane;
+            pending.unsent = Some(busy.0);
+            if self.shared.control.poll_ready(lane, context).is_ready() {
+                // Room came between the two calls: another turn, after the others.
+                context.waker().wake_by_ref();
             }
+            return Ok(Poll::Pending);
         }
         let body = match Pin::new(&mut pending.answer).poll(context) {
             Poll::Pending => return Ok(Poll::Pending),
@@ -376,7 +387,11 @@ impl Connection {
             };
             match dispatch(&mut turn, frame, now, output)? {
                 Dispatched::Done => {}
-                Dispatched::Slot(slot) => self.slots.push(slot),
+                Dispatched::Slot(slot) => {
+                    // A Fetch runs at the head only, and has looked already.
+                    work.head_waits |= matches!(slot, Slot::Fetch(_));
+                    self.slots.push(slot);
+                }
             }
         }
         Ok(any)
