@@ -33,7 +33,9 @@ def decide_register(image: ClusterImage, event: RegisterBroker) -> Decision:
         if event.broker_id not in partition.replicas:
             return None
         if partition.leader == NO_LEADER:
-            return elect(partition, alive)
+            # Others of its ISR may be alive with a failed disk; that one would have led otherwise.
+            found = elect(partition, frozenset((event.broker_id,)))
+            return found if found.leader != NO_LEADER else None
         if partition.leader == event.broker_id and not event.clean:
             return Election(partition.leader, partition.isr)
         if partition.leader not in alive:

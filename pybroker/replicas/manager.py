@@ -166,10 +166,10 @@ class ReplicaManager:
             # Kafka sends it for topics from before the migration; here every topic has its id before LeaderAndIsr
             # (209).
             return ErrorCode.UNKNOWN_TOPIC_ID
-        problem = self._strays.problem(name, partition, topic.topic_id)
+        problem = self._strays.problem(name, partition)
         if problem is not None:
-            log.error("partition %s-%d (id %s) is put aside: %s", name, partition, topic.topic_id, problem)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            log.error("partition %s-%d (id %s) is put aside: %s", name, partition, topic.topic_id, problem.text)
+            return problem.code
         local_id = self._ids.get((name, partition))
         if local_id is None:
             return None

@@ -23,12 +23,14 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pybroker.files import read_bounded
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import LocalPartition, NativeBroker, StopOrder, Uuid
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas import partition_metadata
 from pybroker.replicas.partition_metadata import PartitionMetadataError
 from pybroker.replicas.staging import Staging
@@ -43,6 +45,13 @@ STAGED_MIN = 10
 EPOCH_CHECKPOINT_BYTES_MAX = 1 << 20
 
 
+class Problem(NamedTuple):
+    """Why a partition is not opened: the code that LeaderAndIsr answers, and a sentence for the operator."""
+
+    code: int
+    text: str
+
+
 class Strays:
     """See the module."""
 
@@ -50,7 +59,7 @@ class Strays:
         self._native = native
         self._store = store
         self._by_place: dict[tuple[str, int], list[LocalPartition]] = {}
-        self._problems: dict[tuple[str, int], str] = {}
+        self._problems: dict[tuple[str, int], Problem] = {}
         self._count = 0
 
     @property
@@ -64,9 +73,8 @@ class Strays:
         for directory in local:
             self._by_place.setdefault((directory.topic or "", directory.partition), []).append(directory)
 
-    def problem(self, name: str, partition: int, topic_id: Uuid) -> str | None:
+    def problem(self, name: str, partition: int) -> Problem | None:
         """Why a partition must not be opened."""
-        del topic_id
         return self._problems.get((name, partition)) if self._problems else None
 
     def name_of(self, topic_id: Uuid) -> str | None:
@@ -127,7 +135,7 @@ class Strays:
                     if successor is not None:
                         problem = await loop.run_in_executor(None, _adopt, directory, successor[0])
                         if problem is not None:
-                            self._problems[place] = problem
+                            self._problems[place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, problem)
                     else:
                         log.error("%s is put aside: %s", directory.directory, directory.problem)
                 elif directory.topic_id in dead:
@@ -141,9 +149,10 @@ class Strays:
                 elif successor[1] > await loop.run_in_executor(None, _last_epoch, directory):
                     outdated.append(directory)
                 else:
-                    self._problems[place] = (
+                    self._problems[place] = Problem(
+                        ErrorCode.INCONSISTENT_TOPIC_ID,
                         f"{directory.directory} holds topic id {directory.topic_id}, and nothing proves that "
-                        f"id {successor[0]} comes after it"
+                        f"id {successor[0]} comes after it",
                     )
         if len(outdated) > max(STAGED_MIN, self._count // STAGED_SHARE_MAX):
             log.error(
@@ -153,7 +162,9 @@ class Strays:
                 self._count,
             )
             for directory in outdated:
-                self._problems[directory.topic or "", directory.partition] = "staging too many partitions was refused"
+                self._problems[directory.topic or "", directory.partition] = Problem(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.directory} is one of too many to stage"
+                )
             outdated = []
         await self._stage(proven + outdated, staging, delay_ms)
 
@@ -173,7 +184,9 @@ class Strays:
         for directory, code in zip(directories, codes, strict=True):
             if code:
                 log.error("%s cannot be staged for deletion: error %d", directory.directory, code)
-                self._problems[directory.topic or "", directory.partition] = f"{directory.directory} cannot be staged"
+                self._problems[directory.topic or "", directory.partition] = Problem(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.directory} cannot be staged"
+                )
 
 
 def _adopt(directory: LocalPartition, topic_id: Uuid) -> str | None:

@@ -1,0 +1,271 @@
+"""Decisions are pure: an image and an event in, writes, a change and a reply out."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+
+import msgspec
+import pytest
+
+from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
+from pybroker.controller.brokers import decide_offline, decide_register
+from pybroker.controller.configs import decide_alter_configs
+from pybroker.controller.events import (
+    AdvanceDeletions,
+    AlterConfigs,
+    ConfigChange,
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+    RegisterBroker,
+    ReplicasOffline,
+)
+from pybroker.controller.placement import place
+from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance
+from pybroker.controller.topics import decide_create, decide_create_partitions, decide_delete
+from pybroker.errors import KafkaError
+from pybroker.metadata import znodes
+from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
+from pybroker.metadata.load import Nodes, load_image
+from pybroker.metadata.store import Create, Delete, Node, Set
+from pybroker.native import Uuid
+
+ENDPOINT = znodes.Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")
+
+
+def broker(broker_id: int, rack: str | None = None) -> BrokerImage:
+    return BrokerImage(broker_id, 1, (ENDPOINT,), rack)
+
+
+def cluster(*ids: int) -> ClusterImage:
+    return ClusterImage.initial(5).apply(ImageDelta(brokers=tuple(broker(one) for one in ids)))
+
+
+def created(image: ClusterImage, *names: str, partitions: int = 3, factor: int = 1) -> ClusterImage:
+    event = CreateTopics(tuple(NewTopic(name, partitions, factor, None, {}) for name in names), False, 0)
+    decision = decide_create(image, event, 100)
+    assert all(isinstance(result, CreatedTopic) for result in decision.reply)
+    return image.apply(decision.delta)
+
+
+def deleted(image: ClusterImage, *which: str | Uuid) -> ClusterImage:
+    return image.apply(decide_delete(image, DeleteTopics(which, "User:a", 1000, 50)).delta)
+
+
+def test_decisions_are_plain_functions() -> None:
+    for module in (topics, brokers, configs, topic_deletion, placement, leader_election):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            assert not inspect.iscoroutinefunction(function), name
+
+
+def test_placement_is_even_and_spreads_followers() -> None:
+    brokers_ = [broker(one) for one in range(5)]
+    placed = place(brokers_, 100, 3, seed=7)
+    assert all(len(set(replicas)) == 3 for replicas in placed)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {20}
+    assert set(Counter(one for replicas in placed for one in replicas).values()) == {60}
+    pairs = Counter(replicas[:2] for replicas in placed)
+    assert len(pairs) == 20
+    racked = [broker(one, f"r{one % 3}") for one in range(6)]
+    assert all(len({one % 3 for one in replicas}) == 3 for replicas in place(racked, 6, 3, 0))
+
+
+@pytest.mark.checklist(48, 156)
+def test_create_writes_everything_in_one_change() -> None:
+    image = cluster(1, 2)
+    event = CreateTopics((NewTopic("a.b", 2, 2, None, {"retention.ms": "5"}),), False, 3)
+    decision = decide_create(image, event, 100)
+    paths = [operation.path for operation in decision.operations if isinstance(operation, Create)]
+    assert paths == [
+        "/brokers/topics/a.b",
+        "/config/topics/a.b",
+        "/brokers/topics/a.b/partitions",
+        "/brokers/topics/a.b/partitions/0",
+        "/brokers/topics/a.b/partitions/0/state",
+        "/brokers/topics/a.b/partitions/1",
+        "/brokers/topics/a.b/partitions/1/state",
+    ]
+    after = image.apply(decision.delta)
+    assert image.topics == {}
+    topic = after.topics["a.b"]
+    assert all(partition.leader == partition.replicas[0] for partition in topic.partitions)
+    assert after.topic_by_id(topic.topic_id) is topic
+    clash = decide_create(after, CreateTopics((NewTopic("a_b", 1, 1, None, {}),), False, 3), 100)
+    assert (clash.operations, clash.reply[0].code) == ((), 17)
+    both = CreateTopics((NewTopic("x.y", 1, 1, None, {}), NewTopic("x_y", 1, 1, None, {})), False, 3)
+    first, second = decide_create(image, both, 100).reply
+    assert isinstance(first, CreatedTopic)
+    assert isinstance(second, KafkaError)
+
+
+@pytest.mark.checklist(2, 31, 36)
+def test_ids_that_were_ever_used_are_not_used_again() -> None:
+    image = created(cluster(1), "a")
+    dead = image.topics["a"].topic_id
+    image = created(deleted(image, "a"), "b")
+    live = image.topics["b"].topic_id
+    fresh = Uuid.random()
+    ids = iter([dead, live, fresh])
+    event = CreateTopics((NewTopic("c", 1, 1, None, {}),), False, 0)
+    assert decide_create(image, event, 0, lambda: next(ids)).reply[0].topic_id == fresh
+
+
+def test_delete_is_one_change_and_keeps_the_floor() -> None:
+    image = created(cluster(1), "a", partitions=2)
+    topic = image.topics["a"]
+    raised = msgspec.structs.replace(
+        topic, partitions=(msgspec.structs.replace(topic.partitions[0], leader_epoch=41), topic.partitions[1])
+    )
+    image = image.apply(ImageDelta(topics=(raised,)))
+    decision = decide_delete(image, DeleteTopics(("a", "a", "none"), "User:a", 1000, 50))
+    assert [getattr(one, "code", 0) for one in decision.reply] == [0, 3, 3]
+    removed = [operation.path for operation in decision.operations if isinstance(operation, Delete)]
+    assert removed[-1] == "/brokers/topics/a"
+    assert len(removed) == 6
+    made = {one.path: one.data for one in decision.operations if isinstance(one, Create)}
+    assert made["/admin/epoch_floors/a"] == b'{"version":1,"leader_epoch":41}'
+    record = znodes.decode_deletion("", made[f"/admin/deleted_topics/{topic.topic_id}"])
+    assert (record.deleted_ms, record.remove_after_ms, record.state) == (1000, 1050, "deleting")
+    image = image.apply(decision.delta)
+    image = created(image, "a", partitions=1)
+    assert image.topics["a"].partitions[0].leader_epoch == 42
+    grown = decide_create_partitions(image, CreatePartitions((NewPartitions("a", 2, None),), False, 0))
+    assert grown.delta.topics[0].partitions[1].leader_epoch == 42
+    again = decide_delete(image, DeleteTopics(("a",), "User:a", 2000, 50))
+    assert Set("/admin/epoch_floors/a", b'{"version":1,"leader_epoch":42}') in again.operations
+
+
+def test_partitions_are_added_to_the_incarnation_that_was_read() -> None:
+    image = created(cluster(1), "a")
+    first = image.topics["a"].topic_id
+    image = created(deleted(image, "a"), "a")
+    event = CreatePartitions((NewPartitions("a", 9, None, first),), False, 0)
+    assert decide_create_partitions(image, event).reply[0].code == 3
+
+
+def test_leaders_after_a_start() -> None:
+    image = created(cluster(1), "a", partitions=2)
+    unclean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, clean=False))
+    assert [p.leader_epoch for p in unclean.delta.topics[0].partitions] == [1, 1]
+    assert [operation.version for operation in unclean.operations if isinstance(operation, Set)] == [0, 0]
+    clean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, clean=True))
+    assert (clean.delta.topics, clean.operations) == ((), ())
+    assert clean.delta.brokers[0].epoch == 9
+
+
+def test_replicas_out_of_service_come_back_by_registration() -> None:
+    image = created(cluster(1, 2), "a", partitions=1, factor=2)
+    topic = image.topics["a"]
+    leader, follower = topic.partitions[0].replicas
+    moved = image.apply(decide_offline(image, ReplicasOffline(leader, ((topic.topic_id, 0),))).delta)
+    state = moved.topics["a"].partitions[0]
+    assert (state.leader, state.isr, state.leader_epoch) == (follower, (follower,), 1)
+    lost = moved.apply(decide_offline(moved, ReplicasOffline(follower, ((topic.topic_id, 0),))).delta)
+    state = lost.topics["a"].partitions[0]
+    assert (state.leader, state.isr, state.leader_epoch) == (-1, (follower,), 2)
+    for broker_id, expected in ((leader, -1), (follower, follower)):
+        back = decide_register(lost, RegisterBroker(broker_id, 10, (ENDPOINT,), None, clean=True))
+        after = lost.apply(back.delta)
+        assert after.topics["a"].partitions[0].leader == expected
+    unknown = decide_offline(image, ReplicasOffline(1, ((Uuid.random(), 0), (topic.topic_id, 77))))
+    assert unknown.operations == ()
+
+
+def test_configs_of_topics_and_brokers() -> None:
+    image = created(cluster(1), "a")
+    changes = AlterConfigs(
+        (
+            ConfigChange("topic", "a", {"retention.ms": "5"}),
+            ConfigChange("topic", "none", {}),
+            ConfigChange("broker", "<default>", {"k": "v"}),
+        )
+    )
+    decision = decide_alter_configs(image, changes)
+    assert [getattr(one, "code", 0) for one in decision.reply] == [0, 3, 0]
+    assert [type(one) for one in decision.operations] == [Create, Create]
+    image = image.apply(decision.delta)
+    assert image.topics["a"].config == {"retention.ms": "5"}
+    same = decide_alter_configs(image, AlterConfigs((ConfigChange("topic", "a", {"retention.ms": "5"}),)))
+    assert same.operations == ()
+    removed = decide_alter_configs(image, AlterConfigs((ConfigChange("topic", "a", {}, replace=True),)))
+    assert removed.delta.topics[0].config == {}
+    assert removed.operations == (Set("/config/topics/a", b'{"version":1,"config":{}}', 0),)
+
+
+def test_deletions_move_only_forward() -> None:
+    image = deleted(created(cluster(1), "a"), "a")
+    (topic_id,) = image.deletions
+    staged = decide_advance(image, AdvanceDeletions(staged=(topic_id, Uuid.random())))
+    assert [record.state for record in staged.delta.deletions] == ["staged"]
+    image = image.apply(staged.delta)
+    image = image.apply(decide_advance(image, AdvanceDeletions(removed=(topic_id,))).delta)
+    assert image.deletions[topic_id].state == "removed"
+    assert decide_advance(image, AdvanceDeletions(staged=(topic_id,))).operations == ()
+
+
+def test_tombstones_are_bounded() -> None:
+    image = deleted(created(cluster(1), "a"), "a")
+    (record,) = image.deletions.values()
+    many = tuple(
+        msgspec.structs.replace(record, topic_id=Uuid.random(), state="removed", deleted_ms=number)
+        for number in range(TOMBSTONES_MAX)
+    )
+    image = image.apply(ImageDelta(deletions=many))
+    decision = decide_advance(image, AdvanceDeletions(removed=(record.topic_id,)))
+    assert decision.delta.forgotten_deletions == (many[0].topic_id,)
+    assert len(image.apply(decision.delta).deletions) == TOMBSTONES_MAX
+
+
+def nodes(operations: tuple[object, ...]) -> dict[str, Node]:
+    return {one.path: Node(one.data, 0, 1, 1, 100, 0) for one in operations if isinstance(one, Create)}
+
+
+def test_a_loaded_image_is_the_one_that_was_stored() -> None:
+    image = cluster(1, 2)
+    event = CreateTopics((NewTopic("a", 3, 2, None, {"k": "v"}), NewTopic("b_c", 1, 1, None, {})), False, 3)
+    decision = decide_create(image, event, 100)
+    stored = nodes(decision.operations)
+    topics_ = {path: node for path, node in stored.items() if path.startswith("/brokers")}
+    configs_ = {path: node for path, node in stored.items() if path.startswith("/config")}
+    loaded, repairs = load_image(5, Nodes({}, topics_, configs_, {}))
+    assert repairs == ()
+    expected = image.apply(decision.delta)
+    assert (loaded.topics, loaded.names, loaded.clash_keys) == (expected.topics, expected.names, expected.clash_keys)
+
+
+@pytest.mark.checklist(45, 49, 207, 208, 212)
+def test_what_is_incomplete_is_completed_and_what_is_damaged_put_aside() -> None:
+    stored = {
+        "/brokers/topics/old": Node(b'{"version":1,"partitions":{"0":[1],"1":[1]}}', 4, 1, 1, 100, 0),
+        "/brokers/topics/old/partitions": Node(b"", 0, 1, 1, 100, 0),
+        "/brokers/topics/old/partitions/0": Node(b"", 0, 1, 1, 100, 0),
+        "/brokers/topics/bad": Node(b"{", 0, 1, 1, 100, 0),
+    }
+    new = Uuid.random()
+    image, repairs = load_image(5, Nodes({}, stored, {}, {}), lambda: new)
+    assert image.topics["old"].topic_id == new
+    assert [partition.leader for partition in image.topics["old"].partitions] == [-1, -1]
+    assert [operation.path for operation in repairs] == [
+        "/brokers/topics/old",
+        "/brokers/topics/old/partitions/0/state",
+        "/brokers/topics/old/partitions/1",
+        "/brokers/topics/old/partitions/1/state",
+    ]
+    first = repairs[0]
+    assert isinstance(first, Set)
+    assert (first.version, znodes.decode_topic("", first.data).topic_id) == (4, new)
+    assert set(image.damaged) == {"bad"}
+    taken = decide_create(image, CreateTopics((NewTopic("bad", 1, 1, None, {}),), False, 0), 0).reply[0]
+    assert taken.code == 36
+    assert decide_delete(image, DeleteTopics(("bad",), "", 0, 0)).reply[0].code == 56
+
+
+def test_equal_states_are_one_object() -> None:
+    image = created(cluster(1), "a", partitions=1000)
+    partitions = image.topics["a"].partitions
+    assert all(partition is partitions[0] for partition in partitions)
+    assert isinstance(partitions[0], PartitionImage)

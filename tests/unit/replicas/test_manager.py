@@ -1,0 +1,257 @@
+"""What a broker does when the controller speaks: fencing, identity, staging, and what it finds on its disk."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import pytest_asyncio
+
+from pybroker.clock import FakeClock
+from pybroker.config import load_config
+from pybroker.metadata import znodes
+from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.control_messages import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.store import ensure_path
+from pybroker.native import NativeBroker, Uuid
+from pybroker.replicas.manager import ReplicaManager
+from pybroker.replicas.staging import Staging, ranges
+from pybroker.replicas.strays import Strays
+from tests.support.fake_native import FakeLocalPartition, FakeNative, use_plain_orders
+
+INCREMENTAL, FULL = 1, 2
+A, B = Uuid.random(), Uuid.random()
+
+
+class Host:
+    """A replica manager on a fake disk."""
+
+    def __init__(self, store: EmbeddedStore, directory: Path) -> None:
+        self.store = store
+        self.directory = directory
+        self.native = FakeNative()
+        native = cast(NativeBroker, self.native)
+        self.clock = FakeClock()
+        self.staging = Staging(native, store, self.clock, 1)
+        self.cache = MetadataCache(native, "cluster")
+        config, _ = load_config(None, ["log.dirs=/data"])
+        self.manager = ReplicaManager(
+            native=native,
+            cache=self.cache,
+            config=config,
+            staging=self.staging,
+            strays=Strays(native, store),
+            broker_id=1,
+        )
+        self.manager.broker_epoch = 10
+
+    def found(self, *local: FakeLocalPartition) -> None:
+        for one in local:
+            self.native.disk[one.directory] = one
+        self.manager.found_on_disk(list(self.native.disk.values()))  # type: ignore[arg-type]
+
+    def directory_of(
+        self, name: str, partition: int, topic_id: Uuid | None, *, epochs: str = "", problem: str | None = None
+    ) -> FakeLocalPartition:
+        path = self.directory / f"{name}-{partition}"
+        path.mkdir()
+        if epochs:
+            lines = epochs.split(",")
+            (path / "leader-epoch-checkpoint").write_text(
+                f"0\n{len(lines)}\n" + "".join(f"{epoch} 0\n" for epoch in lines)
+            )
+        return FakeLocalPartition(str(self.directory), str(path), name, partition, topic_id, problem)
+
+    async def lead(
+        self,
+        topic_id: Uuid,
+        *partitions: int,
+        name: str = "a",
+        epoch: int = 0,
+        kind: int = INCREMENTAL,
+        controller_epoch: int = 1,
+        broker_epoch: int = 10,
+    ) -> list[int]:
+        states = [
+            LeaderAndIsrPartitionState(index, controller_epoch, 1, epoch, (1,), 0, (1,), (), (), False)
+            for index in partitions
+        ]
+        topics = [LeaderAndIsrTopicState(name, topic_id, states)] if states else []
+        response = await self.manager.handle(LeaderAndIsrRequest(1, controller_epoch, broker_epoch, kind, topics, []))
+        assert isinstance(response, LeaderAndIsrResponse)
+        if response.error_code:
+            return [response.error_code]
+        return [error.error_code for topic in response.topics for error in topic.partition_errors]
+
+    async def stop(self, topic_id: Uuid, *partitions: int) -> None:
+        states = [StopReplicaPartitionState(index, -2, True) for index in partitions]
+        await self.manager.handle(StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(topic_id, states)]))
+
+    @property
+    def staged(self) -> set[tuple[Uuid, int]]:
+        return {(one.topic_id, one.partition) for one in self.native.staged.values()}
+
+    @property
+    def hosted(self) -> set[tuple[Uuid, int]]:
+        return set(self.native.hosted)
+
+
+@pytest_asyncio.fixture
+async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
+    use_plain_orders(monkeypatch)
+    store = await EmbeddedStore.open(tmp_path / "store")
+    for path in znodes.PERSISTENT_PATHS:
+        await ensure_path(store, path)
+    host = Host(store, tmp_path)
+    await host.staging.load()
+    yield host
+    await host.staging.stop()
+    await store.close()
+    host.native.close()
+
+
+async def test_only_the_current_controller_and_this_life_are_obeyed(host: Host) -> None:
+    assert await host.lead(A, 0, controller_epoch=5) == [0]
+    assert await host.lead(A, 1, controller_epoch=4) == [11]
+    assert await host.lead(A, 1, controller_epoch=5, broker_epoch=9) == [77]
+    assert await host.lead(A, 1, controller_epoch=6, broker_epoch=-1) == [0]
+    assert host.hosted == {(A, 0), (A, 1)}
+
+
+async def test_epochs_go_forward_and_repeats_do_no_harm(host: Host) -> None:
+    assert await host.lead(A, 0, epoch=5) == [0]
+    assert await host.lead(A, 0, epoch=5) == [0]
+    assert await host.lead(A, 0, epoch=4) == [11]
+
+
+@pytest.mark.checklist(72, 75, 127, 128)
+async def test_a_successor_takes_the_place_and_a_stale_one_does_not(host: Host) -> None:
+    await host.lead(A, 0, 1, epoch=3)
+    assert await host.lead(B, 0, epoch=3) == [103]
+    assert (host.hosted, host.staged) == ({(A, 0), (A, 1)}, set())
+    assert await host.lead(B, 0, epoch=4) == [0]
+    assert (host.hosted, host.staged) == ({(B, 0), (A, 1)}, {(A, 0)})
+    assert await host.lead(A, 0, epoch=3) == [103]
+
+
+@pytest.mark.checklist(73, 86)
+async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> None:
+    await host.lead(A, 0, 1)
+    for kind in (0, 1, 9):
+        await host.lead(A, 0, kind=kind)
+    assert host.staged == set()
+    await host.stop(A, 0, 1)
+    await host.lead(B, 0, epoch=1)
+    await host.stop(A, 0)
+    assert (host.hosted, host.staged) == ({(B, 0)}, {(A, 0), (A, 1)})
+
+
+async def test_a_zero_id_is_refused(host: Host) -> None:
+    assert await host.lead(Uuid.ZERO, 0) == [100]
+
+
+@pytest.mark.checklist(70, 124)
+async def test_full_request_settles_what_lies_on_disk(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    dead, unknown, older, same = Uuid.random(), Uuid.random(), Uuid.random(), Uuid.random()
+    record = znodes.DeletionRecord("gone", dead, "removed", 1, 2, "User:a", 3, {0: (1,)}, {}, 0)
+    await host.store.create(znodes.deletion_path(dead), record.encode())
+    host.found(
+        host.directory_of("mine", 0, A),
+        host.directory_of("gone", 0, dead),
+        host.directory_of("alien", 0, unknown),
+        host.directory_of("mine", 1, older, epochs="0,3"),
+        host.directory_of("mine", 2, same, epochs="0,4"),
+        host.directory_of("mine", 3, None, problem="partition.metadata: garbage"),
+    )
+    (host.directory / "mine-3" / "partition.metadata").write_text("garbage")
+    assert await host.lead(A, 0, 1, 2, 3, 4, name="mine", epoch=4, kind=FULL) == [103, 56, 0, 0, 0]
+    assert host.staged == {(dead, 0), (older, 1)}
+    assert {partition for _, partition in host.hosted} == {0, 1, 4}
+    assert str(unknown) in caplog.text
+    assert (host.directory / "alien-0").is_dir()
+
+
+async def test_a_directory_without_id_is_adopted_only_when_empty(host: Host) -> None:
+    host.found(
+        host.directory_of("a", 0, None, problem="partition.metadata is missing"),
+        host.directory_of("a", 1, None, problem="partition.metadata is missing"),
+    )
+    (host.directory / "a-0" / "00000000000000000000.log").write_bytes(b"")
+    (host.directory / "a-1" / "00000000000000000000.log").write_bytes(b"records")
+    del host.native.disk[str(host.directory / "a-0")]
+    assert sorted(await host.lead(A, 0, 1, kind=FULL)) == [0, 56]
+    assert (host.directory / "a-0" / "partition.metadata").read_text().endswith(str(A))
+    assert not (host.directory / "a-1" / "partition.metadata").exists()
+
+
+async def test_a_full_request_that_would_stage_too_much_stages_nothing(host: Host) -> None:
+    host.found(*[host.directory_of("a", index, Uuid.random(), epochs="0") for index in range(20)])
+    assert set(await host.lead(A, *range(20), epoch=1, kind=FULL)) == {56}
+    assert host.staged == set()
+
+
+async def test_an_empty_full_request_stages_nothing(host: Host) -> None:
+    host.found(*[host.directory_of("a", index, A) for index in range(3)])
+    await host.lead(A, kind=FULL)
+    assert host.staged == set()
+
+
+@pytest.mark.checklist(78, 144)
+async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    await host.lead(A, 0, 1, 2, 5)
+    await host.stop(A, 0, 1, 2, 5)
+    assert f"topic a (id {A}), partitions 0-2, 5 will be removed from disk after 2023-11-15T02:13:20" in caplog.text
+    node = host.staging.waiting[A]
+    assert node.remove_after_ms - node.staged_ms == 14_400_000
+    await host.staging.promise({A: "a"}, 0)
+    assert host.staging.waiting[A] == node
+
+
+async def test_directories_without_a_deadline_get_a_whole_one(host: Host) -> None:
+    await host.lead(A, 0)
+    host.native.stage_directory("/data/a-0")
+    await host.staging.start(5_000)
+    assert host.staging.waiting[A].remove_after_ms == host.clock.wall_ms() + 5_000
+
+
+def test_ranges() -> None:
+    assert ranges([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
+
+
+async def test_the_cache_follows_and_tells(host: Host) -> None:
+    removed: list[tuple[str, Uuid]] = []
+    host.cache.on_topics_removed(lambda gone: removed.extend((one.name, one.topic_id) for one in gone))
+
+    def show(topic_id: Uuid, leader: int, *indexes: int) -> None:
+        states = [UpdateMetadataPartitionState(index, 1, leader, 0, (1,), 0, (1,), ()) for index in indexes]
+        topic = UpdateMetadataTopicState("a", topic_id, states)
+        host.manager.update_metadata(UpdateMetadataRequest(1, 1, 10, [topic], []))
+
+    show(A, 1, 0, 1)
+    show(A, 1, 2)
+    topic = host.cache.topic("a")
+    assert topic is not None
+    assert [partition.partition_index for partition in topic.partitions] == [0, 1, 2]
+    show(B, 1, 0)
+    assert (host.cache.topic_id("a"), host.cache.topic_name(A), removed) == (B, None, [("a", A)])
+    show(A, -2, 0)
+    assert host.cache.topic_id("a") == B
+    show(B, -2, 0)
+    assert host.cache.topics == {}
+    assert removed == [("a", A), ("a", B)]
+    assert str(B) in host.cache.describe_id(B)
+    assert host.native.deltas[-1].topics_removed == [B]
