@@ -3,7 +3,7 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, at_least, between, items_of
+from pybroker.config.values import ConfigKey, ConfigType, at_least, items_of
 
 INT, SHORT, LONG, LIST = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST
 
@@ -60,13 +60,6 @@ OFFSETS = (
         104857600,
         "Segment size of __consumer_offsets; small, so that it compacts and loads quickly.",
         at_least(1),
-    ),
-    ConfigKey(
-        "offsets.topic.compression.codec",
-        INT,
-        0,
-        "Codec of stored offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
-        between(0, 4),
     ),
     ConfigKey(
         "offsets.retention.minutes",

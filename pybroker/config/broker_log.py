@@ -319,14 +319,6 @@ RECORDS = (
         CLUSTER,
     ),
     ConfigKey(
-        "max.decompressed.message.bytes",
-        INT,
-        2147483639,
-        "Largest record batch accepted, measured after decompression.",
-        between(1, 2147483639),
-        CLUSTER,
-    ),
-    ConfigKey(
         "log.message.timestamp.type",
         STRING,
         "CreateTime",
@@ -389,15 +381,6 @@ RECORDS = (
         "How long an idle producer's sequence is remembered, in ms.",
         at_least(1),
         CLUSTER,
-    ),
-    ConfigKey(
-        "producer.id.expiration.check.interval.ms",
-        INT,
-        600000,
-        "How often idle producers are looked for, in ms.",
-        at_least(1),
-        Scope.READ_ONLY,
-        True,
     ),
 )
 

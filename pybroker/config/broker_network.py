@@ -92,21 +92,6 @@ SOCKETS = (
         "(Kafka: 3). Fixed at start, because connections stay with their thread.",
         between(1, 256),
     ),
-    ConfigKey("socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", at_least(1)),
-    ConfigKey(
-        "socket.send.buffer.bytes",
-        INT,
-        102400,
-        "SO_SNDBUF of a connection in bytes; -1 leaves it to the operating system.",
-        at_least(-1),
-    ),
-    ConfigKey(
-        "socket.receive.buffer.bytes",
-        INT,
-        102400,
-        "SO_RCVBUF of a connection in bytes; -1 leaves it to the operating system.",
-        at_least(-1),
-    ),
     ConfigKey(
         "socket.request.max.bytes",
         INT,
@@ -156,17 +141,10 @@ SOCKETS = (
     ConfigKey(
         "queued.max.request.bytes",
         LONG,
-        268435456,
+        536870912,
         "Memory that requests in progress may hold in all, in bytes; above it the broker stops reading from sockets. "
         "Bounded by default (Kafka: -1, no bound).",
         at_least(-1),
-    ),
-    ConfigKey(
-        "queued.max.requests",
-        INT,
-        500,
-        "Requests that may wait for the control plane; above it the broker stops reading from the sockets they come from.",
-        at_least(1),
     ),
     ConfigKey(
         "max.incremental.fetch.session.cache.slots",
@@ -183,17 +161,10 @@ SOCKETS = (
         at_least(1024),
     ),
     ConfigKey(
-        "max.request.partition.size.limit",
-        INT,
-        2000,
-        "Most partitions that one answer to DescribeTopicPartitions holds.",
-        at_least(1),
-    ),
-    ConfigKey(
         "connection.inflight.max.bytes",
         LONG,
-        209715200,
-        "Requests and replies that one connection may have in progress, in bytes; above it nothing more is read from that connection. "
+        16777216,
+        "Requests and replies that one connection may have in progress, in bytes; above it nothing more is read from that connection, but one whole request is always accepted. "
         "Not one of Kafka's settings.",
         at_least(1024),
     ),

@@ -77,24 +77,22 @@ alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.win
 auto.include.jmx.reporter auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms
 broker.id.generation.enable broker.session.timeout.ms connection.failed.authentication.delay.ms
 connections.max.reauth.ms controlled.shutdown.enable controlled.shutdown.max.retries
-controlled.shutdown.retry.backoff.ms controller.listener.names
-controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
-controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+controlled.shutdown.retry.backoff.ms controller.listener.names controller.performance.always.log.threshold.ms
+controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
-cordoned.log.dirs delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
-delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
-errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
-fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.assignors
-group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
-group.consumer.migration.policy group.consumer.min.assignment.interval.ms
-group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
+controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quota.window.num
+controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
+delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key
+delegation.token.max.lifetime.ms delegation.token.secret.key delete.records.purgatory.purge.interval.requests
+early.start.listeners eligible.leader.replicas.enable errors.deadletterqueue.auto.create.topics.enable
+errors.deadletterqueue.topic.name.prefix fetch.purgatory.purge.interval.requests
+follower.fetch.last.tiered.offset.enable group.consumer.assignment.interval.ms
+group.consumer.assignor.offload.enable group.consumer.assignors group.consumer.heartbeat.interval.ms
+group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads
 group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.threads
 group.share.assignment.interval.ms group.share.assignor.offload.enable group.share.assignors
@@ -111,27 +109,26 @@ group.share.session.timeout.ms group.streams.acceptable.recovery.lag group.strea
 group.streams.assignor.offload.enable group.streams.assignors group.streams.heartbeat.interval.ms
 group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
 group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-group.streams.max.standby.replicas group.streams.max.warmup.replicas
-group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms
-group.streams.num.standby.replicas group.streams.num.warmup.replicas
-group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms
-group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
-initial.broker.registration.timeout.ms inter.broker.protocol.version internal.metadata.delete.delay.millis
-internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
-kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-leader.imbalance.per.broker.percentage log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
-log.message.downconversion.enable log.message.format.version log.remote.copy.lag.bytes
-log.remote.copy.lag.ms metadata.log.dir metadata.log.max.record.bytes.between.snapshots
-metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
-metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms metric.reporters
-metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
+group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
+group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
+group.streams.min.task.offset.interval.ms group.streams.num.standby.replicas group.streams.num.warmup.replicas
+group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms group.streams.task.offset.interval.ms
+group.streams.topology.description.plugin.class initial.broker.registration.timeout.ms
+inter.broker.protocol.version internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
+leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage log.cleaner.io.buffer.load.factor
+log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
+log.message.downconversion.enable log.message.format.version log.remote.copy.lag.bytes log.remote.copy.lag.ms
+max.decompressed.message.bytes max.request.partition.size.limit metadata.log.dir
+metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
+metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
 num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.required.acks
-password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
-password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
-producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
-remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
+password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
+password.encoder.secret producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
+queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
+remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
 remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
 remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
 remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
@@ -146,20 +143,19 @@ remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage
 remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix replica.fetch.backoff.ms
 replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
 replica.lag.max.messages replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes
-replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
-request.timeout.ms reserved.broker.max.id sasl.client.callback.handler.class sasl.enabled.mechanisms
-sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
-sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
-sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
-sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
-sasl.mechanism.inter.broker.protocol sasl.oauthbearer.allow.unverified.audience
-sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.assertion.algorithm
-sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
-sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
-sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
-sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
+reserved.broker.max.id sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
+sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
+sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
+sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
 sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
 sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
 sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
@@ -175,23 +171,23 @@ share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitio
 share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
 share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-socket.connection.setup.timeout.ms ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites
-ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class
-ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key
-ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol
-ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
+socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
+ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
+ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
+ssl.truststore.password ssl.truststore.type telemetry.max.bytes
 transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
 transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
 transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-transaction.state.log.replication.factor transaction.state.log.segment.bytes
-transaction.two.phase.commit.enable transactional.id.expiration.ms unclean.leader.election.interval.ms
-unstable.feature.versions.enable zookeeper.clientCnxnSocket zookeeper.connection.timeout.ms
-zookeeper.max.in.flight.requests zookeeper.metadata.migration.min.batch.size zookeeper.session.timeout.ms
-zookeeper.set.acl zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
-zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
-zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
-zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
+transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable
+transactional.id.expiration.ms unclean.leader.election.interval.ms unstable.feature.versions.enable
+zookeeper.clientCnxnSocket zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
+zookeeper.metadata.migration.min.batch.size zookeeper.session.timeout.ms zookeeper.set.acl
+zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
+zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password
+zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
 zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 """
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())

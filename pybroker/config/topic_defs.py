@@ -40,7 +40,6 @@ BROKER_SYNONYM: dict[str, str] = {
     "flush.ms": "log.flush.interval.ms",
     "index.interval.bytes": "log.index.interval.bytes",
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
-    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
@@ -131,6 +130,7 @@ ONLY_AS: dict[str, tuple[str, str]] = {
     "remote.copy.lag.ms": ("0", "tiered storage is not part of this broker"),
     "local.retention.bytes": ("-2", "tiered storage is not part of this broker; use retention.bytes"),
     "local.retention.ms": ("-2", "tiered storage is not part of this broker; use retention.ms"),
+    "max.decompressed.message.bytes": ("2147483639", "decompression is bounded by this broker itself"),
     "errors.deadletterqueue.group.enable": ("false", "share groups are not part of this broker"),
 }
 
