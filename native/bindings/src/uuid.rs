@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// A 128-bit id (KIP-516). Frozen; ordered by its bytes; `str()` is 22 characters of url-safe base64.
-#[pyclass(frozen, eq, ord, hash, module = "pybroker._native")]
+#[pyclass(frozen, from_py_object, eq, ord, hash, module = "pybroker._native")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub Id);
 

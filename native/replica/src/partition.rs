@@ -327,6 +327,11 @@ impl Partition {
         self.log().map_or(0, |log| log.size_bytes())
     }
 
+    /// Records appended that are not known to be on disk.
+    pub fn unflushed_records(&self) -> i64 {
+        self.log().map_or(0, |log| log.unflushed_records())
+    }
+
     /// The current leader epoch; -1 once stopped.
     pub fn leader_epoch(&self) -> i32 {
         self.role.load().leader_epoch()

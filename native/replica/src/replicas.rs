@@ -207,6 +207,11 @@ impl Replicas {
         self.dirs.iter().enumerate().map(describe).collect()
     }
 
+    /// Log directories that are offline.
+    pub fn failed_dirs(&self) -> usize {
+        self.dirs.iter().filter(|dir| dir.online().is_err()).count()
+    }
+
     /// What waits for removal: its log directory and what is known of it. Blocks on the disk.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use pybroker_replica::PartitionError;
 
 /// How a request names topics: decides which "unknown" it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Naming {
+pub enum Naming {
     /// By name: UNKNOWN_TOPIC_OR_PARTITION.
     Name,
     /// By topic id: UNKNOWN_TOPIC_ID.
@@ -22,7 +22,7 @@ pub(crate) fn unknown_topic(naming: Naming) -> ErrorCode {
 }
 
 /// Refused batches. As Kafka answers Produce: a wrong format is INVALID_RECORD there (`ProduceRequest.validateRecords`).
-pub(crate) fn of_batch(error: &BatchError) -> ErrorCode {
+pub fn of_batch(error: &BatchError) -> ErrorCode {
     match error {
         BatchError::Truncated { .. }
         | BatchError::BadLength(_)
@@ -39,7 +39,7 @@ pub(crate) fn of_batch(error: &BatchError) -> ErrorCode {
 }
 
 /// What a partition refuses.
-pub(crate) fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
+pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
     match error {
         PartitionError::NotLeader => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         PartitionError::Deleted => unknown_topic(naming),

@@ -14,7 +14,7 @@ pub mod config;
 mod connection;
 pub mod control_plane;
 mod dispatch;
-mod error_codes;
+pub mod error_codes;
 mod fetch_sessions;
 mod incoming;
 pub mod limits;

@@ -1,0 +1,534 @@
+//! `NativeBroker`: the data plane of one broker, as Python holds it. Converts, lets go of the GIL, maps errors.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
+use pybroker_model::{TopicIdPartition, ValidBatches};
+use pybroker_protocol::ErrorCode;
+use pybroker_replica::{Background, Replicas, ReplicasConfig};
+use pybroker_server::config::{ListenerConfig, LogLevel, Registry, SecurityProtocol, ServerConfig};
+use pybroker_server::control_plane::ControlPlane;
+use pybroker_server::metadata_view::MetadataHolder;
+use pybroker_server::{Server, StartError};
+use pybroker_storage::AppendOrigin;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::control_queue::{Completed, ControlQueue, Item};
+use crate::convert::topic_id;
+use crate::errors::{ListenerError, log_dir_error, native_error, partition_code, partition_error};
+use crate::functions::batch_of;
+use crate::metadata::MetadataDelta;
+use crate::orders::{
+    LocalPartition, LogDirInfo, PartitionOffsets, PartitionOrder, StagedDirectory, StopOrder,
+    partition_orders, topic_config,
+};
+use crate::pending_append::PendingAppend;
+use crate::request::{Completion, Request};
+use crate::settings::NativeSettings;
+use crate::uuid::Uuid;
+use crate::{log_lines, metrics, records};
+
+/// Bytes of requests that may wait for Python.
+const CONTROL_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The data plane of one broker.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct NativeBroker {
+    broker_id: i32,
+    cluster_id: String,
+    log_dirs: Vec<PathBuf>,
+    settings: ArcSwap<NativeSettings>,
+    queue: Arc<ControlQueue>,
+    metadata: Arc<MetadataHolder>,
+    /// From `start_log_dirs` on.
+    replicas: ArcSwapOption<Replicas>,
+    /// From `open_listeners` on.
+    server: ArcSwapOption<Server>,
+    background: Mutex<Option<Background>>,
+    next_token: AtomicU64,
+    /// Held by `shutdown`: a second call waits for the first.
+    stopping: Mutex<bool>,
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    // A clock before 1970 is a clock that is not set.
+    since.map_or(0, |since| since.as_millis() as i64)
+}
+
+impl NativeBroker {
+    fn replicas(&self) -> PyResult<Arc<Replicas>> {
+        self.replicas
+            .load_full()
+            .ok_or_else(|| PyRuntimeError::new_err("start_log_dirs has not been called"))
+    }
+
+    fn server(&self) -> PyResult<Arc<Server>> {
+        self.server
+            .load_full()
+            .ok_or_else(|| PyRuntimeError::new_err("open_listeners has not been called"))
+    }
+
+    fn partition(
+        &self,
+        topic: Uuid,
+        partition: i32,
+    ) -> PyResult<Option<Arc<pybroker_replica::Partition>>> {
+        let tip = TopicIdPartition {
+            topic_id: topic_id(topic)?,
+            partition,
+        };
+        Ok(self.replicas()?.partition(tip))
+    }
+
+    fn hosted(&self, topic: Uuid, partition: i32) -> PyResult<Arc<pybroker_replica::Partition>> {
+        self.partition(topic, partition)?.ok_or_else(|| {
+            native_error(
+                ErrorCode::NOT_LEADER_OR_FOLLOWER.0,
+                format!("{}-{partition} is not hosted here", topic.0),
+            )
+        })
+    }
+
+    fn log_sink(&self) -> Arc<dyn Fn(LogLevel, &str) + Send + Sync> {
+        let queue = Arc::clone(&self.queue);
+        Arc::new(move |level, text: &str| queue.log(level, text.to_owned()))
+    }
+}
+
+#[pymethods]
+impl NativeBroker {
+    #[new]
+    #[pyo3(signature = (*, broker_id, cluster_id, log_dirs, settings))]
+    fn new(
+        broker_id: i32,
+        cluster_id: String,
+        log_dirs: Vec<PathBuf>,
+        settings: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        if log_dirs.is_empty() {
+            return Err(PyValueError::new_err("log.dirs names no directory"));
+        }
+        Ok(Self {
+            broker_id,
+            metadata: Arc::new(MetadataHolder::new(&cluster_id)),
+            cluster_id,
+            log_dirs,
+            settings: ArcSwap::from_pointee(NativeSettings::default().with(settings)?),
+            queue: Arc::new(ControlQueue::new(CONTROL_QUEUE_BYTES_MAX)?),
+            replicas: ArcSwapOption::empty(),
+            server: ArcSwapOption::empty(),
+            background: Mutex::new(None),
+            next_token: AtomicU64::new(1),
+            stopping: Mutex::new(false),
+        })
+    }
+
+    fn start_log_dirs(&self, py: Python<'_>) -> PyResult<Vec<LocalPartition>> {
+        if self.replicas.load().is_some() {
+            return Err(PyRuntimeError::new_err(
+                "start_log_dirs has been called before",
+            ));
+        }
+        let settings = self.settings.load_full();
+        let sink = self.log_sink();
+        let config = ReplicasConfig {
+            broker_id: self.broker_id,
+            cluster_id: self.cluster_id.clone(),
+            log_dirs: self.log_dirs.clone(),
+            delete_delay_ms: settings.delete_delay_ms,
+            threads_per_dir: settings.threads_per_dir,
+            log_settings: settings.log,
+            clock: Arc::new(now_ms),
+            report: Arc::new(move |text| sink(LogLevel::Error, text)),
+        };
+        let (replicas, found) = py
+            .detach(|| Replicas::start(config))
+            .map_err(|error| log_dir_error(&error))?;
+        let replicas = Arc::new(replicas);
+        let background = Background::start(&replicas, settings.intervals, settings.cleaner)?;
+        *self.background.lock() = Some(background);
+        self.replicas.store(Some(replicas));
+        Ok(found.into_iter().map(LocalPartition::from).collect())
+    }
+
+    fn open_listeners(
+        &self,
+        py: Python<'_>,
+        listeners: Vec<(String, String, u16, String)>,
+    ) -> PyResult<Vec<(String, String, u16)>> {
+        if self.server.load().is_some() {
+            return Err(PyRuntimeError::new_err(
+                "open_listeners has been called before",
+            ));
+        }
+        let settings = self.settings.load_full();
+        let hosts: Vec<String> = listeners
+            .iter()
+            .map(|(_, host, _, _)| host.clone())
+            .collect();
+        let replicas = self.replicas()?;
+        let started = py.detach(|| {
+            let configs = listeners
+                .into_iter()
+                .map(listener_config)
+                .collect::<Result<Vec<_>, _>>()?;
+            let config = ServerConfig {
+                broker_id: self.broker_id,
+                listeners: configs,
+                threads: settings.threads,
+                settings: settings.server.clone(),
+                log: self.log_sink(),
+            };
+            let control = Arc::clone(&self.queue) as Arc<dyn ControlPlane>;
+            Server::start(config, replicas, Arc::clone(&self.metadata), control).map_err(|error| {
+                ListenerProblem {
+                    code: ErrorCode::UNKNOWN_SERVER_ERROR.0,
+                    text: text_of(&error),
+                }
+            })
+        });
+        let server =
+            started.map_err(|problem| ListenerError::new_err((problem.code, problem.text)))?;
+        let bound = server.addresses().iter().zip(hosts);
+        let bound = bound
+            .map(|((name, address), host)| (name.to_string(), host, address.port()))
+            .collect();
+        self.server.store(Some(Arc::new(server)));
+        Ok(bound)
+    }
+
+    fn start_accepting(&self) -> PyResult<()> {
+        self.server()?.start_accepting();
+        Ok(())
+    }
+
+    fn wake_fd(&self) -> i32 {
+        self.queue.fd()
+    }
+
+    #[pyo3(signature = (max_items = 256))]
+    fn drain<'py>(&self, py: Python<'py>, max_items: usize) -> PyResult<Bound<'py, PyList>> {
+        // The server's threads hold the queue's lock for moments only and never take the GIL: no need to let it go.
+        let items = self.queue.drain(max_items.max(1));
+        log_lines::write(py, &self.queue)?;
+        let drained = PyList::empty(py);
+        for item in items {
+            match item {
+                Item::Completed(completed) => {
+                    drained.append(Bound::new(py, Completion::from(completed))?)?
+                }
+                Item::Request(request) => match Request::decode(py, request) {
+                    Ok(request) => drained.append(Bound::new(py, request)?)?,
+                    Err((error, request)) => {
+                        log_lines::undecodable(py, &request, &error)?;
+                        request.reply.close();
+                    }
+                },
+            }
+        }
+        Ok(drained)
+    }
+
+    fn apply_partitions(
+        &self,
+        py: Python<'_>,
+        orders: Vec<Bound<'_, PartitionOrder>>,
+    ) -> PyResult<Vec<i16>> {
+        let replicas = self.replicas()?;
+        let orders = partition_orders(py, &orders, &replicas.log_settings())?;
+        let results = py.detach(|| replicas.apply(&orders, now_ms()));
+        Ok(results.iter().map(code_of).collect())
+    }
+
+    fn stop_partitions(
+        &self,
+        py: Python<'_>,
+        orders: Vec<Bound<'_, StopOrder>>,
+    ) -> PyResult<Vec<i16>> {
+        let replicas = self.replicas()?;
+        let orders: Vec<_> = orders.iter().map(|order| order.get().0).collect();
+        let results = py.detach(|| replicas.stop(&orders, now_ms()));
+        Ok(results.iter().map(code_of).collect())
+    }
+
+    fn publish_metadata(&self, delta: &Bound<'_, MetadataDelta>) -> PyResult<u64> {
+        Ok(self.metadata.apply(delta.get().take()?))
+    }
+
+    fn set_topic_config(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        config: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        let replicas = self.replicas()?;
+        let id = crate::convert::topic_id(topic_id)?;
+        let config = Arc::new(topic_config(config, &replicas.log_settings())?);
+        py.detach(|| replicas.set_topic_config(id, &config));
+        Ok(())
+    }
+
+    fn set_broker_settings(&self, settings: &Bound<'_, PyDict>) -> PyResult<()> {
+        let changed = Arc::new(self.settings.load().with(settings)?);
+        if let Some(replicas) = self.replicas.load_full() {
+            replicas.set_log_settings(changed.log);
+        }
+        if let Some(background) = &*self.background.lock() {
+            background.set(changed.intervals, changed.cleaner)?;
+        }
+        if let Some(server) = self.server.load_full() {
+            server.set_settings(changed.server.clone());
+        }
+        self.settings.store(changed);
+        Ok(())
+    }
+
+    fn append(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        records: Vec<Bound<'_, PyAny>>,
+        timestamp_ms: i64,
+    ) -> PyResult<u64> {
+        let batch = batch_of(&records, timestamp_ms)?;
+        let token = self.next_token.fetch_add(1, Relaxed);
+        let hosted = self.partition(topic_id, partition)?;
+        // Not beyond here with an error: the token is promised a completion.
+        py.detach(|| {
+            let Some(hosted) = hosted else {
+                self.queue.complete(PendingAppend::failed(
+                    token,
+                    &pybroker_replica::PartitionError::NotLeader,
+                ));
+                return;
+            };
+            let appended = append_batch(&hosted, batch);
+            match appended {
+                Ok(info) => {
+                    let completed = Completed {
+                        token,
+                        error_code: 0,
+                        base_offset: info.base_offset,
+                        log_append_time: info.log_append_time,
+                    };
+                    PendingAppend::start(&self.queue, completed, hosted.committed(&info));
+                }
+                Err(error) => self.queue.complete(PendingAppend::failed(token, &error)),
+            }
+        });
+        Ok(token)
+    }
+
+    fn read_records<'py>(
+        &self,
+        py: Python<'py>,
+        topic_id: Uuid,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> PyResult<(Bound<'py, PyList>, i64)> {
+        let hosted = self.hosted(topic_id, partition)?;
+        let read = py
+            .detach(|| records::read(&hosted, offset, max_bytes))
+            .map_err(|error| partition_error(&error))?;
+        Ok((read.to_list(py)?, read.next_offset))
+    }
+
+    fn partition_offsets(
+        &self,
+        topic_id: Uuid,
+        partition: i32,
+    ) -> PyResult<Option<PartitionOffsets>> {
+        Ok(self
+            .partition(topic_id, partition)?
+            .map(|hosted| PartitionOffsets {
+                log_start_offset: hosted.log_start_offset(),
+                high_watermark: hosted.high_watermark(),
+                last_stable_offset: hosted.last_stable_offset(),
+                log_end_offset: hosted.log_end_offset(),
+                leader_epoch: hosted.leader_epoch(),
+                size_bytes: hosted.size_bytes(),
+            }))
+    }
+
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        offset: i64,
+    ) -> PyResult<(i16, i64)> {
+        let replicas = self.replicas()?;
+        let tip = TopicIdPartition {
+            topic_id: crate::convert::topic_id(topic_id)?,
+            partition,
+        };
+        Ok(match py.detach(|| replicas.delete_records(tip, offset)) {
+            Ok(low_watermark) => (0, low_watermark),
+            Err(error) => (partition_code(&error), -1),
+        })
+    }
+
+    fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<Vec<LogDirInfo>> {
+        let replicas = self.replicas()?;
+        Ok(py
+            .detach(|| replicas.describe_log_dirs())
+            .into_iter()
+            .map(LogDirInfo::from)
+            .collect())
+    }
+
+    fn staged_deletions(&self, py: Python<'_>) -> PyResult<Vec<StagedDirectory>> {
+        let replicas = self.replicas()?;
+        let staged = py
+            .detach(|| replicas.staged())
+            .map_err(|error| partition_error(&error))?;
+        Ok(staged.into_iter().map(StagedDirectory::from).collect())
+    }
+
+    fn purge(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        let replicas = self.replicas()?;
+        py.detach(|| replicas.purge(&path))
+            .map_err(|error| path_error(&error, &path))
+    }
+
+    fn stage_directory(&self, py: Python<'_>, directory: PathBuf) -> PyResult<PathBuf> {
+        let replicas = self.replicas()?;
+        py.detach(|| replicas.stage_directory(&directory, now_ms()))
+            .map_err(|error| path_error(&error, &directory))
+    }
+
+    fn metrics(&self, py: Python<'_>) -> String {
+        py.detach(|| {
+            metrics::render(
+                &self.queue,
+                self.server.load_full(),
+                self.replicas.load_full(),
+            )
+        })
+    }
+
+    fn stop_accepting(&self) {
+        if let Some(server) = self.server.load_full() {
+            server.stop_accepting();
+        }
+    }
+
+    /// R24, from "finish produces" on. Never waits for the GIL, nor holds it.
+    fn shutdown(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<()> {
+        let deadline = Instant::now() + Duration::from_millis(timeout_ms);
+        let problems = py.detach(|| self.stop_all(deadline));
+        log_lines::write(py, &self.queue)?;
+        match problems {
+            Ok(()) => Ok(()),
+            Err(problem) => Err(native_error(ErrorCode::KAFKA_STORAGE_ERROR.0, problem)),
+        }
+    }
+}
+
+impl NativeBroker {
+    fn stop_all(&self, deadline: Instant) -> Result<(), String> {
+        let mut stopped = self.stopping.lock();
+        if std::mem::replace(&mut *stopped, true) {
+            return Ok(());
+        }
+        if let Some(server) = self.server.load_full() {
+            server.shutdown(deadline);
+        }
+        self.queue.close();
+        if let Some(background) = self.background.lock().take() {
+            background.stop();
+        }
+        let Some(replicas) = self.replicas.load_full() else {
+            return Ok(());
+        };
+        replicas.shutdown(deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+fn append_batch(
+    hosted: &Arc<pybroker_replica::Partition>,
+    batch: Vec<u8>,
+) -> Result<pybroker_replica::AppendInfo, pybroker_replica::PartitionError> {
+    let batches = ValidBatches::checked_owned(batch)?;
+    hosted.append_from(AppendOrigin::Coordinator, batches, -1, now_ms())
+}
+
+struct ListenerProblem {
+    code: i16,
+    text: String,
+}
+
+fn text_of(error: &StartError) -> String {
+    match error {
+        StartError::Bind {
+            name,
+            address,
+            error,
+        } if error.kind() == std::io::ErrorKind::AddrInUse => {
+            format!("listener {name}: {address} is in use by another process")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn listener_config(
+    (name, host, port, protocol): (String, String, u16, String),
+) -> Result<ListenerConfig, ListenerProblem> {
+    let invalid = |text| ListenerProblem {
+        code: ErrorCode::INVALID_CONFIG.0,
+        text,
+    };
+    let security = match protocol.as_str() {
+        "PLAINTEXT" => SecurityProtocol::Plaintext,
+        "SASL_PLAINTEXT" => SecurityProtocol::SaslPlaintext,
+        other => {
+            return Err(invalid(format!(
+                "listener {name}: security protocol {other} is not known here"
+            )));
+        }
+    };
+    let address = resolve(&host, port)
+        .map_err(|error| invalid(format!("listener {name}: {host}: {error}")))?;
+    Ok(ListenerConfig {
+        name: name.into(),
+        address,
+        security,
+        registry: Registry::Client,
+    })
+}
+
+/// The first address of a host; all addresses for an empty one.
+fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
+    let host = if host.is_empty() {
+        "0.0.0.0"
+    } else {
+        host.trim_matches(['[', ']'])
+    };
+    (host, port)
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "has no address"))
+}
+
+fn code_of(result: &Result<(), pybroker_replica::PartitionError>) -> i16 {
+    result.as_ref().map_or_else(partition_code, |()| 0)
+}
+
+fn path_error(error: &pybroker_replica::PartitionError, path: &Path) -> PyErr {
+    match error {
+        pybroker_replica::PartitionError::Invalid(reason) => {
+            PyValueError::new_err(format!("{}: {reason}", path.display()))
+        }
+        other => partition_error(other),
+    }
+}

@@ -1,0 +1,256 @@
+//! Requests up to Python, completions of its appends, one wake-up for a burst (R13).
+//!
+//! Only what is not drained counts. Each lane may fill the queue up to its own mark, so that admin requests cannot
+//! shut out heartbeats, and those not the controller. A lane above its mark is `Busy`: the server keeps that request
+//! and stops reading its socket until a drain made room. The share of a connection is one request: the server hands
+//! over its next one after the answer (R3), and lanes are first come, first served.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use pybroker_server::config::LogLevel;
+use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
+
+use crate::wake::WakeFd;
+
+/// An append that Python started has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completed {
+    pub(crate) token: u64,
+    pub(crate) error_code: i16,
+    pub(crate) base_offset: i64,
+    pub(crate) log_append_time: i64,
+}
+
+/// What one drain takes.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Request(ControlRequest),
+    Completed(Completed),
+}
+
+/// What a request costs besides its body.
+const REQUEST_OVERHEAD_BYTES: usize = 256;
+
+/// Parts of a drain that the Admin lane gets at least, if it has that much: heartbeats without end do not starve it.
+const ADMIN_SHARE: usize = 8;
+
+/// Lines of the native log that wait for Python; more are counted and dropped.
+const LOG_LINES_MAX: usize = 1_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ControlQueue {
+    inner: Mutex<Inner>,
+    wake: WakeFd,
+    bytes_max: usize,
+    pub(crate) submitted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) signals: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    lanes: [VecDeque<ControlRequest>; 3],
+    completed: VecDeque<Completed>,
+    log: VecDeque<(LogLevel, String)>,
+    log_dropped: u64,
+    bytes: usize,
+    waiting: Vec<(Lane, Waker)>,
+    /// The descriptor is readable. Changed under the lock only, so that neither side misses the other.
+    signalled: bool,
+    closed: bool,
+}
+
+impl Inner {
+    fn is_empty(&self) -> bool {
+        self.lanes.iter().all(VecDeque::is_empty)
+            && self.completed.is_empty()
+            && self.log.is_empty()
+    }
+}
+
+const fn position(lane: Lane) -> usize {
+    match lane {
+        Lane::InterBroker => 0,
+        Lane::Session => 1,
+        Lane::Admin => 2,
+    }
+}
+
+fn size_of(request: &ControlRequest) -> usize {
+    request.body.len() + REQUEST_OVERHEAD_BYTES
+}
+
+impl ControlQueue {
+    pub(crate) fn new(bytes_max: usize) -> io::Result<Self> {
+        Ok(Self {
+            inner: Mutex::default(),
+            wake: WakeFd::new()?,
+            bytes_max,
+            submitted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            signals: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.wake.fd()
+    }
+
+    /// Whether a lane may take another request. One request may overshoot the mark, however large: otherwise it could
+    /// never pass.
+    fn has_room(&self, inner: &Inner, lane: Lane) -> bool {
+        let mark = match lane {
+            Lane::InterBroker => self.bytes_max,
+            Lane::Session => self.bytes_max / 8 * 7,
+            Lane::Admin => self.bytes_max / 8 * 6,
+        };
+        inner.bytes < mark.max(1)
+    }
+
+    fn signal(&self, inner: &mut Inner) {
+        if !inner.signalled {
+            inner.signalled = true;
+            self.signals.fetch_add(1, Relaxed);
+            self.wake.signal();
+        }
+    }
+
+    pub(crate) fn complete(&self, completed: Completed) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            inner.completed.push_back(completed);
+            self.signal(&mut inner);
+        }
+    }
+
+    pub(crate) fn log(&self, level: LogLevel, text: String) {
+        let mut inner = self.inner.lock();
+        if inner.log.len() >= LOG_LINES_MAX {
+            inner.log_dropped += 1;
+        } else {
+            inner.log.push_back((level, text));
+            self.signal(&mut inner);
+        }
+    }
+
+    /// Takes the log lines, and how many were dropped.
+    pub(crate) fn take_log(&self) -> (VecDeque<(LogLevel, String)>, u64) {
+        let mut inner = self.inner.lock();
+        (
+            std::mem::take(&mut inner.log),
+            std::mem::take(&mut inner.log_dropped),
+        )
+    }
+
+    /// Takes at most `items_max`: inter-broker requests, completions, session requests, admin requests.
+    pub(crate) fn drain(&self, items_max: usize) -> Vec<Item> {
+        let mut inner = self.inner.lock();
+        let mut items = Vec::with_capacity(items_max.min(64));
+        let admin = inner.lanes[position(Lane::Admin)]
+            .len()
+            .min(items_max / ADMIN_SHARE);
+        self.take_requests(&mut inner, Lane::InterBroker, items_max - admin, &mut items);
+        while items.len() < items_max - admin
+            && let Some(completed) = inner.completed.pop_front()
+        {
+            items.push(Item::Completed(completed));
+        }
+        self.take_requests(&mut inner, Lane::Session, items_max - admin, &mut items);
+        self.take_requests(&mut inner, Lane::Admin, items_max, &mut items);
+        if inner.is_empty() && inner.signalled {
+            inner.signalled = false;
+            self.wake.consume();
+        }
+        let mut woken = Vec::new();
+        if !inner.waiting.is_empty() {
+            let waiting = std::mem::take(&mut inner.waiting);
+            for (lane, waker) in waiting {
+                if self.has_room(&inner, lane) {
+                    woken.push(waker);
+                } else {
+                    inner.waiting.push((lane, waker));
+                }
+            }
+        }
+        drop(inner);
+        woken.into_iter().for_each(Waker::wake);
+        items
+    }
+
+    fn take_requests(
+        &self,
+        inner: &mut Inner,
+        lane: Lane,
+        items_max: usize,
+        items: &mut Vec<Item>,
+    ) {
+        while items.len() < items_max
+            && let Some(request) = inner.lanes[position(lane)].pop_front()
+        {
+            inner.bytes -= size_of(&request);
+            if !request.reply.is_cancelled() {
+                items.push(Item::Request(request));
+            }
+        }
+    }
+
+    /// Takes nothing more; what waits is dropped, which closes its connections (R24).
+    pub(crate) fn close(&self) {
+        let mut inner = self.inner.lock();
+        inner.closed = true;
+        let lanes = std::mem::take(&mut inner.lanes);
+        inner.completed.clear();
+        inner.bytes = 0;
+        let waiting = std::mem::take(&mut inner.waiting);
+        drop(inner);
+        drop(lanes);
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// (requests, bytes) that wait, for metrics.
+    pub(crate) fn depth(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        (inner.lanes.iter().map(VecDeque::len).sum(), inner.bytes)
+    }
+}
+
+impl ControlPlane for ControlQueue {
+    fn submit(&self, request: ControlRequest) -> Result<(), Busy> {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            drop(inner);
+            request.reply.close();
+            return Ok(());
+        }
+        if !self.has_room(&inner, request.lane) {
+            self.refused.fetch_add(1, Relaxed);
+            return Err(Busy(Box::new(request)));
+        }
+        self.submitted.fetch_add(1, Relaxed);
+        inner.bytes += size_of(&request);
+        inner.lanes[position(request.lane)].push_back(request);
+        self.signal(&mut inner);
+        Ok(())
+    }
+
+    fn poll_ready(&self, lane: Lane, context: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.inner.lock();
+        if inner.closed || self.has_room(&inner, lane) {
+            return Poll::Ready(());
+        }
+        if !inner
+            .waiting
+            .iter()
+            .any(|(of, waker)| *of == lane && waker.will_wake(context.waker()))
+        {
+            inner.waiting.push((lane, context.waker().clone()));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,91 @@
+//! Rust errors → Kafka codes and Python exceptions, once.
+
+use pybroker_model::BatchError;
+use pybroker_protocol::ErrorCode;
+use pybroker_replica::PartitionError;
+use pybroker_server::error_codes::{self, Naming};
+use pybroker_storage::StorageError;
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+create_exception!(
+    pybroker._native,
+    NativeError,
+    PyException,
+    "Trouble outside the program: (code, sentence)."
+);
+create_exception!(
+    pybroker._native,
+    LogDirError,
+    NativeError,
+    "A log directory is refused at start."
+);
+create_exception!(
+    pybroker._native,
+    ListenerError,
+    NativeError,
+    "A listener cannot be opened."
+);
+
+/// Gives `NativeError` its attributes. Written in Python, because the stable ABI of 3.11 cannot subclass exceptions
+/// in native code.
+pub(crate) fn add_attributes(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<NativeError>();
+    class.setattr(
+        "code",
+        py.eval(c"property(lambda self: self.args[0])", None, None)?,
+    )?;
+    class.setattr(
+        "message",
+        py.eval(c"property(lambda self: self.args[1])", None, None)?,
+    )?;
+    class.setattr(
+        "__str__",
+        py.eval(c"lambda self: self.args[1]", None, None)?,
+    )
+}
+
+/// A `NativeError`.
+pub(crate) fn native_error(code: i16, message: impl std::fmt::Display) -> PyErr {
+    NativeError::new_err((code, message.to_string()))
+}
+
+/// The exception for a log directory that is refused at start.
+pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
+    let text = match error {
+        StorageError::Locked { path } => {
+            format!(
+                "{} is in use by another broker; stop it, or give this one its own log.dirs",
+                path.display()
+            )
+        }
+        StorageError::Foreign {
+            path,
+            found,
+            expected,
+        } => {
+            format!(
+                "{} belongs to {found}, this is {expected}; point log.dirs to the right directory",
+                path.display()
+            )
+        }
+        other => format!("no log directory can be used: {other}"),
+    };
+    LogDirError::new_err((ErrorCode::KAFKA_STORAGE_ERROR.0, text))
+}
+
+/// The exception for a partition that cannot do what was asked.
+pub(crate) fn partition_error(error: &PartitionError) -> PyErr {
+    native_error(partition_code(error), error)
+}
+
+/// The exception for a batch that is refused.
+pub(crate) fn batch_error(error: &BatchError) -> PyErr {
+    native_error(error_codes::of_batch(error).0, error)
+}
+
+/// The code that clients get; the server's table, once.
+pub(crate) fn partition_code(error: &PartitionError) -> i16 {
+    error_codes::of_partition(error, Naming::Name).0
+}

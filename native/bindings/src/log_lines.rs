@@ -1,0 +1,62 @@
+//! Native log lines, written to Python's logger `pybroker.native` when the loop drains: data threads never take the
+//! GIL for a line.
+
+use pybroker_server::config::LogLevel;
+use pybroker_server::control_plane::ControlRequest;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::control_queue::ControlQueue;
+
+const WARNING: u8 = 30;
+
+/// Python's number of a level.
+const fn number(level: LogLevel) -> u8 {
+    match level {
+        LogLevel::Info => 20,
+        LogLevel::Warning => WARNING,
+        LogLevel::Error => 40,
+    }
+}
+
+/// Writes what waits.
+pub(crate) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
+    let (lines, dropped) = queue.take_log();
+    if lines.is_empty() && dropped == 0 {
+        return Ok(());
+    }
+    for (level, text) in lines {
+        line(py, number(level), &text)?;
+    }
+    if dropped > 0 {
+        line(
+            py,
+            WARNING,
+            &format!("{dropped} lines were dropped, the log could not keep up"),
+        )?;
+    }
+    Ok(())
+}
+
+/// A request whose body is no message.
+pub(crate) fn undecodable(py: Python<'_>, request: &ControlRequest, error: &PyErr) -> PyResult<()> {
+    let text = format!(
+        "closing connection {} from {}: request with API key {} v{} (client {:?}): {}",
+        request.peer.connection_id,
+        request.peer.address,
+        request.api_key,
+        request.api_version,
+        request.client_id.as_deref().unwrap_or_default(),
+        error.value(py),
+    );
+    line(py, WARNING, &text)
+}
+
+fn line(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
+    let logger = py
+        .import(intern!(py, "logging"))?
+        .call_method1(intern!(py, "getLogger"), ("pybroker.native",))?;
+    // As an argument: a per cent sign in the text is only that.
+    logger.call_method1(intern!(py, "log"), (level, "%s", text))?;
+    Ok(())
+}

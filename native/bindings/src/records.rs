@@ -1,0 +1,111 @@
+//! Records of a partition for the control plane (coordinators load their topics): decompressed off the GIL, then
+//! handed over as tuples.
+
+use std::ops::Range;
+
+use pybroker_model::{Batches, Records, decompressed_records};
+use pybroker_replica::{FetchRead, Isolation, Partition, PartitionError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+/// What one read gave.
+pub(crate) struct ReadRecords {
+    /// All keys and values, one after the other.
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+    /// Where to go on; equal to the offset asked for at the end of the log.
+    pub(crate) next_offset: i64,
+}
+
+struct Record {
+    offset: i64,
+    timestamp: i64,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
+}
+
+/// Reads up to the log end. At least one batch, if there is one; below the log start it begins there.
+pub(crate) fn read(
+    partition: &Partition,
+    offset: i64,
+    bytes_max: usize,
+) -> Result<ReadRecords, PartitionError> {
+    let mut from = offset.max(partition.log_start_offset());
+    let mut out = ReadRecords {
+        bytes: Vec::new(),
+        records: Vec::new(),
+        next_offset: from,
+    };
+    let mut scratch = Vec::new();
+    // Again only if all that was read lies below `from` or is a control batch: there may be more behind it.
+    while out.records.is_empty() && from < partition.log_end_offset() {
+        let fetched = partition.read(&FetchRead {
+            offset: from,
+            max_bytes: bytes_max,
+            isolation: Isolation::LogEnd,
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            at_least_one: true,
+        })?;
+        let bytes = fetched.records.to_vec().map_err(PartitionError::storage)?;
+        let mut batches = Batches::new(&bytes);
+        for batch in &mut batches {
+            let (header, batch) = batch?;
+            header.check_crc(batch)?;
+            out.next_offset = header.next_offset();
+            if header.is_control() {
+                continue;
+            }
+            let raw = decompressed_records(&header, batch, &mut scratch)?;
+            let records = Records::new(&header, raw);
+            let view = records.clone();
+            for record in records {
+                let record = record?;
+                let at = view.offset(&record);
+                if at >= offset {
+                    let key = record.key.map(|key| append(&mut out.bytes, key));
+                    let value = record.value.map(|value| append(&mut out.bytes, value));
+                    out.records.push(Record {
+                        offset: at,
+                        timestamp: view.timestamp(&record),
+                        key,
+                        value,
+                    });
+                }
+            }
+        }
+        if out.next_offset <= from {
+            break;
+        }
+        from = out.next_offset;
+    }
+    Ok(out)
+}
+
+fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
+    let start = to.len();
+    to.extend_from_slice(bytes);
+    start..to.len()
+}
+
+impl ReadRecords {
+    /// `[(offset, timestamp, key, value)]`
+    pub(crate) fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let bytes = |range: &Option<Range<usize>>| {
+            range
+                .clone()
+                .map(|range| PyBytes::new(py, &self.bytes[range]))
+        };
+        PyList::new(
+            py,
+            self.records.iter().map(|record| {
+                (
+                    record.offset,
+                    record.timestamp,
+                    bytes(&record.key),
+                    bytes(&record.value),
+                )
+            }),
+        )
+    }
+}

@@ -1,0 +1,153 @@
+//! A request that Python answers.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pybroker_protocol::codec::Registry;
+use pybroker_server::control_plane::{ControlRequest, Peer, ReplySender};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::codec;
+use crate::control_queue::Completed;
+
+/// A request that Python answers; dropped unanswered, it closes its connection.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct Request {
+    #[pyo3(get)]
+    api_key: i16,
+    #[pyo3(get)]
+    api_version: i16,
+    #[pyo3(get)]
+    correlation_id: i32,
+    client_id: Option<Box<str>>,
+    principal: Arc<str>,
+    peer: Arc<Peer>,
+    #[pyo3(get)]
+    message: Py<PyAny>,
+    reply: Mutex<Option<ReplySender>>,
+}
+
+impl Request {
+    /// Decodes the body. `None` if it does not decode: the connection is closed, as Kafka does.
+    pub(crate) fn decode(
+        py: Python<'_>,
+        request: ControlRequest,
+    ) -> Result<Self, (PyErr, ControlRequest)> {
+        let decoded = codec::decode_request(
+            py,
+            Registry::Client,
+            request.api_key,
+            request.api_version,
+            &request.body,
+        );
+        match decoded {
+            Ok(message) => Ok(Self {
+                api_key: request.api_key,
+                api_version: request.api_version,
+                correlation_id: request.correlation_id,
+                client_id: request.client_id,
+                principal: request.principal,
+                peer: request.peer,
+                message,
+                reply: Mutex::new(Some(request.reply)),
+            }),
+            Err(error) => Err((error, request)),
+        }
+    }
+}
+
+#[pymethods]
+impl Request {
+    #[getter]
+    fn client_id(&self) -> Option<&str> {
+        self.client_id.as_deref()
+    }
+
+    #[getter]
+    fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    #[getter]
+    fn listener(&self) -> &str {
+        &self.peer.listener
+    }
+
+    #[getter]
+    fn client_host(&self) -> String {
+        self.peer.address.ip().to_string()
+    }
+
+    #[getter]
+    fn connection_id(&self) -> u64 {
+        self.peer.connection_id
+    }
+
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.reply
+            .lock()
+            .as_ref()
+            .is_none_or(ReplySender::is_cancelled)
+    }
+
+    /// Encodes and sends the response.
+    fn reply(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let body = codec::encode_response(
+            py,
+            Registry::Client,
+            self.api_key,
+            self.api_version,
+            message,
+        )?;
+        let sender = self.reply.lock().take();
+        match sender {
+            Some(sender) => {
+                sender.send(body.into());
+                Ok(())
+            }
+            None => Err(PyRuntimeError::new_err("the request was answered before")),
+        }
+    }
+
+    /// Drops the connection.
+    fn close(&self) {
+        if let Some(sender) = self.reply.lock().take() {
+            sender.close();
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Request(api_key={}, api_version={}, connection_id={})",
+            self.api_key, self.api_version, self.peer.connection_id
+        )
+    }
+}
+
+/// An append that Python started is committed, or has failed.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+pub(crate) struct Completion {
+    token: u64,
+    error_code: i16,
+    base_offset: i64,
+    log_append_time: i64,
+}
+
+impl From<Completed> for Completion {
+    fn from(completed: Completed) -> Self {
+        let Completed {
+            token,
+            error_code,
+            base_offset,
+            log_append_time,
+        } = completed;
+        Self {
+            token,
+            error_code,
+            base_offset,
+            log_append_time,
+        }
+    }
+}

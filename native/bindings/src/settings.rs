@@ -1,0 +1,197 @@
+//! Broker settings under Kafka's names → what native code is started with. The defaults stand in
+//! `pybroker/config`; those here serve callers that give few settings (tests).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use pybroker_replica::{BrokerLogSettings, CleanerSettings, Intervals};
+use pybroker_server::config::{DynamicSettings, default_threads};
+use pybroker_server::limits::Limits;
+use pybroker_storage::FlushMode;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert::Settings;
+
+/// All that native code takes from the broker's settings.
+#[derive(Debug, Clone)]
+pub(crate) struct NativeSettings {
+    /// `num.network.threads`.
+    pub(crate) threads: usize,
+    /// `delete.topic.delay.ms`.
+    pub(crate) delete_delay_ms: i64,
+    /// `num.recovery.threads.per.data.dir`.
+    pub(crate) threads_per_dir: usize,
+    /// Those that become settings of logs.
+    pub(crate) log: BrokerLogSettings,
+    /// When background work is done.
+    pub(crate) intervals: Intervals,
+    /// The cleaner.
+    pub(crate) cleaner: CleanerSettings,
+    /// Those of the server.
+    pub(crate) server: DynamicSettings,
+}
+
+impl Default for NativeSettings {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            threads: default_threads(cores),
+            delete_delay_ms: 4 * 60 * 60 * 1000,
+            threads_per_dir: 2,
+            log: BrokerLogSettings::default(),
+            intervals: Intervals::default(),
+            cleaner: CleanerSettings::default(),
+            server: DynamicSettings::default(),
+        }
+    }
+}
+
+impl NativeSettings {
+    /// These settings with those of `dict` on top; names that mean nothing here are passed over.
+    pub(crate) fn with(&self, dict: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let given = Settings(dict);
+        let flush_mode = match given.text("log.flush.mode")?.as_deref() {
+            None => self.log.flush_mode,
+            Some("commit") => FlushMode::Commit,
+            Some("os") => FlushMode::Os,
+            Some(other) => return Err(bad("log.flush.mode", other, "commit or os")),
+        };
+        if let Some(other) = given
+            .text("log.dir.layout")?
+            .filter(|layout| layout != "topic-name")
+        {
+            return Err(bad("log.dir.layout", &other, "topic-name"));
+        }
+        let every = &self.intervals;
+        Ok(Self {
+            threads: given.number("num.network.threads", self.threads)?.max(1),
+            delete_delay_ms: given.number("delete.topic.delay.ms", self.delete_delay_ms)?,
+            threads_per_dir: given
+                .number("num.recovery.threads.per.data.dir", self.threads_per_dir)?
+                .max(1),
+            log: BrokerLogSettings {
+                flush_mode,
+                producer_id_expiration_ms: given.number(
+                    "producer.id.expiration.ms",
+                    self.log.producer_id_expiration_ms,
+                )?,
+            },
+            intervals: Intervals {
+                initial_delay_ms: given
+                    .number("log.initial.task.delay.ms", every.initial_delay_ms)?,
+                retention_ms: given
+                    .number("log.retention.check.interval.ms", every.retention_ms)?,
+                recovery_points_ms: given.number(
+                    "log.flush.offset.checkpoint.interval.ms",
+                    every.recovery_points_ms,
+                )?,
+                log_starts_ms: given.number(
+                    "log.flush.start.offset.checkpoint.interval.ms",
+                    every.log_starts_ms,
+                )?,
+                high_watermarks_ms: given.number(
+                    "replica.high.watermark.checkpoint.interval.ms",
+                    every.high_watermarks_ms,
+                )?,
+                flush_check_ms: given
+                    .number("log.flush.scheduler.interval.ms", every.flush_check_ms)?,
+            },
+            cleaner: CleanerSettings {
+                enabled: given.flag("log.cleaner.enable", self.cleaner.enabled)?,
+                threads: given.number("log.cleaner.threads", self.cleaner.threads)?,
+                backoff_ms: given.number("log.cleaner.backoff.ms", self.cleaner.backoff_ms)?,
+                dedupe_buffer_bytes: given.number(
+                    "log.cleaner.dedupe.buffer.size",
+                    self.cleaner.dedupe_buffer_bytes,
+                )?,
+                io_bytes_per_second: given.float(
+                    "log.cleaner.io.max.bytes.per.second",
+                    self.cleaner.io_bytes_per_second,
+                )?,
+            },
+            server: DynamicSettings {
+                auto_create_topics: given
+                    .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
+                limits: limits(&given, &self.server.limits)?,
+            },
+        })
+    }
+}
+
+fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
+    let rate: i64 = given.number(
+        "max.connection.creation.rate",
+        i64::from(now.connection_creation_rate),
+    )?;
+    // Negative: no bound of its own.
+    let queued: i64 = given.number("queued.max.request.bytes", -1)?;
+    let idle_ms: i64 = given.number("connections.max.idle.ms", now.idle.as_millis() as i64)?;
+    Ok(Limits {
+        request_bytes_max: given.number("socket.request.max.bytes", now.request_bytes_max)?,
+        unauthenticated_request_bytes_max: given.number(
+            "sasl.server.max.receive.size",
+            now.unauthenticated_request_bytes_max,
+        )?,
+        connections_max: given.number("max.connections", now.connections_max)?,
+        connections_per_ip_max: given
+            .number("max.connections.per.ip", now.connections_per_ip_max)?,
+        connections_per_ip_overrides: match given.text("max.connections.per.ip.overrides")? {
+            Some(text) => overrides(&text)?,
+            None => now.connections_per_ip_overrides.clone(),
+        },
+        // Kafka's "no limit" is the largest INT; the server's is 0.
+        connection_creation_rate: if rate >= i64::from(i32::MAX) {
+            0
+        } else {
+            u32::try_from(rate).unwrap_or(0)
+        },
+        idle: u64::try_from(idle_ms).map_or(Duration::MAX, Duration::from_millis),
+        in_flight_bytes_max: usize::try_from(queued)
+            .ok()
+            .filter(|&bytes| bytes > 0)
+            .unwrap_or(now.in_flight_bytes_max),
+        in_flight_connection_bytes_max: given.number(
+            "connection.inflight.max.bytes",
+            now.in_flight_connection_bytes_max,
+        )?,
+        fetch_sessions_max: given.number(
+            "max.incremental.fetch.session.cache.slots",
+            now.fetch_sessions_max,
+        )?,
+        fetch_bytes_max: given.number("fetch.max.bytes", now.fetch_bytes_max)?,
+        ..now.clone()
+    })
+}
+
+/// `address:limit` pairs; host names are resolved by the control plane, if at all.
+fn overrides(text: &str) -> PyResult<HashMap<IpAddr, usize>> {
+    let items = text
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
+    items
+        .map(|item| {
+            let (address, limit) = item
+                .rsplit_once(':')
+                .ok_or_else(|| bad("max.connections.per.ip.overrides", item, "address:limit"))?;
+            match (
+                address.trim_matches(['[', ']']).parse(),
+                limit.trim().parse(),
+            ) {
+                (Ok(address), Ok(limit)) => Ok((address, limit)),
+                _ => Err(bad(
+                    "max.connections.per.ip.overrides",
+                    item,
+                    "address:limit",
+                )),
+            }
+        })
+        .collect()
+}
+
+fn bad(name: &str, value: &str, expected: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}={value}: {expected} expected"))
+}

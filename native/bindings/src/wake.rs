@@ -1,0 +1,58 @@
+//! The file descriptor that wakes Python's event loop: an eventfd on Linux, a socket pair elsewhere.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+
+/// Readable between `signal` and `consume`.
+#[derive(Debug)]
+pub(crate) struct WakeFd {
+    reader: OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    writer: OwnedFd,
+}
+
+impl WakeFd {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new() -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let reader = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { reader })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new() -> io::Result<Self> {
+        let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        Ok(Self {
+            reader: reader.into(),
+            writer: writer.into(),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.reader.as_raw_fd()
+    }
+
+    /// Makes it readable. The caller does so only once between two `consume`s, so that neither kind can be full.
+    pub(crate) fn signal(&self) {
+        #[cfg(target_os = "linux")]
+        let (fd, one) = (&self.reader, 1u64.to_ne_bytes());
+        #[cfg(not(target_os = "linux"))]
+        let (fd, one) = (&self.writer, [1u8]);
+        retry(|| rustix::io::write(fd, &one).map(|_| ()));
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn consume(&self) {
+        let mut value = [0u8; 8];
+        retry(|| rustix::io::read(&self.reader, &mut value).map(|_| ()));
+    }
+}
+
+/// EAGAIN means "already in that state"; nothing else can happen to a descriptor that this process owns.
+fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) {
+    while call() == Err(Errno::INTR) {}
+}
