@@ -37,7 +37,9 @@ pub use error::{AppendError, ReadError, StorageError};
 pub use flusher::{Flusher, SYNCFS_LOGS};
 pub use handles::SegmentFile;
 pub use leader_epochs::EpochEntry;
-pub use log::{Appended, Log, LogSlice, OnFlush, Retained, TimestampAndOffset};
+pub use log::{
+    Appended, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained, TimestampAndOffset,
+};
 pub use log_dir::{
     Health, LocalPartition, LogDir, LogDirOptions, NewPartition, OnFailure, StagedDeletion,
 };

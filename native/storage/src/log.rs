@@ -40,6 +40,7 @@ mod truncate;
 
 pub use append::Appended;
 pub(crate) use append::marker_of;
+pub use compaction::{Cleanable, Compacted};
 pub(crate) use durable::CleanState;
 
 pub use delete::Retained;

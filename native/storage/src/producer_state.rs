@@ -136,10 +136,6 @@ impl ProducerState {
         self.entries.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     pub(crate) fn entries(&self) -> impl Iterator<Item = (i64, &ProducerEntry)> {
         self.entries.iter().map(|(&id, entry)| (id, entry))
     }
@@ -353,12 +349,13 @@ impl ProducerState {
         }
     }
 
-    /// Last offset of each producer's last batch: compaction keeps the headers of those batches.
-    pub(crate) fn last_offsets(&self) -> hashbrown::HashMap<i64, i64> {
+    /// Each producer's last batch (its last offset, if it has data) and epoch: compaction keeps the
+    /// headers of those batches.
+    pub(crate) fn last_batches(&self) -> hashbrown::HashMap<i64, (Option<i64>, i16)> {
         let last = |entry: &ProducerEntry| entry.batches.last().map(|batch| batch.last_offset);
         self.entries
             .iter()
-            .filter_map(|(&id, entry)| Some((id, last(entry)?)))
+            .map(|(&id, entry)| (id, (last(entry), entry.epoch)))
             .collect()
     }
 }

@@ -66,16 +66,6 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Where the next batch starts.
-    pub(crate) const fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Goes on at another position.
-    pub(crate) fn skip_to(&mut self, position: u64) {
-        self.position = position;
-    }
-
     /// The next batch: position, header, and its bytes (at least the header; whole if so asked).
     /// `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, BatchHeader, &[u8])>, Fault> {

@@ -83,6 +83,9 @@ pub(crate) struct Segment {
     pub(crate) indexes_dirty: AtomicBool,
     /// When this process created or opened it.
     pub(crate) opened_ms: i64,
+    /// Compaction puts another file in the place of this one: set before that happens, looked at
+    /// after a file was opened, so that old positions never meet the new file.
+    pub(crate) replaced: AtomicBool,
 }
 
 /// A batch found in a segment.
@@ -115,6 +118,7 @@ impl Segment {
             entry_synced: AtomicBool::new(false),
             indexes_dirty: AtomicBool::new(false),
             opened_ms: now_ms,
+            replaced: AtomicBool::new(false),
         }
     }
 
@@ -160,10 +164,17 @@ impl Segment {
     }
 
     /// The `.log` file, opened if need be; only the writer of the active segment creates it.
+    /// A segment that compaction replaced is "not found": its readers look again.
     pub(crate) fn file(&self, create: bool) -> Result<Arc<SegmentFile>, StorageError> {
-        self.handles
+        let failed = |error| StorageError::io("open", &self.path(LOG))(error);
+        let file = self
+            .handles
             .get(&self.log, create, || self.path(LOG))
-            .map_err(|error| StorageError::io("open", &self.path(LOG))(error))
+            .map_err(failed)?;
+        if self.replaced.load(Ordering::Acquire) {
+            return Err(failed(std::io::ErrorKind::NotFound.into()));
+        }
+        Ok(file)
     }
 
     pub(crate) fn set_dirty(&self, dirty: bool) {
@@ -448,7 +459,7 @@ impl Segment {
     /// batch that starts exactly at `offset` may come without its header.
     pub(crate) fn find(&self, offset: i64) -> Result<Option<Found>, StorageError> {
         let end = self.end();
-        if offset >= self.base_offset + i64::from(end.relative_offset) {
+        if end.position == 0 || offset >= self.base_offset + i64::from(end.relative_offset) {
             return Ok(None);
         }
         if let Some(position) = self.remembered(offset)
@@ -482,6 +493,8 @@ impl Segment {
         match self.scan_for(offset, start, size) {
             Ok(found) => Ok(found),
             Err(Fault::Damaged { .. }) if start.is_some() => {
+                // Not if it is the index of a replacement: `file` answers that.
+                self.file(false)?;
                 // The index pointed into the middle of a batch: make it anew, start at the front.
                 self.rebuild_indexes(4096)?;
                 self.scan_for(offset, None, size).map_err(|f| self.fault(f))
