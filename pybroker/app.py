@@ -100,15 +100,18 @@ class Broker:
         )
         services = self.services = self._build(broker_id, cluster_id, store, native)
         try:
+            # Both read the disk: side by side. Both are over when one has failed, so that closing meets no work.
             scan = self._loop.run_in_executor(None, native.start_log_dirs)
-            controller = asyncio.ensure_future(services.controller.start())
-            await asyncio.gather(scan, controller)
+            election = asyncio.create_task(services.controller.start())
+            await asyncio.wait([election])
+            found = await scan
+            await election
             bound = native.open_listeners([(one.name, one.host, one.port, one.protocol) for one in config.listeners])
         except (LogDirError, ListenerError) as problem:
             raise StartError(problem.message) from None
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
-        services.replicas.found_on_disk(scan.result())
+        services.replicas.found_on_disk(found)
         self.endpoints = config.advertised_listeners(bound)
         services.configs.load()
         await self._join(services)

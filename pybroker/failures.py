@@ -44,10 +44,10 @@ def _shapes(message: str) -> dict[str, _Shape]:
     shapes: dict[str, _Shape] = {}
     for name, fields in schema[4]:
         arrays = tuple(
-            _Array(field, kind.removeprefix("[]")) for field, kind, _, _ in fields if kind.startswith(f"[]{message}_")
+            _Array(field, kind.removeprefix("[]")) for field, kind, *_ in fields if kind.startswith(f"[]{message}_")
         )
         structs = {array.field for array in arrays}
-        shapes[name] = _Shape(frozenset(field for field, _, _, _ in fields if field not in structs), arrays)
+        shapes[name] = _Shape(frozenset(field for field, *_ in fields if field not in structs), arrays)
     return shapes
 
 
