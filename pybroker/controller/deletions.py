@@ -18,7 +18,7 @@ from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
 from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.store import MetadataStore, NoNodeError, StoreError
+from pybroker.metadata.store import MetadataStore, NoNodeError, StoreClosedError, StoreError
 from pybroker.native import Uuid
 
 log = logging.getLogger(__name__)
@@ -134,16 +134,20 @@ class Deletions:
         """Records what was confirmed; finds deletions whose data is gone on every broker."""
         while True:
             self._wake.clear()
+            staged = tuple(self._newly_staged)
             try:
-                staged, self._newly_staged = tuple(self._newly_staged), set()
                 if staged:
                     await self._submit(AdvanceDeletions(staged=staged))
+                    self._newly_staged.difference_update(staged)
                 removed = await self._removed()
                 if removed:
                     await self._submit(AdvanceDeletions(removed=removed))
+            except StoreClosedError:
+                return  # the broker stops
             except (KafkaError, StoreError) as problem:
-                log.error("deletions could not be recorded: %s", problem)
-                return
+                log.error("deletions could not be recorded, trying again: %s", problem)
+                await asyncio.sleep(RETRY_S)
+                continue
             now_ms = self._clock.wall_ms()
             later = [at for at in self._staged.values() if at > now_ms]
             wait_s = (min(later) - now_ms) / 1000 if later else None

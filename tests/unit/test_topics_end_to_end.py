@@ -147,6 +147,21 @@ async def test_data_is_removed_after_the_delay_and_never_before(control_plane: C
     assert await services.store.children(f"/admin/staged/{services.broker_id}") == []
 
 
+async def test_a_deletion_ends_as_a_tombstone(control_plane: ControlPlane) -> None:
+    control_plane.settings["delete.topic.delay.ms"] = "0"
+    broker = await control_plane.start()
+    services = broker.services
+    assert services is not None
+    topic_id = (await create(control_plane, topic("a", 2, 1))).topics[0].topic_id
+    await delete(control_plane, topic_id)
+    await until(lambda: services.controller.image.deletions[topic_id].state == "removed")
+    assert len(control_plane.native.purged) == 2
+    await control_plane.stop()
+    again = await control_plane.start()
+    assert again.services is not None
+    assert again.services.controller.image.deletions[topic_id].state == "removed"
+
+
 async def until(condition: object) -> None:
     for _ in range(1000):
         if condition():  # type: ignore[operator]

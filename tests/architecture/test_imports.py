@@ -1,0 +1,94 @@
+"""Imports point downward only; controller and replicas are strangers; decisions neither wait nor touch anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "pybroker"
+
+# From the top down; the parts of one line are strangers to each other.
+LAYERS: list[set[str]] = [
+    {"__main__"},
+    {"cli", "testing"},
+    {"foreground", "broker"},
+    {"app", "parent_watch"},
+    {"dispatch", "observability"},
+    {"services"},
+    {"api"},
+    {"admin", "coordinators"},
+    {"controller", "replicas"},
+    {"metadata"},
+    {"failures", "completions", "inline_task", "context"},
+    {"config"},
+    {"protocol"},
+    {"native"},
+    {"clock", "files", "version"},
+    {"errors"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# Who may look upward or sideways, and why.
+ALLOWED = {
+    # Setting logger levels is an administrative request (KIP-412).
+    ("admin", "observability"),
+    ("foreground", "observability"),
+}
+
+OUTSIDE = {"roundtrip", "__init__", "_native"}
+"""Not part of the broker: the main job's own program, and the package itself."""
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pybroker"):
+            if node.module == "pybroker":
+                yield from (alias.name for alias in node.names)
+            else:
+                yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pybroker."))
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        top = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if top not in OUTSIDE:
+            yield top, path
+
+
+def test_every_module_has_its_place() -> None:
+    assert {top for top, _ in modules()} - set(RANK) == set()
+
+
+def test_imports_point_downward() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports pybroker.{imported}"
+        for top, path in modules()
+        for imported in imports(path)
+        if imported != top and (top, imported) not in ALLOWED and imported not in OUTSIDE
+        if RANK[imported] <= RANK[top]
+    ]
+    assert wrong == []
+
+
+def test_only_one_module_imports_the_extension() -> None:
+    importers = {
+        path.relative_to(ROOT).as_posix()
+        for _, path in modules()
+        for imported in imports(path)
+        if imported == "_native"
+    }
+    assert importers <= {"native.py"}
+
+
+def test_decisions_neither_wait_nor_do_anything() -> None:
+    pure = ["topics", "brokers", "configs", "topic_deletion", "placement", "leader_election", "broadcast", "decision"]
+    for name in pure:
+        tree = ast.parse((ROOT / "controller" / f"{name}.py").read_text())
+        assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)], name
+        outside = {
+            alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        }
+        assert outside <= {"msgspec"}, name
