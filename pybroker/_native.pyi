@@ -241,9 +241,17 @@ class StagedDirectory:
     @property
     def log_dir(self) -> str: ...
     @property
-    def topic_id(self) -> Uuid: ...
+    def topic_id(self) -> Uuid | None:
+        """None if its name and its `partition.metadata` do not agree: an operator decides."""
     @property
-    def partition(self) -> int: ...
+    def partition(self) -> int:
+        """-1 with the topic id."""
+    @property
+    def directory(self) -> str | None:
+        """Name of its directory before it was staged."""
+    @property
+    def deadline_ms(self) -> int | None:
+        """When it may be purged: staged at + `delete.topic.delay.ms`. None: not known, an operator decides."""
 
 # ----------------------------------------------------------------------------------------------------------
 # Metadata published to the data plane

@@ -65,15 +65,19 @@ fn now_ms() -> i64 {
 
 impl NativeBroker {
     fn replicas(&self) -> PyResult<Arc<Replicas>> {
-        self.replicas
-            .load_full()
-            .ok_or_else(|| PyRuntimeError::new_err("start_log_dirs has not been called"))
+        self.replicas.load_full().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "start_log_dirs has not been called, or the broker is shut down",
+            )
+        })
     }
 
     fn server(&self) -> PyResult<Arc<Server>> {
-        self.server
-            .load_full()
-            .ok_or_else(|| PyRuntimeError::new_err("open_listeners has not been called"))
+        self.server.load_full().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "open_listeners has not been called, or the broker is shut down",
+            )
+        })
     }
 
     fn partition(
@@ -448,10 +452,12 @@ impl NativeBroker {
         if let Some(background) = self.background.lock().take() {
             background.stop();
         }
-        let Some(replicas) = self.replicas.load_full() else {
-            return Ok(());
-        };
-        replicas.shutdown(deadline.saturating_duration_since(Instant::now()))
+        // The last owners of the logs and of the directories' locks go with this scope.
+        drop(self.server.swap(None));
+        match self.replicas.swap(None) {
+            Some(replicas) => replicas.shutdown(deadline.saturating_duration_since(Instant::now())),
+            None => Ok(()),
+        }
     }
 }
 

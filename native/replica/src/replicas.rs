@@ -271,7 +271,12 @@ impl Replicas {
                 .collect();
             let (log_dir, done) = (Arc::clone(log_dir), done.clone());
             // A thread of its own: a disk that hangs must not hold the stop beyond its time.
-            let close = move || drop(done.send((at, log_dir.close(&logs))));
+            let close = move || {
+                let result = log_dir.close(&logs);
+                // Given up before it is told: the caller may let go of the directory's lock then.
+                drop((log_dir, logs));
+                drop(done.send((at, result)));
+            };
             match std::thread::Builder::new()
                 .name(format!("close-{at}"))
                 .spawn(close)

@@ -1,0 +1,217 @@
+"""The straight path through the native core without Python's control plane: directories, orders, metadata, sockets,
+a clean stop and the next start."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pybroker.native import (
+    ListenerError,
+    LogDirError,
+    NativeBroker,
+    NativeError,
+    StopOrder,
+    Uuid,
+    build_batch,
+)
+from pybroker.protocol import messages as m
+from tests.native.harness import (
+    BROKER_ID,
+    Client,
+    completion_of,
+    listening,
+    native,
+    order,
+    publish,
+)
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, NOT_LEADER, INCONSISTENT_TOPIC_ID = 0, 1, 100, 6, 103
+
+
+def produce(
+    client: Client, topic_id: Uuid, values: list[bytes], acks: int = -1, partition: int = 0
+) -> m.ProduceResponse:
+    batch = build_batch([(None, value) for value in values], int(time.time() * 1000))
+    data = m.ProduceRequest_PartitionProduceData(index=partition, records=batch)
+    topic = m.ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[data])
+    response: m.ProduceResponse = client.call(
+        m.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic]), PRODUCE, 13
+    )
+    return response
+
+
+def fetch(
+    client: Client, topic_id: Uuid, offset: int, wait_ms: int = 0, partition: int = 0
+) -> m.FetchResponse_PartitionData:
+    wanted = m.FetchRequest_FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = m.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        topics=[m.FetchRequest_FetchTopic(topic_id=topic_id, partitions=[wanted])],
+    )
+    response: m.FetchResponse = client.call(request, FETCH, 16)
+    assert response.error_code == NONE
+    return response.responses[0].partitions[0]
+
+
+@pytest.mark.parametrize("mode", ["commit", "os"])
+def test_produce_fetch_and_restart(tmp_path: Path, mode: str) -> None:
+    topic_id = Uuid.random()
+    settings = {"log.flush.mode": mode}
+    with native([tmp_path], settings, listen=False) as broker:
+        port = listening(broker)
+        assert broker.apply_partitions([order(topic_id)]) == [NONE]
+        publish(broker, port, topic_id, "t", 1)
+        client = Client(port)
+        listed = client.call(m.MetadataRequest(topics=None), METADATA, 12)
+        assert [(topic.name, topic.topic_id) for topic in listed.topics] == [("t", topic_id)]
+        for expected, values in enumerate([[b"a"], [b"b"]]):
+            answer = produce(client, topic_id, values).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (NONE, expected)
+        got = fetch(client, topic_id, 0)
+        assert (got.error_code, got.high_watermark) == (NONE, 2)
+        assert got.records is not None
+        assert b"a" in got.records
+        assert b"b" in got.records
+        assert fetch(client, topic_id, 3).error_code == OFFSET_OUT_OF_RANGE
+        client.close()
+        offsets = broker.partition_offsets(topic_id, 0)
+        assert offsets is not None
+        assert (offsets.high_watermark, offsets.log_end_offset, offsets.leader_epoch) == (2, 2, 0)
+
+    broker = NativeBroker(
+        broker_id=BROKER_ID, cluster_id="replica-tests-cluster", log_dirs=[str(tmp_path)], settings=settings
+    )
+    [local] = broker.start_log_dirs()
+    assert (local.topic, local.partition, local.topic_id, local.problem) == ("t", 0, topic_id, None)
+    port = listening(broker)
+    assert broker.apply_partitions([order(topic_id, epoch=1, is_new=False)]) == [NONE]
+    publish(broker, port, topic_id, "t", 1, epoch=1)
+    client = Client(port)
+    got = fetch(client, topic_id, 0)
+    assert (got.error_code, got.high_watermark) == (NONE, 2)
+    answer = produce(client, topic_id, [b"c"]).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (NONE, 2)
+    records, following = broker.read_records(topic_id, 0, 0, 1 << 20)
+    assert [(offset, value) for offset, _, _, value in records] == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert following == 3
+    assert broker.read_records(topic_id, 0, 3, 1 << 20) == ([], 3)
+    client.close()
+    broker.shutdown(20_000)
+    broker.shutdown(20_000)
+
+
+def test_a_waiting_fetch_is_woken_by_a_produce(tmp_path: Path) -> None:
+    topic_id = Uuid.random()
+    with native([tmp_path], listen=False) as broker:
+        port = listening(broker)
+        broker.apply_partitions([order(topic_id)])
+        publish(broker, port, topic_id, "t", 1)
+        waiting, producing = Client(port), Client(port)
+        wanted = m.FetchRequest_FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        waiting.send(
+            m.FetchRequest(
+                max_wait_ms=60_000,
+                min_bytes=1,
+                topics=[m.FetchRequest_FetchTopic(topic_id=topic_id, partitions=[wanted])],
+            ),
+            16,
+        )
+        produce(producing, topic_id, [b"woken"])
+        got = waiting.receive(FETCH, 16).responses[0].partitions[0]
+        assert b"woken" in got.records
+        waiting.close()
+        producing.close()
+
+
+def test_appends_of_the_control_plane_complete_by_drain(tmp_path: Path) -> None:
+    topic_id = Uuid.random()
+    with native([tmp_path], listen=False) as broker:
+        broker.apply_partitions([order(topic_id)])
+        token = broker.append(topic_id, 0, [(b"k", b"v"), (b"k2", None)], 1_000)
+        done = completion_of(broker, token)
+        assert (done.error_code, done.base_offset) == (NONE, 0)
+        records, following = broker.read_records(topic_id, 0, 0, 1 << 20)
+        assert records == [(0, 1_000, b"k", b"v"), (1, 1_000, b"k2", None)]
+        assert following == 2
+        absent = broker.append(Uuid.random(), 0, [(None, b"v")], 1_000)
+        assert completion_of(broker, absent).error_code == NOT_LEADER
+        with pytest.raises(ValueError, match="at least one record"):
+            broker.append(topic_id, 0, [], 1_000)
+        with pytest.raises(NativeError) as failure:
+            broker.read_records(Uuid.random(), 0, 0, 1)
+        assert failure.value.code == NOT_LEADER
+
+
+def test_deletion_stages_the_directory_and_purge_removes_it(tmp_path: Path) -> None:
+    topic_id = Uuid.random()
+    with native([tmp_path], listen=False) as broker:
+        broker.apply_partitions([order(topic_id)])
+        broker.append(topic_id, 0, [(None, b"v")], 1_000)
+        stop = StopOrder(topic_id, 0, -2, True)
+        assert broker.stop_partitions([stop]) == [NONE]
+        assert broker.stop_partitions([stop]) == [NONE], "again is harmless"
+        assert not (tmp_path / "t-0").exists()
+        assert broker.partition_offsets(topic_id, 0) is None
+        [staged] = broker.staged_deletions()
+        assert (staged.topic_id, staged.partition, staged.directory) == (topic_id, 0, "t-0")
+        assert Path(staged.path).name == f"{topic_id.hex}_0"
+        assert staged.deadline_ms is not None
+        assert broker.purge(staged.path) > 0
+        assert broker.staged_deletions() == []
+        with pytest.raises(ValueError, match="not a staged directory"):
+            broker.purge(str(tmp_path / "t-0"))
+
+
+def test_a_successor_replaces_an_older_incarnation_only_with_a_higher_epoch(tmp_path: Path) -> None:
+    first, second = Uuid.random(), Uuid.random()
+    with native([tmp_path], listen=False) as broker:
+        assert broker.apply_partitions([order(first, epoch=4)]) == [NONE]
+        assert broker.apply_partitions([order(second, epoch=4)]) == [INCONSISTENT_TOPIC_ID]
+        assert broker.partition_offsets(first, 0) is not None
+        assert broker.apply_partitions([order(second, epoch=5)]) == [NONE]
+        assert broker.partition_offsets(first, 0) is None
+        assert [staged.topic_id for staged in broker.staged_deletions()] == [first]
+    third = Uuid.random()
+    with native([tmp_path], listen=False) as broker:  # the older one is not hosted now, it only lies there
+        assert broker.apply_partitions([order(third, epoch=5)]) == [INCONSISTENT_TOPIC_ID]
+        assert broker.apply_partitions([order(third, epoch=6)]) == [NONE]
+        assert {staged.topic_id for staged in broker.staged_deletions()} == {first, second}
+
+
+def test_a_directory_in_use_or_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    def attempt(cluster_id: str) -> str:
+        other = NativeBroker(broker_id=BROKER_ID, cluster_id=cluster_id, log_dirs=[str(tmp_path)], settings={})
+        with pytest.raises(LogDirError) as refused:
+            other.start_log_dirs()
+        return str(refused.value)
+
+    with native([tmp_path], listen=False):
+        assert "in use by another broker" in attempt("replica-tests-cluster")
+    assert "belongs to cluster replica-tests-cluster" in attempt("another")
+
+
+def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with native([tmp_path / "a"], listen=False) as broker:
+        port = listening(broker)
+        with native([tmp_path / "b"], listen=False) as other, pytest.raises(ListenerError, match="in use"):
+            other.open_listeners([("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
+
+
+def test_settings_of_a_wrong_kind_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"log\.flush\.mode=sometimes"):
+        NativeBroker(broker_id=1, cluster_id="c", log_dirs=[str(tmp_path)], settings={"log.flush.mode": "sometimes"})
+    with pytest.raises(ValueError, match=r"max\.connections=many"):
+        NativeBroker(broker_id=1, cluster_id="c", log_dirs=[str(tmp_path)], settings={"max.connections": "many"})
+    topic_id = Uuid.random()
+    with native([tmp_path], listen=False) as broker:
+        with pytest.raises(ValueError, match=r"retention\.ms=soon"):
+            broker.apply_partitions([order(topic_id, config={"retention.ms": "soon"})])
+        broker.apply_partitions([order(topic_id)])
+        with pytest.raises(ValueError, match=r"segment\.bytes=-1"):
+            broker.set_topic_config(topic_id, {"segment.bytes": "-1"})
