@@ -26,6 +26,7 @@ pub(crate) const LOCK: &str = ".lock";
 pub(crate) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 pub(crate) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(crate) const CLEANED_TO: &str = "cleaner-offset-checkpoint";
 pub(crate) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 /// Directory of what waits for removal: `{topic id in hex}_{partition}`.
 pub(crate) const DELETING: &str = "deleting";

@@ -3,7 +3,7 @@
 use crate::checkpoint::{self, OffsetsByPartition};
 use crate::config::LogConfig;
 use crate::error::StorageError;
-use crate::file_names::{self, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
+use crate::file_names::{self, CLEANED_TO, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
 use crate::flusher::{Flusher, SYNCFS_LOGS};
 use crate::handles::HandleCache;
 use crate::log::Log;
@@ -21,6 +21,8 @@ mod closing;
 mod deletion;
 mod identity;
 mod partitions;
+#[cfg(test)]
+mod tests;
 
 pub use deletion::StagedDeletion;
 pub use partitions::{LocalPartition, NewPartition};
@@ -125,6 +127,7 @@ pub struct LogDir {
     /// What checkpoints and marker said at start, used up as logs are opened.
     recovery_points: OffsetsByPartition,
     log_starts: OffsetsByPartition,
+    cleaned_to: OffsetsByPartition,
     high_watermarks: OffsetsByPartition,
     clean: HashMap<String, crate::log::CleanState>,
     /// What could not be read at start, in words.
@@ -161,11 +164,8 @@ impl LogDir {
                 OffsetsByPartition::new()
             })
         };
-        let (recovery_points, log_starts, high_watermarks) = (
-            read(RECOVERY_POINTS),
-            read(LOG_STARTS),
-            read(HIGH_WATERMARKS),
-        );
+        let (recovery_points, log_starts) = (read(RECOVERY_POINTS), read(LOG_STARTS));
+        let (cleaned_to, high_watermarks) = (read(CLEANED_TO), read(HIGH_WATERMARKS));
         let clean = clean_shutdown::take(&path)?;
         let health = Arc::new(Health::new(&path));
         let flusher = Flusher::start(&path, &health, options.flush_threads, options.syncfs_logs)?;
@@ -178,6 +178,7 @@ impl LogDir {
             directory_id,
             recovery_points,
             log_starts,
+            cleaned_to,
             high_watermarks,
             clean,
             problems,
@@ -249,6 +250,7 @@ impl LogDir {
         let state = OpenState {
             recovery_point: self.recovery_points.get(&key).copied(),
             log_start_offset: self.log_starts.get(&key).copied(),
+            cleaned_to: self.cleaned_to.get(&key).copied(),
             clean: self.clean.get(directory).cloned(),
         };
         let path = self.path.join(directory);

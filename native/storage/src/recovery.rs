@@ -41,6 +41,8 @@ use std::sync::Arc;
 
 pub(crate) mod producers;
 mod swap;
+#[cfg(test)]
+mod tests;
 
 /// What is known about a log before its files are looked at.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +51,8 @@ pub struct OpenState {
     pub recovery_point: Option<i64>,
     /// From the log-start checkpoint.
     pub log_start_offset: Option<i64>,
+    /// From the cleaner's checkpoint: below, compaction has been.
+    pub cleaned_to: Option<i64>,
     /// From the clean-shutdown marker.
     pub(crate) clean: Option<CleanState>,
 }
@@ -122,7 +126,7 @@ pub(crate) fn recover(
         Some(clean) => {
             report.clean = true;
             let last = &segments[segments.len() - 1];
-            last.set_end(clean.log_end, clean.size);
+            last.set_end(clean.log_end, last.size());
             segments
         }
         None => scan_segments(
@@ -243,20 +247,20 @@ fn segments_of(
     Ok(segments)
 }
 
-/// Whether the marker was written about these very files.
+/// Whether the marker was written about these very files: the last one with bytes has the size and
+/// the time it names, and a segment without bytes after it begins where the log ends.
 fn fits(clean: &CleanState, segments: &Segments) -> bool {
     let last = &segments[segments.len() - 1];
-    let modified = if last.size() == 0 {
-        clean.modified_ns
-    } else {
-        std::fs::metadata(last.path(LOG)).map_or(i64::MIN, |metadata| modified_ns(&metadata))
+    let Some(sized) = segments.iter().rev().find(|segment| segment.size() > 0) else {
+        return clean.size == 0 && clean.log_end == last.base_offset;
     };
-    clean.active_base == last.base_offset
-        && clean.size == last.size()
+    let modified = std::fs::metadata(sized.path(LOG)).map_or(i64::MIN, |m| modified_ns(&m));
+    let range = 0..=i64::from(i32::MAX);
+    clean.active_base == sized.base_offset
+        && clean.size == sized.size()
         && clean.modified_ns == modified
-        && clean.log_end >= last.base_offset
-        && (clean.size > 0 || clean.log_end == last.base_offset)
-        && clean.log_end - last.base_offset <= i64::from(i32::MAX)
+        && range.contains(&clean.log_end.wrapping_sub(sized.base_offset))
+        && (last.size() > 0 || clean.log_end == last.base_offset)
 }
 
 fn scan_segments(

@@ -541,6 +541,14 @@ impl Segment {
         let file = self.file(false).map_err(Fault::Storage)?;
         let path = || self.path(LOG);
         let position = start.map_or(0, |entry| u64::from(entry.position));
+        if start.is_some() && position >= size {
+            let reason = format!("index points to {position}, the file has {size} bytes");
+            return Err(Fault::Damaged {
+                position,
+                reason,
+                next: None,
+            });
+        }
         let mut scan = Scan::new(&file, &path, Depth::Headers, position, size);
         let mut expected = start.map(|entry| self.base_offset + i64::from(entry.relative_offset));
         while let Some((position, header, _)) = scan.next()? {

@@ -72,7 +72,12 @@ impl Log {
                     .map(|path| (now_ms, path))
                     .collect(),
             ),
-            cleaned_to: AtomicI64::new(found.log_start),
+            cleaned_to: AtomicI64::new(
+                state
+                    .cleaned_to
+                    .unwrap_or(0)
+                    .clamp(found.log_start, found.log_end.max(found.log_start)),
+            ),
             maintenance: Mutex::new(()),
         };
         if found.epochs_changed {

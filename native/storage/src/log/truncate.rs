@@ -68,6 +68,7 @@ impl Log {
         };
         self.truncations.fetch_add(1, Ordering::AcqRel);
         self.flushed_end.fetch_min(end, Ordering::AcqRel);
+        self.cleaned_to.fetch_min(end, Ordering::AcqRel);
         self.log_end.store(end, Ordering::Release);
         let removed = segments.split_off(keep + 1);
         self.publish_segments(segments.clone());

@@ -3,7 +3,7 @@
 use super::{LogDir, clean_shutdown};
 use crate::checkpoint;
 use crate::error::StorageError;
-use crate::file_names::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
+use crate::file_names::{CLEANED_TO, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use crate::log::Log;
 use std::sync::Arc;
 
@@ -38,6 +38,7 @@ impl LogDir {
             .iter()
             .map(|(log, offset)| (log.topic(), log.id().partition, *offset));
         checkpoint::write_offsets(&self.path.join(RECOVERY_POINTS), entries)?;
+        self.checkpoint_cleaner(logs)?;
         self.checkpoint_log_starts(logs)
     }
 
@@ -49,6 +50,15 @@ impl LogDir {
         let moved = logs.iter().filter(|log| log.log_start_offset() > 0);
         let entries = moved.map(|log| (log.topic(), log.id().partition, log.log_start_offset()));
         checkpoint::write_offsets(&self.path.join(LOG_STARTS), entries)
+    }
+
+    /// Writes how far compaction has come. Losing it costs another pass.
+    fn checkpoint_cleaner(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
+        let cleaned = logs
+            .iter()
+            .filter(|log| log.config().cleanup_policy.compact);
+        let entries = cleaned.map(|log| (log.topic(), log.id().partition, log.cleaned_to()));
+        checkpoint::write_offsets(&self.path.join(CLEANED_TO), entries)
     }
 
     /// Writes the checkpoint of high watermarks, durably.
@@ -99,6 +109,7 @@ impl LogDir {
             .map(|(log, _)| (log.topic(), log.id().partition, log.log_end_offset()));
         checkpoint::write_offsets(&self.path.join(RECOVERY_POINTS), ends)?;
         let all: Vec<_> = logs.iter().map(|(log, _)| Arc::clone(log)).collect();
+        self.checkpoint_cleaner(&all)?;
         self.checkpoint_log_starts(&all)?;
         self.checkpoint_high_watermarks(logs)?;
         clean_shutdown::write(&self.path, &closed)

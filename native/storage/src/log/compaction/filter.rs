@@ -98,6 +98,13 @@ impl<'a> Filter<'a> {
         header: &BatchHeader,
         batch: &[u8],
     ) -> Result<Verdict, BatchError> {
+        if header.base_offset >= self.keys.end() {
+            // The rest of the last segment: nobody looked for newer records of its keys, so a
+            // tombstone here may still have something to hide.
+            self.aborted_kept
+                .extend(self.aborted.of(header).filter(|_| header.is_control()));
+            return Ok(Verdict::Keep);
+        }
         if header.is_control() {
             return self.judge_marker(header, batch);
         }

@@ -214,6 +214,36 @@ fn a_small_map_makes_several_passes() {
 }
 
 #[test]
+fn a_tombstone_that_no_pass_has_covered_stays() {
+    // Found by `the_table_never_changes`: the pass's map was full before the tombstone, whose
+    // segment was rewritten all the same.
+    let f = Fixture::new(LogConfig {
+        segment_bytes: 1 << 20,
+        delete_retention_ms: 0,
+        ..config()
+    });
+    for (key, value) in [
+        ("a", Some("1")),
+        ("k", Some("old")),
+        ("b", Some("1")),
+        ("c", Some("1")),
+        ("k", None),
+    ] {
+        f.append(keyed(Codec::None, NOW, &[(key, value)]))
+            .expect("appends");
+    }
+    seal(&f);
+    let expected = table(&f);
+    for now in NOW..NOW + 10 {
+        f.log().compact(5, now, 1).expect("compacts");
+        assert_eq!(table(&f), expected);
+        f.log()
+            .cleaned_to
+            .store(0, std::sync::atomic::Ordering::Release);
+    }
+}
+
+#[test]
 fn producers_keep_their_sequences() {
     let mut f = Fixture::new(config());
     let keyed_by = |producer, sequence, value: &str| {

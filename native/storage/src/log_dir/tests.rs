@@ -1,0 +1,238 @@
+use super::*;
+use crate::testing::*;
+use crate::{AppendOrigin, LocalPartition, NewPartition};
+use pybroker_model::{TopicId, ValidBatches};
+
+fn new(topic: &str, partition: i32) -> NewPartition {
+    let id = TopicIdPartition {
+        topic_id: TopicId::random(),
+        partition,
+    };
+    NewPartition {
+        topic: topic.into(),
+        id,
+        leader_epoch: Some(4),
+    }
+}
+
+fn options() -> LogDirOptions {
+    let mut options = LogDirOptions::new(1, "cluster".into());
+    options.flush_threads = 1;
+    options
+}
+
+#[test]
+fn one_process_one_cluster_one_broker() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir = LogDir::open(temp.path(), &options()).expect("opens");
+    assert!(matches!(
+        LogDir::open(temp.path(), &options()),
+        Err(StorageError::Locked { .. })
+    ));
+    let id = dir.directory_id();
+    drop(dir);
+    assert_eq!(
+        LogDir::open(temp.path(), &options())
+            .expect("opens")
+            .directory_id(),
+        id
+    );
+    for foreign in [
+        LogDirOptions::new(1, "other".into()),
+        LogDirOptions::new(2, "cluster".into()),
+    ] {
+        let error = LogDir::open(temp.path(), &foreign).expect_err("refused");
+        assert!(matches!(error, StorageError::Foreign { .. }), "{error}");
+    }
+    let path = temp.path().join("meta.properties");
+    std::fs::write(&path, "version=1\ncluster.id=cluster\nnode.id=1\n").expect("writes");
+    LogDir::open(temp.path(), &options()).expect("KRaft's file says the same");
+    std::fs::write(
+        &path,
+        "pybroker.format=2\ncluster.id=cluster\nbroker.id=1\n",
+    )
+    .expect("writes");
+    assert!(
+        LogDir::open(temp.path(), &options()).is_err(),
+        "written by a newer release"
+    );
+    std::fs::write(&path, "garbage").expect("writes");
+    assert!(matches!(
+        LogDir::open(temp.path(), &options()),
+        Err(StorageError::Corrupt { .. })
+    ));
+}
+
+#[test]
+fn partitions_are_made_found_and_reported() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir = LogDir::open(temp.path(), &options()).expect("opens");
+    for count in [2, 40] {
+        let partitions: Vec<_> = (0..count).map(|n| new(&format!("t{count}"), n)).collect();
+        assert!(dir.create_partitions(&partitions).iter().all(Result::is_ok));
+        assert!(
+            dir.create_partitions(&partitions)
+                .iter()
+                .all(|r| matches!(r, Err(StorageError::Exists { .. })))
+        );
+        let found = dir.scan().expect("scans");
+        for partition in &partitions {
+            let expected = LocalPartition {
+                directory: partition.directory(),
+                topic: Some(partition.topic.clone()),
+                partition: partition.id.partition,
+                topic_id: Some(partition.id.topic_id),
+                problem: None,
+            };
+            assert!(found.contains(&expected));
+        }
+    }
+    std::fs::create_dir(temp.path().join("half-0")).expect("creates");
+    std::fs::write(temp.path().join("half-0/partition.metadata.tmp"), "x").expect("writes");
+    std::fs::create_dir(temp.path().join("bad-0")).expect("creates");
+    std::fs::write(temp.path().join("bad-0/partition.metadata"), "x").expect("writes");
+    std::fs::create_dir(temp.path().join("strange")).expect("creates");
+    let found = dir.scan().expect("scans");
+    let problem = |name: &str| {
+        found
+            .iter()
+            .find(|p| p.directory == name)
+            .and_then(|p| p.problem.clone())
+            .expect(name)
+    };
+    assert!(problem("half-0").contains("missing"));
+    assert!(problem("bad-0").contains("corrupt"));
+    assert!(problem("strange").contains("not named"));
+    assert!(
+        dir.create_partitions(&[new("half", 0)]).remove(0).is_ok(),
+        "an unfinished creation is completed"
+    );
+    assert!(dir.create_partitions(&[new("bad", 0)]).remove(0).is_err());
+}
+
+#[test]
+fn many_epochs_at_once() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir = LogDir::open(temp.path(), &options()).expect("opens");
+    let partitions: Vec<_> = (0..20).map(|n| new("t", n)).collect();
+    assert!(dir.create_partitions(&partitions).iter().all(Result::is_ok));
+    let open = |dir: &Arc<LogDir>| -> Vec<Arc<Log>> {
+        let logs = partitions
+            .iter()
+            .map(|p| dir.open_log(&p.directory(), p.id, Arc::default(), NOW));
+        logs.map(|log| log.expect("opens").0).collect()
+    };
+    let logs = open(&dir);
+    let orders: Vec<_> = logs
+        .iter()
+        .zip(0..)
+        .map(|(log, n)| (Arc::clone(log), n % 8))
+        .collect();
+    for (n, result) in dir.begin_epochs(&orders).into_iter().enumerate() {
+        assert_eq!(result.expect("begins"), n % 8 > 4);
+    }
+    drop((orders, logs, dir));
+    let dir = LogDir::open(temp.path(), &options()).expect("opens");
+    for (n, log) in open(&dir).iter().enumerate() {
+        assert_eq!(
+            log.latest_epoch().map(|e| e.epoch),
+            Some((n as i32 % 8).max(4))
+        );
+    }
+}
+
+#[test]
+fn many_logs_flush_in_groups() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir = LogDir::open(
+        temp.path(),
+        &LogDirOptions {
+            syncfs_logs: 4,
+            ..options()
+        },
+    )
+    .expect("opens");
+    let partitions: Vec<_> = (0..50).map(|n| new("t", n)).collect();
+    assert!(dir.create_partitions(&partitions).iter().all(Result::is_ok));
+    let logs: Vec<_> = partitions
+        .iter()
+        .map(|p| {
+            dir.open_log(&p.directory(), p.id, Arc::default(), NOW)
+                .expect("opens")
+                .0
+        })
+        .collect();
+    for round in 1..=20 {
+        for log in &logs {
+            let bytes = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
+            log.append_as_leader(bytes, 4, AppendOrigin::Client, NOW)
+                .expect("appends");
+            dir.flusher().request(log);
+        }
+        if round % 10 == 0 {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while logs.iter().any(|log| log.flushed_end_offset() < round) {
+                assert!(std::time::Instant::now() < deadline, "flushed in the end");
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn staged_listed_and_purged() {
+    let mut f = Fixture::new(crate::LogConfig::default());
+    f.append(batch(&["a"])).expect("appends");
+    let log = f.log.take().expect("open");
+    let slice = log.read(0, 1000, 1, true).expect("reads");
+    let dir = Arc::clone(f.dir());
+    let to = dir.stage_log(&log, NOW + 1000).expect("stages");
+    assert!(!f.partition().exists());
+    assert!(
+        !slice
+            .to_vec()
+            .expect("readers in progress finish")
+            .is_empty()
+    );
+    assert!(log.flush().is_err() || log.log_end_offset() == 1);
+    let bytes = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
+    assert!(
+        log.append_as_leader(bytes, 9, AppendOrigin::Client, NOW)
+            .is_err()
+    );
+    let staged = dir.staged_deletions().expect("lists");
+    assert_eq!(staged.len(), 1);
+    assert_eq!(
+        (staged[0].id, staged[0].deadline_ms),
+        (Some(f.id), Some(NOW + 1000))
+    );
+    assert_eq!(
+        (staged[0].path.clone(), staged[0].directory.as_deref()),
+        (to.clone(), Some(DIRECTORY))
+    );
+    let name = format!("{}_0", f.id.topic_id.uuid().to_hex());
+    assert_eq!(to.file_name().and_then(|n| n.to_str()), Some(name.as_str()));
+    assert!(dir.scan().expect("scans").is_empty());
+    assert!(dir.purge(&f.path()).is_err(), "only what was staged");
+    assert!(dir.purge(&to.join("..").join("..")).is_err());
+    assert!(dir.purge(&to).expect("purges") > 0);
+    assert!(dir.staged_deletions().expect("lists").is_empty());
+    assert!(dir.stage_directory("../x", f.id, 0).is_err());
+}
+
+#[test]
+fn a_clean_stop_remembers_everything() {
+    let mut f = Fixture::new(crate::LogConfig::default());
+    f.append(batch(&["a", "b"])).expect("appends");
+    let (log, dir) = (Arc::clone(f.log()), Arc::clone(f.dir()));
+    dir.close(&[(log, 1)]).expect("closes");
+    drop(dir);
+    assert!(f.append(batch(&["late"])).is_err(), "closed");
+    f.crash();
+    let report = f.open();
+    assert!(report.clean);
+    assert_eq!(f.dir().checkpointed_high_watermark("topic", 0), Some(1));
+    assert_eq!(f.log().flushed_end_offset(), 2);
+    f.crash();
+    assert!(!f.open().clean, "the marker was used up");
+}
