@@ -6,6 +6,8 @@
     reason = "each test binary uses its part"
 )]
 
+pub mod records;
+
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,17 +16,23 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::header::{RequestHeader, RequestPrefix, read_response_header};
 use pybroker_protocol::primitives::Reader;
-use pybroker_replica::Replicas;
+use pybroker_replica::{
+    BrokerLogSettings, PartitionOrder, Replicas, ReplicasConfig, StopOrder, TopicConfig,
+};
 use pybroker_server::Server;
 use pybroker_server::config::{
     DynamicSettings, ListenerConfig, Registry, SecurityProtocol, ServerConfig,
 };
 use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
 use pybroker_server::limits::Limits;
-use pybroker_server::metadata_view::{Broker, Endpoint, MetadataDelta, MetadataHolder};
+use pybroker_server::metadata_view::{
+    Broker, Endpoint, MetadataDelta, MetadataHolder, PartitionMetadata, TopicMetadata,
+};
+use pybroker_storage::FlushMode;
 
 /// Nothing here takes this long unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,18 +113,14 @@ impl ControlPlane for FakeControlPlane {
 pub struct TestServer {
     pub server: Server,
     pub control: Arc<FakeControlPlane>,
-    pub replicas: Arc<Replicas>,
+    pub disk: Disk,
     pub metadata: Arc<MetadataHolder>,
     pub address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl TestServer {
-    pub fn start(
-        settings: DynamicSettings,
-        security: SecurityProtocol,
-        replicas: Arc<Replicas>,
-    ) -> Self {
+    pub fn start(settings: DynamicSettings, security: SecurityProtocol, disk: Disk) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);
         let listener: Arc<str> = "PLAINTEXT".into();
@@ -136,7 +140,7 @@ impl TestServer {
         let metadata = Arc::new(MetadataHolder::new(CLUSTER_ID));
         let server = Server::start(
             config,
-            Arc::clone(&replicas),
+            Arc::clone(&disk.replicas),
             Arc::clone(&metadata),
             Arc::clone(&control) as Arc<dyn ControlPlane>,
         )
@@ -161,7 +165,7 @@ impl TestServer {
         TestServer {
             server,
             control,
-            replicas,
+            disk,
             metadata,
             address,
             lines,
@@ -172,6 +176,91 @@ impl TestServer {
         let mut settings = DynamicSettings::default();
         change(&mut settings.limits);
         Self::start(settings, SecurityProtocol::Plaintext, no_replicas())
+    }
+
+    pub fn with_flush(flush_mode: FlushMode) -> Self {
+        Self::start(
+            DynamicSettings::default(),
+            SecurityProtocol::Plaintext,
+            Disk::new(flush_mode),
+        )
+    }
+
+    /// Hosts partitions of a topic here, as their leader, and tells clients of them.
+    pub fn create_topic(&self, id: TopicId, name: &str, partitions: i32, leader_epoch: i32) {
+        self.create_topic_with(id, name, partitions, leader_epoch, &[]);
+    }
+
+    /// The same with settings.
+    pub fn create_topic_with(
+        &self,
+        id: TopicId,
+        name: &str,
+        partitions: i32,
+        leader_epoch: i32,
+        settings: &[(&str, &str)],
+    ) {
+        let log_settings = self.disk.replicas.log_settings();
+        let config = TopicConfig::parse(settings.iter().copied(), &log_settings).expect("settings");
+        let config = Arc::new(config);
+        let name: Arc<str> = name.into();
+        let order = |partition| PartitionOrder {
+            tip: TopicIdPartition {
+                topic_id: id,
+                partition,
+            },
+            topic: Arc::clone(&name),
+            leader: BROKER_ID,
+            leader_epoch,
+            isr: [BROKER_ID].into(),
+            replicas: [BROKER_ID].into(),
+            is_new: true,
+            config: Arc::clone(&config),
+        };
+        let orders: Vec<PartitionOrder> = (0..partitions).map(order).collect();
+        for result in self.disk.replicas.apply(&orders, now_ms()) {
+            result.expect("the partition is hosted");
+        }
+        let entry = |partition| PartitionMetadata {
+            partition,
+            leader: BROKER_ID,
+            leader_epoch,
+            isr: vec![BROKER_ID],
+            replicas: vec![BROKER_ID],
+            offline: vec![],
+        };
+        let partitions = (0..partitions).map(entry).collect();
+        let topic = TopicMetadata {
+            id,
+            name,
+            internal: false,
+            partitions,
+        };
+        self.metadata.apply(MetadataDelta {
+            topics_changed: vec![topic],
+            ..MetadataDelta::default()
+        });
+    }
+
+    /// Deletes a topic.
+    pub fn delete_topic(&self, id: TopicId, partitions: i32) {
+        let removed = MetadataDelta {
+            topics_removed: vec![id],
+            ..MetadataDelta::default()
+        };
+        self.metadata.apply(removed);
+        let order = |partition| StopOrder {
+            tip: TopicIdPartition {
+                topic_id: id,
+                partition,
+            },
+            leader_epoch: -2,
+            delete: true,
+        };
+        let orders: Vec<StopOrder> = (0..partitions).map(order).collect();
+        for result in self.disk.replicas.stop(&orders, now_ms()) {
+            result.expect("the partition is stopped");
+        }
     }
 
     pub fn plain() -> Self {
@@ -203,9 +292,49 @@ impl TestServer {
     }
 }
 
+/// Replicas in a directory of their own, which goes with the test.
+pub struct Disk {
+    pub replicas: Arc<Replicas>,
+    directory: tempfile::TempDir,
+}
+
+impl Disk {
+    pub fn new(flush_mode: FlushMode) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = ReplicasConfig {
+            broker_id: BROKER_ID,
+            cluster_id: CLUSTER_ID.into(),
+            log_dirs: vec![directory.path().join("data")],
+            delete_delay_ms: 0,
+            threads_per_dir: 1,
+            log_settings: BrokerLogSettings {
+                flush_mode,
+                ..BrokerLogSettings::default()
+            },
+            clock: Arc::new(now_ms),
+            report: Arc::new(|line| eprintln!("{line}")),
+        };
+        let (replicas, found) = Replicas::start(config).expect("an empty directory");
+        assert!(found.is_empty());
+        Disk {
+            replicas: Arc::new(replicas),
+            directory,
+        }
+    }
+}
+
 /// Replicas that host nothing.
-pub fn no_replicas() -> Arc<Replicas> {
-    Arc::new(Replicas::default())
+pub fn no_replicas() -> Disk {
+    Disk::new(FlushMode::Os)
+}
+
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("after 1970").as_millis() as i64
+}
+
+pub fn topic_id(number: u128) -> TopicId {
+    TopicId::new(Uuid::from_u128(number)).expect("not zero")
 }
 
 /// Waits for a condition.
