@@ -37,19 +37,19 @@ pub fn message_names(interbroker: bool) -> Vec<&'static str> {
 /// be null, default as Python writes it); versions are (first, last), none if first > last.
 type FieldRow = (String, String, (i16, i16), (i16, i16), String);
 
-/// (kind, key or None, lowest version, highest version, classes) of a message.
-#[pyfunction]
-#[pyo3(signature = (name, *, interbroker = false))]
-pub fn message_schema(
-    name: &str,
-    interbroker: bool,
-) -> Option<(
+/// (kind, key or None, lowest version, highest version, [(class, fields)]).
+type MessageRow = (
     &'static str,
     Option<i16>,
     i16,
     i16,
     Vec<(String, Vec<FieldRow>)>,
-)> {
+);
+
+/// What a schema says of a message; None if there is none of that name.
+#[pyfunction]
+#[pyo3(signature = (name, *, interbroker = false))]
+pub fn message_schema(name: &str, interbroker: bool) -> Option<MessageRow> {
     let message = registry_of(interbroker).named(name)?;
     let kind = match message.kind {
         MessageKind::Request => "request",
