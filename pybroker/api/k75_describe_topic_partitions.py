@@ -1,7 +1,8 @@
 """DescribeTopicPartitions (key 75), version 0 (KIP-966): topics in order of their names, in pages of partitions.
 
 No names means all topics. The cursor names the first partition of the next page; a topic that was deleted meanwhile is
-passed over when all topics are asked for. Eligible leader replicas are null: ISR membership alone decides here.
+passed over when all topics are asked for. Eligible leader replicas are empty, not null: ISR membership alone decides here,
+and the Java admin client (so Spark and Kafka's tools) does not expect a null.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def _partitions(
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            eligible_leader_replicas=None,
-            last_known_elr=None,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
             offline_replicas=list(partition.offline_replicas),
         )
         for partition in partitions
