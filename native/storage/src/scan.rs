@@ -33,6 +33,9 @@ pub(crate) enum Fault {
     },
 }
 
+/// A batch met: its position, its header, and its bytes (at least the header's).
+pub(crate) type Scanned<'a> = (u64, BatchHeader, &'a [u8]);
+
 /// A walk over `position..end` of one file.
 pub(crate) struct Scan<'a> {
     file: &'a SegmentFile,
@@ -68,7 +71,7 @@ impl<'a> Scan<'a> {
 
     /// The next batch: position, header, and its bytes (at least the header; whole if so asked).
     /// `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, BatchHeader, &[u8])>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<Scanned<'_>>, Fault> {
         let position = self.position;
         if position >= self.end {
             return Ok(None);
