@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 EXIT_CANNOT_START = 1
 EXIT_BAD_SETTINGS = 2
 
+ECHO_SECONDS = 0.1
+"""A signal that follows the first one within this time is its echo; nobody presses Ctrl-C twice that fast."""
+
 STOP_GRACE_SECONDS = 5
 """What a stop may take beyond `shutdown.timeout.ms`, which bounds its single steps, before the process ends
 without it.
@@ -129,12 +132,18 @@ class Foreground:
         return await self._stop(broker)
 
     def _on_signal(self, number: int) -> None:
-        # From here on the kernel's default: a second signal ends the process at once, even if the loop hangs.
-        for each in (signal.SIGTERM, signal.SIGINT):
-            self._loop.remove_signal_handler(each)
-            signal.signal(each, signal.SIG_DFL)
         if not self._signal.done():
             self._signal.set_result(number)
+        # Some senders say it twice at once: timeout(1) signals its child and then the child's group.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            self._loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_IGN)
+        self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
+
+    def _let_signals_end_at_once(self) -> None:
+        """From here on the kernel's default: a second signal ends the process, even if the loop hangs (R24)."""
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
 
     async def _stop(self, broker: Broker) -> int:
         self._serving = False

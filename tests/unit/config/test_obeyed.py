@@ -1,0 +1,46 @@
+"""No setting is accepted that nobody obeys: each name of the tables is written in code that reads it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, SYNONYMS, TOPIC_SETTINGS
+
+ROOT = Path(__file__).parents[3]
+TABLES = {"broker_network.py", "broker_log.py", "broker_groups.py", "foreign.py", "topic_defs.py"}
+
+# Setting → why no code needs to read it.
+BY_NATURE = {
+    "unclean.leader.election.enable": "the only replica of a partition is always in sync",
+    "internal.segment.bytes": "becomes segment.bytes when a topic's settings are resolved",
+    "group.coordinator.rebalance.protocols": "its only value is what is served",
+    "leader.replication.throttled.replicas": "no replication between brokers, nothing to throttle",
+    "follower.replication.throttled.replicas": "no replication between brokers, nothing to throttle",
+}
+
+# Settings whose names are put together from a prefix where they are read.
+PREFIXED = {"offsets.topic.num.partitions", "offsets.topic.replication.factor"}
+
+
+@cache
+def code() -> str:
+    python = [path for path in (ROOT / "pybroker").rglob("*.py") if path.name not in TABLES]
+    rust = [path for path in (ROOT / "native").rglob("*.rs") if "tests" not in path.parts and path.name != "tests.rs"]
+    return "\n".join(path.read_text() for path in (*python, *rust))
+
+
+# What a broker setting decides by way of the topic setting that it is the default of.
+DEFAULTS_OF_TOPICS = {member for name in BROKER_SYNONYM.values() for member in SYNONYMS.get(name, (name,))}
+
+
+@pytest.mark.parametrize("name", sorted(set(BROKER_SETTINGS) - DEFAULTS_OF_TOPICS - set(BY_NATURE) - PREFIXED))
+def test_broker_setting(name: str) -> None:
+    assert f'"{name}"' in code()
+
+
+@pytest.mark.parametrize("name", sorted(set(TOPIC_SETTINGS) - set(BY_NATURE)))
+def test_topic_setting(name: str) -> None:
+    assert f'"{name}"' in code()
