@@ -43,6 +43,7 @@ pub(crate) fn run(
     body: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<Answer, CloseReason> {
+    let body = without_padding_of_librdkafka(body, call.version);
     let request =
         MetadataRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     let view = call.shared.metadata.load();
@@ -55,6 +56,16 @@ pub(crate) fn run(
     write(call, &view, &request, entries.as_deref(), out);
     frame.end(out);
     Ok(Answer::Written)
+}
+
+/// librdkafka (seen in 2.16, `list_topics` without a topic) writes the null array of a flexible version in four bytes
+/// instead of one. Kafka ignores the bytes that its own reading then leaves over; here they would end the connection,
+/// so exactly this layout is read as it is meant. No other request has these seven bytes.
+fn without_padding_of_librdkafka(body: &[u8], version: i16) -> &[u8] {
+    match body {
+        [0, 0, 0, 0, 0 | 1, 0 | 1, 0] if version > 10 => &body[3..],
+        _ => body,
+    }
 }
 
 /// What to tell: `Some(None)` = all topics; `None` = a topic may have to be created.
@@ -225,4 +236,31 @@ fn name_is_valid(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_topics_as_librdkafka_asks() {
+        for version in 11..=13 {
+            let read = |body| {
+                let body = without_padding_of_librdkafka(body, version);
+                let request = MetadataRequest::decode(body, version).ok()?;
+                assert_eq!(request.topics, None);
+                Some((
+                    request.allow_auto_topic_creation,
+                    request.include_topic_authorized_operations,
+                ))
+            };
+            assert_eq!(read(&[0, 0, 0, 0]), Some((false, false)));
+            assert_eq!(read(&[0, 1, 1, 0]), Some((true, true)));
+            assert_eq!(read(&[0, 0, 0, 0, 1, 0, 0]), Some((true, false)));
+            assert_eq!(read(&[0, 0, 0, 0, 1, 0]), None);
+            assert_eq!(read(&[0, 0, 0, 0, 1, 0, 0, 0]), None);
+            assert_eq!(read(&[0, 0, 0, 0, 2, 0, 0]), None);
+        }
+        assert_eq!(without_padding_of_librdkafka(&[0; 7], 10), [0; 7]);
+    }
 }
