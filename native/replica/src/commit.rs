@@ -5,21 +5,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::{Partition, PartitionError, Registration};
+use crate::progress::Progress;
+use crate::{PartitionError, Registration};
 
-/// Ready when an append is committed; see [`Partition::committed`].
+/// Ready when an append is committed; see `Partition::committed`.
 #[derive(Debug)]
 #[must_use]
 pub struct Commit {
-    partition: Arc<Partition>,
+    progress: Arc<Progress>,
     last_offset: i64,
     registration: Option<Registration>,
 }
 
 impl Commit {
-    pub(crate) fn new(partition: Arc<Partition>, last_offset: i64) -> Self {
+    pub(crate) fn new(progress: Arc<Progress>, last_offset: i64) -> Self {
         Self {
-            partition,
+            progress,
             last_offset,
             registration: None,
         }
@@ -27,7 +28,7 @@ impl Commit {
 
     /// Whether it is decided already, without waiting.
     pub fn try_get(&self) -> Option<Result<(), PartitionError>> {
-        match self.partition.check_committed(self.last_offset) {
+        match self.progress.check_committed(self.last_offset) {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
@@ -52,8 +53,9 @@ impl Future for Commit {
             return Poll::Pending;
         }
         this.registration = this
-            .partition
-            .watch_commit(this.last_offset, context.waker());
+            .progress
+            .high_watermark
+            .register(this.last_offset, context.waker());
         // Again after registering: a stop that came before it has woken nobody here.
         match this.try_get() {
             Some(decided) => {

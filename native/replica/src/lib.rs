@@ -16,6 +16,7 @@ mod maintenance;
 mod orders;
 mod partition;
 mod placement;
+mod progress;
 mod replicas;
 mod requests;
 mod role;

@@ -55,6 +55,9 @@ pub(crate) struct Opening<'a> {
     pub(crate) config: Arc<LogConfig>,
 }
 
+/// Where a thread puts the log it opened.
+type Slot = Mutex<Option<Result<Arc<Log>, StorageError>>>;
+
 impl LogDirs {
     /// Opens all directories. One that fails while others work is offline from the start.
     ///
@@ -199,8 +202,7 @@ impl LogDirs {
             .min(openings.len().div_ceil(16))
             .max(1);
         let next = AtomicUsize::new(0);
-        let opened: Vec<Mutex<Option<Result<Arc<Log>, StorageError>>>> =
-            openings.iter().map(|_| Mutex::new(None)).collect();
+        let opened: Vec<Slot> = openings.iter().map(|_| Mutex::new(None)).collect();
         let work = || {
             loop {
                 let at = next.fetch_add(1, Relaxed);

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use arc_swap::{ArcSwap, Guard};
-use parking_lot::{Mutex, RwLock};
+use arc_swap::Guard;
+use parking_lot::RwLock;
 use pybroker_model::{ProduceRules, TopicIdPartition, ValidBatches};
 use pybroker_storage::{AppendOrigin, FlushMode, Log, LogDir, LogSlice};
 
+use crate::progress::Progress;
 use crate::{
     AppendInfo, Commit, EpochEnd, FetchRead, Isolation, Leader, ListedOffset, OffsetSpec,
-    PartitionError, PartitionRead, Registration, ReplicaEnds, Role, TopicConfig, Watched,
-    check_leader_epoch,
+    PartitionError, PartitionRead, Registration, Role, TopicConfig, check_leader_epoch,
 };
 
 /// One partition hosted here.
@@ -26,13 +26,8 @@ pub struct Partition {
     broker_id: i32,
     /// `None` if it could not be opened: such a partition is `Offline` for good; a later order makes a new one.
     hosted: Option<Hosted>,
-    role: ArcSwap<Role>,
     gate: RwLock<()>,
-    config: ArcSwap<TopicConfig>,
-    /// What the ISR has; the leader's own end is asked of the log.
-    ends: Mutex<ReplicaEnds>,
-    high_watermark: Arc<Watched>,
-    last_stable: Arc<Watched>,
+    progress: Arc<Progress>,
 }
 
 #[derive(Debug)]
@@ -71,10 +66,11 @@ impl Partition {
         );
         let partition = Arc::new(partition);
         if let Some(hosted) = &partition.hosted {
-            let this = Arc::downgrade(&partition);
+            let progress = Arc::clone(&partition.progress);
+            let log = Arc::downgrade(&hosted.log);
             hosted.log.set_on_flush(Box::new(move |_flushed_end| {
-                if let Some(partition) = this.upgrade() {
-                    partition.advance();
+                if let Some(log) = log.upgrade() {
+                    progress.advance(&log);
                 }
             }));
         }
@@ -111,12 +107,8 @@ impl Partition {
             topic,
             broker_id,
             hosted,
-            role: ArcSwap::from_pointee(role),
             gate: RwLock::new(()),
-            config: ArcSwap::new(config),
-            ends: Mutex::new(ReplicaEnds::new(broker_id, &[])),
-            high_watermark: Arc::new(Watched::new(high_watermark)),
-            last_stable: Arc::new(Watched::new(high_watermark)),
+            progress: Arc::new(Progress::new(role, config, high_watermark)),
         }
     }
 
@@ -132,12 +124,12 @@ impl Partition {
 
     /// The role now.
     pub fn role(&self) -> Guard<Arc<Role>> {
-        self.role.load()
+        self.progress.role()
     }
 
     /// The topic's settings now.
     pub fn config(&self) -> Guard<Arc<TopicConfig>> {
-        self.config.load()
+        self.progress.config()
     }
 
     /// Its log, if it could be opened.
@@ -152,7 +144,7 @@ impl Partition {
 
     /// What `validate_produce` must check for this topic, now.
     pub fn produce_rules(&self, zstd_allowed: bool, now_ms: i64) -> ProduceRules {
-        self.config.load().produce_rules(zstd_allowed, now_ms)
+        self.progress.config().produce_rules(zstd_allowed, now_ms)
     }
 
     /// Appends what a client sent, see [`Partition::append_from`].
@@ -181,7 +173,7 @@ impl Partition {
         now_ms: i64,
     ) -> Result<AppendInfo, PartitionError> {
         let gate = self.gate.read();
-        let role = self.role.load();
+        let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
         if required_acks == -1 {
             self.check_isr(leader)?;
@@ -190,9 +182,9 @@ impl Partition {
             .log
             .append_as_leader(batches, leader.leader_epoch, origin, now_ms)?;
         drop(gate);
-        match self.config.load().log.flush_mode {
+        match self.progress.config().log.flush_mode {
             FlushMode::Commit => hosted.log_dir.flusher().request(&hosted.log),
-            FlushMode::Os => self.advance(),
+            FlushMode::Os => self.progress.advance(&hosted.log),
         }
         Ok(AppendInfo {
             base_offset: appended.base_offset,
@@ -204,31 +196,8 @@ impl Partition {
 
     /// Ready once `appended` is committed (high watermark above its last offset), or with the reason why it never
     /// will be. A plain future; dropping it takes the waiter out.
-    pub fn committed(self: &Arc<Self>, appended: &AppendInfo) -> Commit {
-        Commit::new(Arc::clone(self), appended.last_offset)
-    }
-
-    /// Whether `last_offset` is committed; `Ok(false)`: not yet.
-    pub(crate) fn check_committed(&self, last_offset: i64) -> Result<bool, PartitionError> {
-        // The watermark first: what is committed stays so, whatever the role has become.
-        if self.high_watermark.get() <= last_offset {
-            self.role.load().leader()?;
-            return Ok(false);
-        }
-        if let Ok(leader) = self.role.load().leader() {
-            let required = self.config.load().min_insync_replicas;
-            if !enough(leader, required) {
-                return Err(PartitionError::NotEnoughReplicasAfterAppend {
-                    isr: leader.isr.len(),
-                    required,
-                });
-            }
-        }
-        Ok(true)
-    }
-
-    pub(crate) fn watch_commit(&self, last_offset: i64, waker: &Waker) -> Option<Registration> {
-        self.high_watermark.register(last_offset, waker)
+    pub fn committed(&self, appended: &AppendInfo) -> Commit {
+        Commit::new(Arc::clone(&self.progress), appended.last_offset)
     }
 
     /// Reads for a Fetch.
@@ -236,7 +205,7 @@ impl Partition {
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`.
     pub fn read(&self, fetch: &FetchRead) -> Result<PartitionRead, PartitionError> {
-        let role = self.role.load();
+        let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
         check_leader_epoch(fetch.current_leader_epoch, leader.leader_epoch)?;
         let log = &hosted.log;
@@ -246,14 +215,15 @@ impl Partition {
                 position: 0,
                 len: 0,
             },
-            high_watermark: self.high_watermark.get(),
+            high_watermark: self.progress.high_watermark.get(),
             last_stable_offset: 0,
             log_start_offset: log.log_start_offset(),
             aborted: (fetch.isolation == Isolation::ReadCommitted).then(Vec::new),
             diverging: None,
         };
-        // It may have moved with a newer watermark than the one read above.
-        read.last_stable_offset = self.last_stable.get().min(read.high_watermark);
+        // It moves first; what is stable is committed, so the watermark is at least there.
+        read.last_stable_offset = self.progress.last_stable.get();
+        read.high_watermark = read.high_watermark.max(read.last_stable_offset);
         if fetch.last_fetched_epoch >= 0 {
             let end = self.epoch_end(log, fetch.last_fetched_epoch);
             if end.leader_epoch < 0 || end.end_offset < 0 {
@@ -293,23 +263,23 @@ impl Partition {
     /// bound: high watermark or last stable offset), or when the partition stops. `None`: look again now.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
         let watched = match isolation {
-            Isolation::ReadUncommitted | Isolation::LogEnd => &self.high_watermark,
-            Isolation::ReadCommitted => &self.last_stable,
+            Isolation::ReadUncommitted | Isolation::LogEnd => &self.progress.high_watermark,
+            Isolation::ReadCommitted => &self.progress.last_stable,
         };
         let registration = watched.register(bound, waker)?;
         // A stop stores the role, then wakes: one of the two sees the other.
-        self.role.load().leader().ok()?;
+        self.progress.role().leader().ok()?;
         Some(registration)
     }
 
     /// End of what consumers may see.
     pub fn high_watermark(&self) -> i64 {
-        self.high_watermark.get()
+        self.progress.high_watermark.get()
     }
 
     /// min(high watermark, first open transaction).
     pub fn last_stable_offset(&self) -> i64 {
-        self.last_stable.get()
+        self.progress.last_stable.get()
     }
 
     /// First offset there is.
@@ -334,7 +304,7 @@ impl Partition {
 
     /// The current leader epoch; -1 once stopped.
     pub fn leader_epoch(&self) -> i32 {
-        self.role.load().leader_epoch()
+        self.progress.role().leader_epoch()
     }
 
     /// ListOffsets. Reads index and log files for timestamps: call it on the pool.
@@ -347,13 +317,13 @@ impl Partition {
         isolation: Isolation,
         current_leader_epoch: i32,
     ) -> Result<ListedOffset, PartitionError> {
-        let role = self.role.load();
+        let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
         check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
         let log = &hosted.log;
         let bound = match isolation {
-            Isolation::ReadUncommitted => self.high_watermark.get(),
-            Isolation::ReadCommitted => self.last_stable.get(),
+            Isolation::ReadUncommitted => self.progress.high_watermark.get(),
+            Isolation::ReadCommitted => self.progress.last_stable.get(),
             Isolation::LogEnd => log.log_end_offset(),
         };
         let found = match spec {
@@ -392,7 +362,7 @@ impl Partition {
         epoch: i32,
         current_leader_epoch: i32,
     ) -> Result<EpochEnd, PartitionError> {
-        let role = self.role.load();
+        let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
         check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
         if epoch == leader.leader_epoch {
@@ -409,41 +379,25 @@ impl Partition {
     /// # Errors
     /// As [`Partition::read`], and `Policy` if the topic is compacted only.
     pub fn delete_records(&self, offset: i64) -> Result<i64, PartitionError> {
-        let role = self.role.load();
+        let role = self.progress.role();
         let (_, hosted) = self.led(&role)?;
-        let policy = self.config.load().log.cleanup_policy;
+        let policy = self.progress.config().log.cleanup_policy;
         if policy.compact && !policy.delete {
             return Err(PartitionError::Policy(
                 "records of a compacted topic cannot be deleted",
             ));
         }
-        let high_watermark = self.high_watermark.get();
+        let high_watermark = self.progress.high_watermark.get();
         let offset = if offset == -1 { high_watermark } else { offset };
         Ok(hosted.log.delete_records(offset, high_watermark)?)
     }
 
     /// Notes how far a follower has got: its fetch offset, which it flushed before it claimed it.
     pub fn follower_fetched(&self, broker: i32, offset: i64) {
-        if self.ends.lock().claim(broker, offset) {
-            self.advance();
-        }
-    }
-
-    /// Raises the high watermark to what the ISR has, and wakes those who waited for it. Called after each flush
-    /// (commit mode) or append (os mode).
-    pub(crate) fn advance(&self) {
-        let Some(log) = self.log() else { return };
-        let local = match self.config.load().log.flush_mode {
-            FlushMode::Commit => log.flushed_end_offset(),
-            FlushMode::Os => log.log_end_offset(),
-        };
-        let ends = self.ends.lock();
-        if self.role.load().leader().is_err() {
-            return;
-        }
-        if let Some(minimum) = ends.minimum(local) {
-            self.high_watermark.raise(minimum);
-            self.last_stable.raise(log.last_stable_offset(minimum));
+        if self.progress.claim(broker, offset)
+            && let Some(log) = self.log()
+        {
+            self.progress.advance(log);
         }
     }
 
@@ -455,14 +409,10 @@ impl Partition {
     pub(crate) fn become_leader(&self, leader: Leader) -> Result<(), PartitionError> {
         let gate = self.gate.write();
         let Some(hosted) = &self.hosted else {
-            return Err(self
-                .role
-                .load()
-                .leader()
-                .err()
-                .unwrap_or(PartitionError::NotLeader));
+            let role = self.progress.role();
+            return Err(role.leader().err().unwrap_or(PartitionError::NotLeader));
         };
-        let current = self.role.load().leader_epoch();
+        let current = self.progress.role().leader_epoch();
         if leader.leader_epoch < current {
             return Err(PartitionError::FencedLeaderEpoch {
                 requested: leader.leader_epoch,
@@ -473,19 +423,9 @@ impl Partition {
             hosted.log.begin_epoch(leader.leader_epoch)?;
         }
         let same_epoch = leader.leader_epoch == current;
-        let mut ends = self.ends.lock();
-        let mut replaced = ReplicaEnds::new(self.broker_id, &leader.isr);
-        if same_epoch {
-            replaced.keep_claims_of(&ends);
-        }
-        *ends = replaced;
-        self.role.store(Arc::new(Role::Leader(leader)));
-        drop(ends);
+        self.progress.lead(self.broker_id, leader, same_epoch);
         drop(gate);
-        self.advance();
-        // Waiters of an older epoch look whether their epoch still stands.
-        self.high_watermark.wake_all();
-        self.last_stable.wake_all();
+        self.progress.advance(&hosted.log);
         Ok(())
     }
 
@@ -494,7 +434,7 @@ impl Partition {
     /// # Errors
     /// `FencedLeaderEpoch` for an older epoch than the current.
     pub(crate) fn follow(&self, leader: i32, leader_epoch: i32) -> Result<(), PartitionError> {
-        let role = self.role.load();
+        let role = self.progress.role();
         let current = role.leader_epoch();
         if leader_epoch < current {
             return Err(PartitionError::FencedLeaderEpoch {
@@ -524,10 +464,8 @@ impl Partition {
     /// Leads no more: `role` says what it is now. After it no append takes effect; those who wait are told.
     pub(crate) fn step_down(&self, role: Role) {
         let gate = self.gate.write();
-        self.role.store(Arc::new(role));
+        self.progress.step_down(role);
         drop(gate);
-        self.high_watermark.wake_all();
-        self.last_stable.wake_all();
     }
 
     /// Follows the topic's settings from now on.
@@ -535,7 +473,7 @@ impl Partition {
         if let Some(log) = self.log() {
             log.set_config(Arc::clone(&config.log));
         }
-        self.config.store(config);
+        self.progress.set_config(config);
     }
 
     fn led<'a>(&'a self, role: &'a Role) -> Result<(&'a Leader, &'a Hosted), PartitionError> {
@@ -546,8 +484,8 @@ impl Partition {
     }
 
     fn check_isr(&self, leader: &Leader) -> Result<(), PartitionError> {
-        let required = self.config.load().min_insync_replicas;
-        if enough(leader, required) {
+        let required = self.progress.config().min_insync_replicas;
+        if leader.has_enough(required) {
             Ok(())
         } else {
             Err(PartitionError::NotEnoughReplicas {
@@ -577,8 +515,4 @@ impl Partition {
             end: log.log_end_offset(),
         }
     }
-}
-
-fn enough(leader: &Leader, required: i32) -> bool {
-    usize::try_from(required).is_ok_and(|required| leader.isr.len() >= required)
 }

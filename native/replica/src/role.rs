@@ -41,6 +41,14 @@ pub struct Leader {
     pub replicas: Arc<[i32]>,
 }
 
+impl Leader {
+    /// Whether `min.insync.replicas` is met.
+    pub(crate) fn has_enough(&self, required: i32) -> bool {
+        // A negative setting asks for nothing.
+        usize::try_from(required).map_or(true, |required| self.isr.len() >= required)
+    }
+}
+
 impl Role {
     /// The leader's fields, or why there are none.
     ///

@@ -1,0 +1,330 @@
+use super::*;
+use crate::{EpochEnd, ListedOffset};
+
+fn one() -> (tempfile::TempDir, Host, PartitionOrder, Arc<Partition>) {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let order = order(TopicId::random(), 0, 3);
+    let partition = lead(&host, &order);
+    (dir, host, order, partition)
+}
+
+#[test]
+fn what_is_acknowledged_is_on_disk_and_only_that_is_shown() {
+    let (_dir, _host, _, partition) = one();
+    let info = append(&partition, &["a", "b"]).expect("appends");
+    assert_eq!((info.base_offset, info.last_offset), (0, 1));
+    assert_eq!(wait(partition.committed(&info)), Ok(()));
+    assert_eq!(partition.log().expect("open").flushed_end_offset(), 2);
+    assert_eq!((partition.high_watermark(), latest(&partition)), (2, 2));
+    let read = partition.read(&fetch(0)).expect("reads");
+    assert!(read.records.len > 0);
+    assert_eq!(
+        (
+            read.high_watermark,
+            read.last_stable_offset,
+            read.log_start_offset
+        ),
+        (2, 2, 0)
+    );
+    assert_eq!(
+        partition.read(&fetch(2)).expect("at the end").records.len,
+        0
+    );
+    assert_eq!(
+        partition.read(&fetch(3)).err(),
+        Some(PartitionError::OffsetOutOfRange {
+            requested: 3,
+            log_start: 0,
+            end: 2
+        })
+    );
+}
+
+#[test]
+fn in_os_mode_the_log_end_is_shown_at_once() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 0);
+    order.config = topic_config(FlushMode::Os, |_| {});
+    let partition = lead(&host, &order);
+    let info = append(&partition, &["a"]).expect("appends");
+    assert_eq!(partition.high_watermark(), 1);
+    assert_eq!(partition.committed(&info).try_get(), Some(Ok(())));
+}
+
+#[test]
+fn requests_with_another_leader_epoch_are_fenced() {
+    let (_dir, host, mut order, partition) = one();
+    append(&partition, &["a"]).expect("appends");
+    let with = |epoch| FetchRead {
+        current_leader_epoch: epoch,
+        ..fetch(0)
+    };
+    assert!(partition.read(&with(3)).is_ok());
+    assert_eq!(
+        partition.read(&with(2)).err(),
+        Some(PartitionError::FencedLeaderEpoch {
+            requested: 2,
+            current: 3
+        })
+    );
+    assert_eq!(
+        partition.read(&with(4)).err(),
+        Some(PartitionError::UnknownLeaderEpoch {
+            requested: 4,
+            current: 3
+        })
+    );
+    order.leader_epoch = 5;
+    lead(&host, &order);
+    assert_eq!(
+        partition.end_offset_for_epoch(3, 5),
+        Ok(EpochEnd {
+            leader_epoch: 3,
+            end_offset: 1
+        }),
+        "epoch 3 ended where 5 began"
+    );
+    assert_eq!(
+        partition.end_offset_for_epoch(5, -1),
+        Ok(EpochEnd {
+            leader_epoch: 5,
+            end_offset: 1
+        })
+    );
+    assert_eq!(
+        partition.end_offset_for_epoch(1, -1),
+        Ok(EpochEnd {
+            leader_epoch: 1,
+            end_offset: 0
+        }),
+        "below the first epoch: the log start (R6)"
+    );
+}
+
+#[test]
+fn a_client_whose_log_diverged_is_told_where() {
+    let (_dir, host, mut order, partition) = one();
+    append(&partition, &["a"]).expect("appends");
+    order.leader_epoch = 5;
+    lead(&host, &order);
+    append(&partition, &["b"]).expect("appends");
+    let read = partition
+        .read(&FetchRead {
+            last_fetched_epoch: 3,
+            ..fetch(2)
+        })
+        .expect("answers");
+    assert_eq!(
+        read.diverging,
+        Some(EpochEnd {
+            leader_epoch: 3,
+            end_offset: 1
+        })
+    );
+    assert_eq!(read.records.len, 0);
+    let fine = partition
+        .read(&FetchRead {
+            last_fetched_epoch: 3,
+            ..fetch(1)
+        })
+        .expect("answers");
+    assert_eq!(fine.diverging, None);
+}
+
+#[test]
+fn offsets_by_name_and_by_time() {
+    let (_dir, _host, _, partition) = one();
+    let info = append(&partition, &["a", "b"]).expect("appends");
+    wait(partition.committed(&info)).expect("commits");
+    let list = |spec| partition.list_offset(spec, Isolation::ReadUncommitted, -1);
+    assert_eq!(
+        list(OffsetSpec::Earliest),
+        Ok(ListedOffset {
+            offset: 0,
+            timestamp: -1,
+            leader_epoch: 3
+        })
+    );
+    assert_eq!(
+        list(OffsetSpec::Timestamp(1_000)),
+        Ok(ListedOffset {
+            offset: 0,
+            timestamp: 1_000,
+            leader_epoch: 3
+        })
+    );
+    assert_eq!(list(OffsetSpec::Timestamp(1_001)), Ok(ListedOffset::NONE));
+    assert_eq!(
+        list(OffsetSpec::MaxTimestamp).map(|listed| listed.timestamp),
+        Ok(1_000)
+    );
+}
+
+#[test]
+fn too_few_in_sync_replicas() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 0);
+    order.config = Arc::new(TopicConfig {
+        min_insync_replicas: 2,
+        ..TopicConfig::default()
+    });
+    let partition = lead(&host, &order);
+    assert_eq!(
+        append(&partition, &["a"]),
+        Err(PartitionError::NotEnoughReplicas {
+            isr: 1,
+            required: 2
+        })
+    );
+    let batches = || ValidBatches::checked_owned(batch(&["a"])).expect("valid");
+    let info = partition
+        .append(batches(), 1, 0)
+        .expect("acks=1 does not ask");
+    assert_eq!(
+        wait(partition.committed(&info)),
+        Err(PartitionError::NotEnoughReplicasAfterAppend {
+            isr: 1,
+            required: 2
+        })
+    );
+}
+
+#[test]
+fn followers_hold_the_high_watermark_back() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 0);
+    order.isr = [1, 2].into();
+    let partition = lead(&host, &order);
+    let info = append(&partition, &["a", "b"]).expect("appends");
+    until(|| {
+        partition
+            .log()
+            .is_some_and(|log| log.flushed_end_offset() == 2)
+    });
+    assert_eq!(partition.committed(&info).try_get(), None);
+    partition.follower_fetched(2, 1);
+    partition.follower_fetched(7, 2);
+    assert_eq!(partition.high_watermark(), 1);
+    order.isr = [1].into();
+    lead(&host, &order);
+    assert_eq!(
+        wait(partition.committed(&info)),
+        Ok(()),
+        "the ISR shrank within the epoch"
+    );
+    assert_eq!(partition.high_watermark(), 2);
+}
+
+#[test]
+fn a_watch_is_woken_by_new_records_and_by_a_stop() {
+    let (_dir, host, order, partition) = one();
+    let counter = Arc::new(Counter::default());
+    let watch = |bound| partition.watch(Isolation::ReadUncommitted, bound, &counter.waker());
+    let registration = watch(0).expect("nothing to read");
+    let info = append(&partition, &["a"]).expect("appends");
+    wait(partition.committed(&info)).expect("commits");
+    assert_eq!(counter.count(), 1);
+    drop(registration);
+    assert!(watch(0).is_none(), "there is something to read");
+    let waiting = watch(1).expect("nothing above 1");
+    assert_eq!(host.replicas.stop(&[stop(&order, true)], 0), [Ok(())]);
+    assert_eq!(counter.count(), 2);
+    drop(waiting);
+    assert!(watch(1).is_none(), "look again: it is gone");
+    assert_eq!(
+        partition.read(&fetch(0)).err(),
+        Some(PartitionError::Deleted)
+    );
+    assert_eq!(append(&partition, &["b"]), Err(PartitionError::Deleted));
+}
+
+#[test]
+fn records_are_deleted_up_to_the_high_watermark_only() {
+    let (_dir, host, order, partition) = one();
+    for value in ["a", "b", "c"] {
+        let info = append(&partition, &[value]).expect("appends");
+        wait(partition.committed(&info)).expect("commits");
+    }
+    assert_eq!(host.replicas.delete_records(order.tip, 2), Ok(2));
+    assert_eq!(partition.log_start_offset(), 2);
+    assert!(matches!(
+        host.replicas.delete_records(order.tip, 4),
+        Err(PartitionError::OffsetOutOfRange { requested: 4, .. })
+    ));
+    assert!(matches!(
+        partition.read(&fetch(1)),
+        Err(PartitionError::OffsetOutOfRange { .. })
+    ));
+    assert_eq!(host.replicas.delete_records(order.tip, -1), Ok(3));
+    partition.set_config(topic_config(FlushMode::Commit, |log| {
+        log.cleanup_policy.compact = true;
+        log.cleanup_policy.delete = false;
+    }));
+    assert!(matches!(
+        host.replicas.delete_records(order.tip, -1),
+        Err(PartitionError::Policy(_))
+    ));
+}
+
+/// Writers, committers and readers on one partition while its leader epoch changes: every acknowledged append is
+/// there, once, in the order of its offset.
+#[test]
+fn appends_from_many_threads_with_changing_epochs() {
+    const THREADS: usize = 4;
+    const APPENDS: usize = 60;
+    let (_dir, host, order, partition) = one();
+    let acknowledged = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (partition, acknowledged) = (&partition, &acknowledged);
+            scope.spawn(move || {
+                for number in 0..APPENDS {
+                    let value = format!("{thread}-{number}");
+                    // While a new epoch is being written the old one appends no more: clients retry.
+                    let info = loop {
+                        match append(partition, &[&value]) {
+                            Ok(info) => break info,
+                            Err(error) => assert_eq!(error, PartitionError::NotLeader),
+                        }
+                        std::thread::yield_now();
+                    };
+                    wait(partition.committed(&info)).expect("commits");
+                    acknowledged.lock().push((info.base_offset, value));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for epoch in 4..20 {
+                let order = PartitionOrder {
+                    leader_epoch: epoch,
+                    ..order.clone()
+                };
+                assert_eq!(host.replicas.apply(&[order], 0), [Ok(())]);
+                std::thread::yield_now();
+            }
+        });
+    });
+    let mut acknowledged = acknowledged.into_inner();
+    acknowledged.sort();
+    assert_eq!(partition.high_watermark(), (THREADS * APPENDS) as i64);
+    for (offset, (expected, value)) in (0..).zip(acknowledged) {
+        assert_eq!(expected, offset);
+        let read = partition
+            .read(&FetchRead {
+                max_bytes: 1,
+                ..fetch(offset)
+            })
+            .expect("reads");
+        let bytes = read.records.to_vec().expect("reads");
+        assert!(
+            bytes
+                .windows(value.len())
+                .any(|window| window == value.as_bytes()),
+            "{value} at {offset}"
+        );
+    }
+}
