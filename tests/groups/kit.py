@@ -6,7 +6,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -66,6 +68,10 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+Order = tuple[list[TopicPartition] | None, Future[list[TopicPartition] | None]]
+"""What a member is to commit (None: what it has read), and where the answer goes."""
+
+
 class Member:
     """A consumer of a group in a thread of its own. Its fields may be read at any time."""
 
@@ -89,7 +95,7 @@ class Member:
         )
         self._topic = topic
         self._over = threading.Event()
-        self._leave = True
+        self._orders: SimpleQueue[Order] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -97,6 +103,7 @@ class Member:
         try:
             self.consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
             while not self._over.is_set():
+                self._obey()
                 message = self.consumer.poll(0.05)
                 if message is None:
                     continue
@@ -110,8 +117,7 @@ class Member:
         except BaseException as problem:
             self.problem = problem
         finally:
-            if self._leave:
-                self.consumer.close()
+            self.consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         added = {p.partition for p in partitions}
@@ -122,22 +128,45 @@ class Member:
         self.revocations.append(lost)
         self.owned = self.owned - lost
 
-    def commit(self) -> dict[int, int]:
-        """Commits what was read; partition → offset. KafkaException if the group refuses."""
-        committed = self.consumer.commit(asynchronous=False)
+    def _obey(self) -> None:
+        while not self._orders.empty():
+            offsets, answer = self._orders.get()
+            try:
+                if offsets is None:
+                    answer.set_result(self.consumer.commit(asynchronous=False))
+                else:
+                    answer.set_result(self.consumer.commit(offsets=offsets, asynchronous=False))
+            except KafkaException as problem:
+                answer.set_exception(problem)
+
+    def commit(self, offsets: list[TopicPartition] | None = None) -> dict[int, int]:
+        """Commits what was read, or `offsets`; partition → offset. KafkaException if the group refuses.
+
+        The member's own thread does it: two threads that wait on one librdkafka consumer take each other's events.
+        """
+        answer: Future[list[TopicPartition] | None] = Future()
+        self._orders.put((offsets, answer))
+        committed = answer.result(WAIT_S)
         assert committed is not None
         for one in committed:
             if one.error is not None:
                 raise KafkaException(one.error)
         return {one.partition: one.offset for one in committed}
 
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
-        """Leaves the group (a static member: only goes away)."""
+        """Leaves the group (a static member: only goes away). Once is enough."""
         self._over.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         if self.problem is not None:
-            raise self.problem
+            problem, self.problem = self.problem, None
+            raise problem
 
 
 @contextmanager
@@ -145,12 +174,8 @@ def members(
     count: int, bootstrap: str, group: str, topic: str, settings: Mapping[str, object] | None = None
 ) -> Iterator[list[Member]]:
     """Several members of one group, started together."""
-    started = [Member(bootstrap, group, topic, settings) for _ in range(count)]
-    try:
-        yield started
-    finally:
-        for member in started:
-            member.stop()
+    with ExitStack() as stack:
+        yield [stack.enter_context(Member(bootstrap, group, topic, settings)) for _ in range(count)]
 
 
 def shared_out(group: list[Member], partitions: int) -> bool:

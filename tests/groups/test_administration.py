@@ -12,14 +12,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, members, shared_out, unique, until
+from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, shared_out, unique, until
 from tests.support.brokers import BrokerProcess
 
 
 def test_listing_and_describing(broker: BrokerProcess) -> None:
     topic, busy, idle = create_topic(broker.bootstrap), unique("busy"), unique("idle")
     operator = admin(broker.bootstrap)
-    with members(1, broker.bootstrap, busy, topic, {"client.id": "reader"}) as (member,):
+    with Member(broker.bootstrap, busy, topic, {"client.id": "reader"}) as member:
         until(lambda: shared_out([member], 4), "it owns all")
         Consumer({"bootstrap.servers": broker.bootstrap, "group.id": idle}).commit(
             offsets=[TopicPartition(topic, 0, 1)], asynchronous=False
@@ -56,19 +56,17 @@ def test_offsets_are_listed_altered_and_deleted_with_the_group(broker: BrokerPro
     request = [ConsumerGroupTopicPartitions(group, wanted)]
     operator.alter_consumer_group_offsets(request)[group].result(WAIT_S)
     assert listed() == {0: 0, 1: 10, 2: 20}
-    member = Member(broker.bootstrap, group, topic)
-    until(lambda: shared_out([member], 4), "it owns all")
-    with pytest.raises(KafkaException):
-        operator.alter_consumer_group_offsets(request)[group].result(WAIT_S)
-    with pytest.raises(KafkaException) as caught:
-        operator.delete_consumer_groups([group])[group].result(WAIT_S)
-    assert caught.value.args[0].name() == "NON_EMPTY_GROUP"
-    member.stop()
+    with Member(broker.bootstrap, group, topic) as member:
+        until(lambda: shared_out([member], 4), "it owns all")
+        refused = operator.alter_consumer_group_offsets(request)[group].result(WAIT_S)
+        assert {p.error.name() for p in refused.topic_partitions or [] if p.error} == {"UNKNOWN_MEMBER_ID"}
+        with pytest.raises(KafkaException) as caught:
+            operator.delete_consumer_groups([group])[group].result(WAIT_S)
+        assert caught.value.args[0].name() == "NON_EMPTY_GROUP"
     operator.delete_consumer_groups([group])[group].result(WAIT_S)
     with pytest.raises(KafkaException) as caught:
         operator.delete_consumer_groups([group])[group].result(WAIT_S)
     assert caught.value.args[0].name() == "GROUP_ID_NOT_FOUND"
-    again = Member(broker.bootstrap, group, topic)
     fill(broker.bootstrap, topic, 4, 5)
-    until(lambda: len(again.values) == 20, "a new group of the name begins at the start")
-    again.stop()
+    with Member(broker.bootstrap, group, topic) as again:
+        until(lambda: len(again.values) == 20, "a new group of the name begins at the start")

@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.groups.kit import (
     WAIT_S,
+    Member,
     create_topic,
     delete_topic,
     fill,
-    members,
     unique,
     until,
 )
@@ -42,18 +42,18 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
         "topic.metadata.refresh.interval.ms": 300_000,
         "session.timeout.ms": 30_000,
     }
-    with members(1, broker.bootstrap, group, topic, settings) as (member,):
+    with Member(broker.bootstrap, group, topic, settings) as member:
         until(lambda: len(member.values) == 100, "the old topic is read")
         member.commit()
         delete_topic(broker.bootstrap, topic)
         create_topic(broker.bootstrap, 1, topic)
         with pytest.raises(KafkaException):
-            member.consumer.commit(offsets=[TopicPartition(topic, 0, 100)], asynchronous=False)
+            member.commit([TopicPartition(topic, 0, 100)])
         watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
         (found,) = watcher.committed([TopicPartition(topic, 0)], WAIT_S)
         assert found.offset < 0
         watcher.close()
     fill(broker.bootstrap, topic, 1, 30, "new ")
-    with members(1, broker.bootstrap, group, topic) as (later,):
+    with Member(broker.bootstrap, group, topic) as later:
         until(lambda: len(later.values) >= 30, "the new topic is read")
         assert later.values == [f"new 0:{i}" for i in range(30)]

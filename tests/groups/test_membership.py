@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, members, shared_out, unique, until
+from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, shared_out, unique, until
 from tests.support.brokers import BrokerProcess
 
 ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]
@@ -19,31 +19,27 @@ def test_partitions_are_shared_out_anew_with_each_member(broker: BrokerProcess, 
     topic, group = create_topic(broker.bootstrap, 6), unique("group")
     fill(broker.bootstrap, topic, 6, 50)
     strategy = {"partition.assignment.strategy": assignor}
-    with members(1, broker.bootstrap, group, topic, strategy) as (first,):
+    with Member(broker.bootstrap, group, topic, strategy) as first:
         until(lambda: len(first.values) == 300, "the only member reads everything")
         first.commit()
-        second = Member(broker.bootstrap, group, topic, strategy)
-        until(lambda: shared_out([first, second], 6) and len(second.owned) == 3, "two members share")
-        if assignor == "cooperative-sticky":
-            # Only what moves is given up.
-            assert all(len(lost) <= 3 for lost in first.revocations)
-        fill(broker.bootstrap, topic, 6, 50, "more ")
-        until(lambda: len(first.values) + len(second.values) >= 600, "both read on")
-        assert len(set(first.values) | set(second.values)) == len(first.values) + len(second.values)
-        second.stop()
+        with Member(broker.bootstrap, group, topic, strategy) as second:
+            until(lambda: shared_out([first, second], 6) and len(second.owned) == 3, "two members share")
+            if assignor == "cooperative-sticky":
+                # Only what moves is given up.
+                assert all(len(lost) <= 3 for lost in first.revocations)
+            fill(broker.bootstrap, topic, 6, 50, "more ")
+            until(lambda: len(first.values) + len(second.values) >= 600, "both read on")
+            assert len(set(first.values) | set(second.values)) == len(first.values) + len(second.values)
         until(lambda: shared_out([first], 6), "the rest goes back to the first")
         assert not first.errors
 
 
 def test_a_member_that_dies_is_replaced_when_its_session_is_over(broker: BrokerProcess) -> None:
     topic, group = create_topic(broker.bootstrap), unique("group")
-    with members(1, broker.bootstrap, group, topic) as (first,):
-        # A paused process: it neither polls nor leaves; its library stops the heartbeats when it is overdue.
-        silent = Member(
-            broker.bootstrap, group, topic, {"max.poll.interval.ms": 6_000, "group.instance.id": unique("silent")}
-        )
-        until(lambda: shared_out([first, silent], 4) and len(silent.owned) == 2, "both own something")
-        silent.stop()  # A static member does not leave.
+    with Member(broker.bootstrap, group, topic) as first:
+        # A static member does not leave: for the broker it falls silent.
+        with Member(broker.bootstrap, group, topic, {"group.instance.id": unique("silent")}) as silent:
+            until(lambda: shared_out([first, silent], 4) and len(silent.owned) == 2, "both own something")
         assert len(first.owned) == 2
         until(lambda: shared_out([first], 4), "its partitions pass on")
 
@@ -51,28 +47,24 @@ def test_a_member_that_dies_is_replaced_when_its_session_is_over(broker: BrokerP
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(broker: BrokerProcess) -> None:
     topic, group = create_topic(broker.bootstrap), unique("group")
     settings = [{"group.instance.id": unique("static"), "session.timeout.ms": 45_000} for _ in range(2)]
-    first, second = (Member(broker.bootstrap, group, topic, s) for s in settings)
-    until(lambda: shared_out([first, second], 4), "both own something")
-    before = set(second.owned)
-    disturbed = len(first.revocations)
-    second.stop()
-    again = Member(broker.bootstrap, group, topic, settings[1])
-    until(lambda: again.owned == before, "it gets the same partitions")
-    assert len(first.revocations) == disturbed
-    again.stop()
-    first.stop()
+    with Member(broker.bootstrap, group, topic, settings[0]) as first:
+        with Member(broker.bootstrap, group, topic, settings[1]) as second:
+            until(lambda: shared_out([first, second], 4) and len(second.owned) == 2, "both own something")
+            before = set(second.owned)
+            disturbed = len(first.revocations)
+        with Member(broker.bootstrap, group, topic, settings[1]) as again:
+            until(lambda: again.owned == before, "it gets the same partitions")
+            assert len(first.revocations) == disturbed
 
 
 def test_of_two_with_one_instance_id_the_older_is_fenced(broker: BrokerProcess) -> None:
     topic, group = create_topic(broker.bootstrap), unique("group")
     settings = {"group.instance.id": unique("static")}
-    older = Member(broker.bootstrap, group, topic, settings)
-    until(lambda: shared_out([older], 4), "the older owns all")
-    newer = Member(broker.bootstrap, group, topic, settings)
-    until(lambda: any("FENCED" in error.name() or error.fatal() for error in older.errors), "the older hears of it")
-    until(lambda: shared_out([newer], 4), "the newer owns all")
-    for member in (older, newer):
-        member.stop()
+    with Member(broker.bootstrap, group, topic, settings) as older:
+        until(lambda: shared_out([older], 4), "the older owns all")
+        with Member(broker.bootstrap, group, topic, settings) as newer:
+            until(lambda: any(error.fatal() for error in older.errors), "the older hears of it")
+            until(lambda: shared_out([newer], 4), "the newer owns all")
 
 
 async def test_fifty_members_come_at_once_and_go_at_once(broker: BrokerProcess) -> None:

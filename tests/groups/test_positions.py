@@ -16,12 +16,12 @@ def test_a_group_resumes_where_it_committed(start_broker: StartBroker, crash: bo
     broker = start_broker()
     topic, group = create_topic(broker.bootstrap), unique("group")
     fill(broker.bootstrap, topic, 4, 100)
-    with members(1, broker.bootstrap, group, topic) as (first,):
+    with Member(broker.bootstrap, group, topic) as first:
         until(lambda: len(first.values) == 400, "everything is read")
         assert first.commit() == dict.fromkeys(range(4), 100)
     broker.restart(crash=crash)
     fill(broker.bootstrap, topic, 4, 10, "new ")
-    with members(1, broker.bootstrap, group, topic) as (second,):
+    with Member(broker.bootstrap, group, topic) as second:
         until(lambda: len(second.values) >= 40, "what is new is read")
         assert set(second.values) == {f"new {p}:{i}" for p in range(4) for i in range(10)}
 
@@ -51,9 +51,8 @@ def test_members_go_on_through_a_crash(start_broker: StartBroker) -> None:
         until(lambda: shared_out(both, 4), "everything has an owner")
         for member in both:
             member.commit()
-    third = Member(broker.bootstrap, group, topic)
-    until(lambda: shared_out([third], 4), "somebody else takes over")
-    third.stop()
+    with Member(broker.bootstrap, group, topic) as third:
+        until(lambda: shared_out([third], 4), "somebody else takes over")
     assert third.values == []
 
 
