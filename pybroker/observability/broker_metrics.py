@@ -22,21 +22,25 @@ def _sizes(services: Services) -> list[Gauge]:
     broker_id = services.broker_id
     leaders = sum(partition.leader == broker_id for topic in image.topics.values() for partition in topic.partitions)
     return [
-        Gauge("pybroker_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
+        Gauge("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
         Gauge(
-            "pybroker_partitions",
+            "pybroker_cluster_partitions",
             "Partitions of the cluster (Kafka: GlobalPartitionCount).",
             lambda: sum(len(topic.partitions) for topic in image.topics.values()),
         ),
         Gauge("pybroker_leader_partitions", "Partitions that this broker leads (Kafka: LeaderCount).", lambda: leaders),
         Gauge(
-            "pybroker_deletions",
+            "pybroker_cluster_deletions",
             "Deleted topics whose data is kept or whose removal is not finished.",
             lambda: sum(record.state != REMOVED for record in image.deletions.values()),
         ),
         Gauge(
-            "pybroker_damaged_topics", "Topics whose metadata cannot be read; not served.", lambda: len(image.damaged)
+            "pybroker_cluster_damaged_topics",
+            "Topics whose metadata cannot be read; not served.",
+            lambda: len(image.damaged),
         ),
         Gauge("pybroker_groups", "Groups that this broker coordinates.", lambda: len(services.groups.list_groups()[0])),
-        Gauge("pybroker_brokers", "Brokers that are alive (Kafka: ActiveBrokerCount).", lambda: len(image.brokers)),
+        Gauge(
+            "pybroker_cluster_brokers", "Brokers that are alive (Kafka: ActiveBrokerCount).", lambda: len(image.brokers)
+        ),
     ]

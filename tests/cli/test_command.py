@@ -220,7 +220,9 @@ def test_metrics_endpoint(tmp_path: Path) -> None:
         assert b"200 OK" in get(port, "/readyz")
         metrics = get(port, "/metrics").decode()
         assert "kafka_server_kafkaserver_clusterid_info{cluster_id=" in metrics
-        assert "\npybroker_topics " in metrics
+        assert "\npybroker_cluster_topics 0\n" in metrics
+        series = [line.rpartition(" ")[0] for line in metrics.split("\r\n\r\n")[1].splitlines() if line[0] != "#"]
+        assert len(set(series)) == len(series), "each series once, or scrapers refuse the whole answer"
 
 
 def get(port: int, path: str) -> bytes:
