@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,8 +33,8 @@ def run(*arguments: str, cwd: Path | None = None, file_size_max: int | None = No
     )
 
 
-def sets(data: Path, port: int = 0, **settings: str) -> list[str]:
-    chosen = {"log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **settings}
+def sets(data: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> list[str]:
+    chosen = {"log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **(settings or {})}
     return [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
 
 
@@ -156,12 +156,12 @@ def test_metrics_port_in_use(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        done = run("start", *sets(tmp_path / "data", **{"metrics.listener": address}))
+        done = run("start", *sets(tmp_path / "data", settings={"metrics.listener": address}))
     assert_refused(done, 1, f"metrics.listener={address}", "in use")
 
 
 def test_address_of_another_machine(tmp_path: Path) -> None:
-    done = run("start", *sets(tmp_path / "data", listeners="PLAINTEXT://192.0.2.1:9092"))
+    done = run("start", *sets(tmp_path / "data", settings={"listeners": "PLAINTEXT://192.0.2.1:9092"}))
     assert_refused(done, 1, "192.0.2.1:9092")
 
 
@@ -189,7 +189,7 @@ def test_data_directory_of_another_broker(tmp_path: Path) -> None:
     with running(*sets(data)) as process:
         process.terminate()
         process.wait(LIMIT_S)
-    assert_refused(run("start", *sets(data, **{"node.id": "7"})), 1, "7")
+    assert_refused(run("start", *sets(data, settings={"node.id": "7"})), 1, "7")
 
 
 def test_data_directory_that_is_a_file(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_no_room_for_the_first_byte(tmp_path: Path) -> None:
 
 def test_metrics_endpoint(tmp_path: Path) -> None:
     port = free_port()
-    with running(*sets(tmp_path / "data", **{"metrics.listener": f"127.0.0.1:{port}"})):
+    with running(*sets(tmp_path / "data", settings={"metrics.listener": f"127.0.0.1:{port}"})):
         assert b"200 OK" in get(port, "/healthz")
         assert b"200 OK" in get(port, "/readyz")
         metrics = get(port, "/metrics").decode()
