@@ -123,10 +123,14 @@ if sys.argv[1] != "return":
 
 
 @pytest.mark.parametrize("how", ["kill", "fork", "return"])
-def test_it_ends_with_its_parent(how: str) -> None:
+def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
     """kill -9, also of a parent whose forked child holds on to what the parent held, and a parent that forgets."""
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, how], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", PARENT, how],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # nobody is left to remove what a killed parent made
     )
     try:
         assert parent.stdout is not None
