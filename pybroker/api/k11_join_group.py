@@ -14,7 +14,7 @@ from typing import Any
 from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
-from pybroker.coordinators.group.rebalance import JoinRequest
+from pybroker.coordinators.group.rebalance import NO_REASON, JoinRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -51,7 +51,7 @@ def handle(
                 ),
                 requires_known_member_id=version >= 4,
                 supports_skipping_assignment=version >= 9,
-                reason=request.reason,
+                reason=request.reason or NO_REASON,
             ),
         )
     except KafkaError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.coordinators.group.rebalance import LeavingMember
+from pybroker.coordinators.group.rebalance import NO_REASON, LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     LeaveGroupRequest,
@@ -25,7 +25,7 @@ def handle(groups: GroupCoordinator, context: RequestContext, request: LeaveGrou
     leaving = (
         [LeavingMember(request.member_id, None)]
         if single
-        else [LeavingMember(m.member_id, m.group_instance_id, m.reason) for m in request.members]
+        else [LeavingMember(m.member_id, m.group_instance_id, m.reason or NO_REASON) for m in request.members]
     )
     try:
         codes = groups.leave(request.group_id, leaving)

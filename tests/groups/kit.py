@@ -90,6 +90,8 @@ class Member:
                 "enable.auto.commit": False,
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 300,
+                # What ends the whole client is told here, and nowhere else.
+                "error_cb": self.errors.append,
                 **(settings or {}),
             }
         )

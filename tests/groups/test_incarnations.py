@@ -4,7 +4,12 @@ new one.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError as AioKafkaError
+from aiokafka.structs import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.groups.kit import (
@@ -53,7 +58,61 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
         (found,) = watcher.committed([TopicPartition(topic, 0)], WAIT_S)
         assert found.offset < 0
         watcher.close()
+
+        def commits_again() -> bool:
+            try:
+                member.commit([TopicPartition(topic, 0, 0)])
+            except KafkaException:
+                return False
+            return True
+
+        # The answer makes this client join again; in the generation that forms then it may commit.
+        until(commits_again, "the member is not shut out for good")
     fill(broker.bootstrap, topic, 1, 30, "new ")
     with Member(broker.bootstrap, group, topic) as later:
         until(lambda: len(later.values) >= 30, "the new topic is read")
         assert later.values == [f"new 0:{i}" for i in range(30)]
+
+
+@pytest.mark.checklist("A28")
+async def test_aiokafka_joins_again_when_its_position_is_refused(broker: BrokerProcess) -> None:
+    topic, group = create_topic(broker.bootstrap, 1), unique("group")
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap,
+        group_id=group,
+        enable_auto_commit=False,
+        heartbeat_interval_ms=300,
+        metadata_max_age_ms=300_000,
+    )
+    await consumer.start()
+    partition = AioPartition(topic, 0)
+    try:
+        await asyncio.wait_for(_assigned(consumer), WAIT_S)
+        await consumer.commit({partition: 100})
+        await asyncio.to_thread(delete_topic, broker.bootstrap, topic)
+        await asyncio.to_thread(create_topic, broker.bootstrap, 1, topic)
+        with pytest.raises(AioKafkaError):
+            await consumer.commit({partition: 101})
+
+        async def commits_again() -> None:
+            while True:
+                try:
+                    await _assigned(consumer)
+                    await consumer.commit({partition: 0})
+                except AioKafkaError:
+                    # It asks for metadata every few minutes only; until then the topic does not exist for it.
+                    await consumer._client.force_metadata_update()
+                    await asyncio.sleep(0.05)
+                else:
+                    return
+
+        await asyncio.wait_for(commits_again(), WAIT_S)
+        assert await consumer.committed(partition) == 0
+    finally:
+        await consumer.stop()
+
+
+async def _assigned(consumer: AIOKafkaConsumer) -> None:
+    while not consumer.assignment():
+        await consumer.getmany(timeout_ms=50)

@@ -39,6 +39,10 @@ JOIN_RETRY_MS_MIN = 1_000
 """A round that nobody joined is looked at again no sooner than this, whatever timeout the members asked for."""
 
 
+NO_REASON = "no reason given"
+"""What the log says where a client names none (KIP-800)."""
+
+
 class GroupSettings(Protocol):
     """The broker settings that rounds obey; read at each use, as some are dynamic."""
 
@@ -83,7 +87,7 @@ class JoinRequest:
     rebalance_timeout_ms: int
     requires_known_member_id: bool
     supports_skipping_assignment: bool
-    reason: str | None = None
+    reason: str = NO_REASON
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class LeavingMember:
 
     member_id: str
     instance_id: str | None
-    reason: str | None = None
+    reason: str = NO_REASON
 
 
 class Rounds:
@@ -478,7 +482,7 @@ class Rounds:
                 group.check_member(member_id, one.instance_id)
             except KafkaError as error:
                 return ErrorCode(error.code)
-        log.info("group %s: member %s leaves: %s", group.group_id, member_id, one.reason or "no reason given")
+        log.info("group %s: member %s leaves: %s", group.group_id, member_id, one.reason)
         self._forget(group, member_id)
         return ErrorCode.NONE
 
