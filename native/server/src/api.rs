@@ -9,6 +9,7 @@ pub(crate) mod k23_offset_for_leader_epoch;
 mod partitions;
 pub(crate) mod to_control_plane;
 
+use std::sync::Arc;
 use std::task::Context;
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ use crate::slots::Slot;
 
 /// A request about to be answered.
 pub(crate) struct Call<'a, 'c> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a Arc<Shared>,
     pub(crate) thread: &'a mut ThreadState,
     pub(crate) connection: &'a ConnectionInfo,
     /// The task of the connection: who waits.

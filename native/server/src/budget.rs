@@ -42,6 +42,12 @@ impl MemoryBudget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Whether the limit is reached. A connection that waits for its own answers then takes no further request on;
+    /// it looks again when one of them is answered, so nobody is woken for it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used() >= self.limit.load(Ordering::Relaxed)
+    }
+
     /// Moves a connection's share from `before` to `after` bytes.
     pub(crate) fn adjust(&self, before: usize, after: usize) {
         if after > before {

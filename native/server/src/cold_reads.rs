@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::outgoing::SliceFile;
+use crate::outgoing::{FileSlice, SliceFile};
 
 /// Threads that may wait for the disk at the same time: a cold consumer must not stand behind one other.
 const THREADS: usize = 2;
@@ -44,18 +44,15 @@ struct Jobs {
     stopped: bool,
 }
 
-struct Job {
-    slices: Vec<FileSlice>,
-    done: Arc<AtomicBool>,
-    waker: Waker,
-}
-
-/// A part of a file.
-#[derive(Clone)]
-pub(crate) struct FileSlice {
-    pub(crate) file: Arc<SliceFile>,
-    pub(crate) position: u64,
-    pub(crate) bytes: usize,
+enum Job {
+    /// Bring these into the page cache, then wake the connection.
+    Read {
+        slices: Vec<FileSlice>,
+        done: Arc<AtomicBool>,
+        waker: Waker,
+    },
+    /// Something else that reads files; it tells its connection itself.
+    Run(Box<dyn FnOnce() + Send>),
 }
 
 /// A read that was asked for; done when the range is in the page cache (or failed, which sending will show).
@@ -68,9 +65,10 @@ impl ColdRead {
     }
 }
 
-/// Whether the slice can be sent without waiting for the disk, as far as probing can tell.
+/// Whether the slice can be sent without waiting for the disk, as far as probing can tell. Its first bytes are: the
+/// log has just read the batch header there.
 pub(crate) fn is_resident(slice: &FileSlice) -> bool {
-    let mut at = 0;
+    let mut at = PROBE_BYTES;
     while at < slice.bytes {
         if !byte_is_resident(&slice.file, slice.position + at as u64) {
             return false;
@@ -101,20 +99,32 @@ fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
 impl ColdReads {
     /// Reads the slices on the pool and then wakes `waker`. `None` if the queue is full.
     pub(crate) fn read(&self, slices: Vec<FileSlice>, waker: &Waker) -> Option<ColdRead> {
-        self.start_threads();
         let done = Arc::new(AtomicBool::new(false));
-        let mut jobs = self.queue.jobs.lock();
-        if jobs.stopped || jobs.waiting.len() >= QUEUE_MAX {
-            return None;
-        }
-        jobs.waiting.push_back(Job {
+        let job = Job::Read {
             slices,
             done: Arc::clone(&done),
             waker: waker.clone(),
-        });
+        };
+        self.queue(job).ok().map(|()| ColdRead(done))
+    }
+
+    /// Runs something that reads files on the pool, or here if the queue is full.
+    pub(crate) fn run(&self, work: Box<dyn FnOnce() + Send>) {
+        if let Err(job) = self.queue(Job::Run(work)) {
+            job.finish();
+        }
+    }
+
+    fn queue(&self, job: Job) -> Result<(), Job> {
+        self.start_threads();
+        let mut jobs = self.queue.jobs.lock();
+        if jobs.stopped || jobs.waiting.len() >= QUEUE_MAX {
+            return Err(job);
+        }
+        jobs.waiting.push_back(job);
         drop(jobs);
         self.queue.arrived.notify_one();
-        Some(ColdRead(done))
+        Ok(())
     }
 
     fn start_threads(&self) {
@@ -152,9 +162,15 @@ impl ColdReads {
 }
 
 impl Job {
+    /// Does what must be done in any case.
     fn finish(self) {
-        self.done.store(true, Ordering::Release);
-        self.waker.wake();
+        match self {
+            Job::Read { done, waker, .. } => {
+                done.store(true, Ordering::Release);
+                waker.wake();
+            }
+            Job::Run(work) => work(),
+        }
     }
 }
 
@@ -173,8 +189,10 @@ fn work(queue: &Queue) {
                 queue.arrived.wait(&mut jobs);
             }
         };
-        for slice in &job.slices {
-            read_through(slice, &mut buffer);
+        if let Job::Read { slices, .. } = &job {
+            for slice in slices {
+                read_through(slice, &mut buffer);
+            }
         }
         job.finish();
     }

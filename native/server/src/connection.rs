@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     incoming: Incoming,
     slots: Slots,
     outgoing: Outgoing,
+    /// Bytes of slots and pending replies charged to the memory budget.
+    charged: usize,
     /// When a whole request last came or a reply last went.
     active: Instant,
     /// When the socket last took reply bytes, while some are pending.
@@ -73,6 +75,7 @@ impl Connection {
             incoming: Incoming::default(),
             slots: Slots::default(),
             outgoing: Outgoing::default(),
+            charged: 0,
             active: now,
             write_progress: None,
             timer: Box::pin(tokio::time::sleep_until(now.into())),
@@ -130,6 +133,7 @@ impl Connection {
         }
         self.incoming
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
+        self.charge(self.slots.bytes() + self.outgoing.pending_bytes());
         self.check_deadlines(thread, now)?;
         self.arm(thread, context, now);
         Ok(())
@@ -169,13 +173,27 @@ impl Connection {
                 },
                 Slot::Fetch(mut pending) => {
                     match pending.poll(&self.shared, thread, context, now, &mut self.outgoing) {
-                        Poll::Ready(()) => {
+                        Poll::Ready(result) => {
+                            result?;
                             thread.metrics.request(1, pending.received.elapsed());
                             None
                         }
                         Poll::Pending => Some(Slot::Fetch(pending)),
                     }
                 }
+                Slot::Lookup(mut pending) => match Pin::new(&mut pending.answer).poll(context) {
+                    Poll::Pending => Some(Slot::Lookup(pending)),
+                    Poll::Ready(Err(_)) => return Err(CloseReason::ReplyLost { api_key: 2 }),
+                    Poll::Ready(Ok(answered)) => {
+                        pending.write(
+                            &answered,
+                            &thread.metrics,
+                            self.outgoing.tail(&mut thread.pool),
+                        );
+                        thread.metrics.request(2, pending.received.elapsed());
+                        None
+                    }
+                },
                 Slot::Control(mut pending) => {
                     match self.poll_control(&mut pending, thread, context)? {
                         Poll::Ready(()) => None,
@@ -312,11 +330,19 @@ impl Connection {
         Ok(sent > 0)
     }
 
+    fn charge(&mut self, bytes: usize) {
+        if bytes != self.charged {
+            self.shared.budget.adjust(self.charged, bytes);
+            self.charged = bytes;
+        }
+    }
+
     /// Whether another request of this connection may be taken on.
     fn may_run(&self, thread: &ThreadState) -> bool {
         self.slots.len() < SLOTS_MAX
             && self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX
             && self.slots.bytes() < thread.settings.limits.in_flight_connection_bytes_max
+            && (self.slots.is_empty() || !self.shared.budget.is_full())
             && !self.shared.draining.load(Ordering::Relaxed)
     }
 
@@ -510,6 +536,7 @@ impl Future for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.incoming.release(&self.shared.budget);
+        self.charge(0);
         self.shared.budget.finished(self.info.peer.connection_id);
         self.shared.connections.leave(self.info.peer.address.ip());
     }

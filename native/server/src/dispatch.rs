@@ -1,5 +1,6 @@
 //! From a frame to its answer: one match on the API key.
 
+use std::sync::Arc;
 use std::task::Context;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,7 +35,7 @@ pub(crate) enum Dispatched {
 
 /// The environment of one turn of a connection.
 pub(crate) struct Turn<'a, 'c> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a Arc<Shared>,
     pub(crate) thread: &'a mut ThreadState,
     pub(crate) connection: &'a ConnectionInfo,
     pub(crate) context: &'a mut Context<'c>,

@@ -20,16 +20,21 @@ use crate::buffers::BufferPool;
 /// A file that stays open for as long as a reply refers to it, whatever happens to its name.
 pub(crate) type SliceFile = dyn AsFd + Send + Sync;
 
-/// A piece of the output.
-enum Chunk {
-    /// Bytes, and how many of them were sent.
-    Bytes(Vec<u8>, usize),
-    /// A part of a file.
-    File {
-        file: Arc<SliceFile>,
-        position: u64,
-        left: usize,
-    },
+/// A part of a file.
+#[derive(Clone)]
+pub(crate) struct FileSlice {
+    pub(crate) file: Arc<SliceFile>,
+    pub(crate) position: u64,
+    pub(crate) bytes: usize,
+}
+
+/// Bytes with file slices between them.
+struct Chunk {
+    bytes: Vec<u8>,
+    /// How many of the bytes were sent.
+    sent: usize,
+    /// Each with the number of bytes before it; what is left of it.
+    slices: VecDeque<(usize, FileSlice)>,
 }
 
 /// See the module.
@@ -41,7 +46,7 @@ pub(crate) struct Outgoing {
     tail: Vec<u8>,
     /// Bytes of `tail` that were sent.
     tail_sent: usize,
-    /// Bytes held in `queue` (file parts do not count: they hold no memory).
+    /// Bytes held in `queue` (file slices do not count: they hold no memory).
     queued_bytes: usize,
 }
 
@@ -55,24 +60,23 @@ impl Outgoing {
         &mut self.tail
     }
 
-    /// Appends a part of a file.
-    pub(crate) fn push_file(
-        &mut self,
-        pool: &mut BufferPool,
-        file: Arc<SliceFile>,
-        position: u64,
-        bytes: usize,
-    ) {
-        if !self.tail.is_empty() {
-            let tail = core::mem::replace(&mut self.tail, pool.take());
+    /// Appends bytes with file slices between them: each slice comes after that many of the bytes, ascending.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>, slices: VecDeque<(usize, FileSlice)>) {
+        if self.tail.len() > self.tail_sent {
+            let tail = core::mem::take(&mut self.tail);
             self.queued_bytes += tail.len();
-            self.queue
-                .push_back(Chunk::Bytes(tail, core::mem::take(&mut self.tail_sent)));
+            let sent = core::mem::take(&mut self.tail_sent);
+            self.queue.push_back(Chunk {
+                bytes: tail,
+                sent,
+                slices: VecDeque::new(),
+            });
         }
-        self.queue.push_back(Chunk::File {
-            file,
-            position,
-            left: bytes,
+        self.queued_bytes += bytes.len();
+        self.queue.push_back(Chunk {
+            bytes,
+            sent: 0,
+            slices,
         });
     }
 
@@ -102,45 +106,39 @@ impl Outgoing {
             if *sent >= bytes_max {
                 return Poll::Ready(Ok(false));
             }
-            match chunk {
-                Chunk::Bytes(bytes, done) => {
-                    let count = ready!(poll_send_more(context, socket, &bytes[*done..]))?;
-                    *sent += count;
-                    *done += count;
-                    if *done == bytes.len() {
-                        self.queued_bytes -= bytes.len();
-                        if let Some(Chunk::Bytes(bytes, _)) = self.queue.pop_front() {
-                            pool.give(bytes);
-                        }
-                    }
+            let next_slice = chunk.slices.front_mut();
+            let until = next_slice.as_ref().map_or(chunk.bytes.len(), |(at, _)| *at);
+            if chunk.sent < until {
+                let here = &chunk.bytes[chunk.sent..until];
+                let count = match next_slice {
+                    Some(_) => ready!(poll_send_more(context, socket, here))?,
+                    None => ready!(poll_send(context, socket, here))?,
+                };
+                *sent += count;
+                chunk.sent += count;
+            } else if let Some((_, slice)) = next_slice {
+                let share = slice.bytes.min(bytes_max - *sent);
+                let count = ready!(poll_sendfile(
+                    context,
+                    socket,
+                    slice.file.as_fd(),
+                    &mut slice.position,
+                    share
+                ))?;
+                *sent += count;
+                slice.bytes -= count;
+                if slice.bytes == 0 {
+                    chunk.slices.pop_front();
                 }
-                Chunk::File {
-                    file,
-                    position,
-                    left,
-                } => {
-                    let share = (*left).min(bytes_max - *sent);
-                    let count = ready!(poll_sendfile(
-                        context,
-                        socket,
-                        file.as_fd(),
-                        position,
-                        share
-                    ))?;
-                    *sent += count;
-                    *left -= count;
-                    if *left == 0 {
-                        self.queue.pop_front();
-                    }
+            } else {
+                self.queued_bytes -= chunk.bytes.len();
+                if let Some(chunk) = self.queue.pop_front() {
+                    pool.give(chunk.bytes);
                 }
             }
         }
         while self.tail_sent < self.tail.len() {
-            let count =
-                ready!(Pin::new(&mut *socket).poll_write(context, &self.tail[self.tail_sent..]))?;
-            if count == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
+            let count = ready!(poll_send(context, socket, &self.tail[self.tail_sent..]))?;
             *sent += count;
             self.tail_sent += count;
         }
@@ -149,6 +147,17 @@ impl Outgoing {
             self.tail_sent = 0;
         }
         Poll::Ready(Ok(true))
+    }
+}
+
+fn poll_send(
+    context: &mut Context<'_>,
+    socket: &mut TcpStream,
+    bytes: &[u8],
+) -> Poll<io::Result<usize>> {
+    match ready!(Pin::new(socket).poll_write(context, bytes))? {
+        0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        count => Poll::Ready(Ok(count)),
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use pybroker_model::TopicId;
 use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_protocol::hot::produce_request::ProduceRequest;
 use pybroker_replica::Replicas;
@@ -145,7 +146,13 @@ pub(crate) struct ConnectionInfo {
     pub(crate) authenticated: bool,
     /// When authentication must have been renewed (KIP-368).
     pub(crate) session_ends: Option<Instant>,
+    /// Which incarnation of a name was fetched over this connection last, by requests without session and without
+    /// epochs (R4). Bounded; used by the connection's own task only.
+    incarnations: RefCell<HashMap<Arc<str>, TopicId>>,
 }
+
+/// Names that a connection remembers: more than an old client consumes from.
+const INCARNATIONS_MAX: usize = 1_000;
 
 impl ConnectionInfo {
     pub(crate) fn new(peer: Arc<Peer>, security: SecurityProtocol, anonymous: Arc<str>) -> Self {
@@ -155,7 +162,22 @@ impl ConnectionInfo {
             principal: anonymous,
             authenticated,
             session_ends: None,
+            incarnations: RefCell::default(),
         }
+    }
+}
+
+impl ConnectionInfo {
+    /// Notes which incarnation of a name is fetched now; gives the one fetched before.
+    pub(crate) fn fetched(&self, name: &Arc<str>, id: TopicId) -> Option<TopicId> {
+        let mut incarnations = self.incarnations.borrow_mut();
+        if let Some(known) = incarnations.get_mut(name) {
+            return Some(core::mem::replace(known, id));
+        }
+        if incarnations.len() < INCARNATIONS_MAX {
+            incarnations.insert(Arc::clone(name), id);
+        }
+        None
     }
 }
 

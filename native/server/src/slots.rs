@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
+use crate::api::k02_list_offsets::PendingLookup;
 use crate::control_plane::{ControlReply, ControlRequest};
 
 /// A request that was read and not answered yet.
@@ -20,6 +21,8 @@ pub(crate) enum Slot {
     Produce(Box<PendingProduce>),
     /// At the head: waiting for bytes, or for the disk.
     Fetch(Box<PendingFetch>),
+    /// At the head: a look-up on the pool.
+    Lookup(Box<PendingLookup>),
     /// At the head: the control plane has it, or shall get it.
     Control(Box<PendingControl>),
     /// Waits until it is at the head; the frame's content.
@@ -94,6 +97,7 @@ impl Slot {
             Slot::Ready(reply) => reply.capacity(),
             Slot::Produce(pending) => pending.bytes(),
             Slot::Fetch(pending) => pending.bytes(),
+            Slot::Lookup(_) => 0,
             Slot::Control(pending) => pending
                 .unsent
                 .as_ref()

@@ -352,6 +352,35 @@ fn bytes_come_by_sendfile_and_by_copy() {
 }
 
 #[test]
+fn records_that_left_the_page_cache_come_all_the_same() {
+    let server = server_with_a(2);
+    let mut client = server.connect();
+    let value: Vec<u8> = (0..100_000u32).map(|number| (number / 7) as u8).collect();
+    for _ in 0..20 {
+        client.produce(9, A(), 0, &batch(&[&value]));
+        client.produce(9, A(), 1, &batch(&[b"small"]));
+    }
+    let mut both = Fetch::of(A(), 0, 0);
+    both.partitions.push((A(), 1, 0, -1));
+    let warm = client.fetch(12, &both);
+    server.disk.evict();
+    let before = server.metric("pybroker_cold_reads_total");
+    let cold = client.fetch(12, &both);
+    for (warm, cold) in warm.partitions.iter().zip(&cold.partitions) {
+        assert!(
+            warm.records == cold.records,
+            "partition {}",
+            warm.head.partition
+        );
+    }
+    // Where the file system can tell, the pool has read them.
+    eprintln!(
+        "cold reads: {}",
+        server.metric("pybroker_cold_reads_total") - before
+    );
+}
+
+#[test]
 fn pipelined_large_fetches_keep_their_order() {
     let server = server_with_a(1);
     let mut client = server.connect();
@@ -627,6 +656,8 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
     };
     let by_name = client.fetch(8, &old).session;
     let by_id = client.fetch(13, &old).session;
+    let sessionless = Fetch::of(A(), 0, 0);
+    assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
     server.delete_topic(topic_id(1), 1);
     server.create_topic(topic_id(2), "a", 1, 6);
     client.produce(9, A(), 0, &batch(&[b"new"]));
@@ -658,6 +689,14 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
         ErrorCode::OFFSET_OUT_OF_RANGE.0
     );
     assert_eq!(client.fetch(8, &next(2)).one().head.error_code, 0);
+    let out_of_range = ErrorCode::OFFSET_OUT_OF_RANGE.0;
+    assert_eq!(
+        client.fetch(4, &sessionless).one().head.error_code,
+        out_of_range
+    );
+    assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
+    // Another connection never read the old one.
+    assert_eq!(server.connect().fetch(4, &sessionless).one().offsets(), [0]);
 }
 
 fn list(client: &mut Client, version: i16, timestamp: i64) -> (i16, i64, i64, Vec<i64>) {

@@ -27,11 +27,11 @@ use self::plan::Source;
 use super::partitions::{ResolvedTopic, points_elsewhere};
 use super::{Answer, Call};
 use crate::close::CloseReason;
-use crate::cold_reads::{ColdRead, FileSlice};
+use crate::cold_reads::ColdRead;
 use crate::error_codes::{Naming, of_partition};
 use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::metadata_view::MetadataView;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{FileSlice, Outgoing};
 use crate::shared::{Shared, ThreadState};
 use crate::slots::Slot;
 
@@ -134,7 +134,7 @@ pub(crate) fn run(
         call.received,
         outgoing,
     ) {
-        Poll::Ready(()) => Ok(Answer::Written),
+        Poll::Ready(result) => result.map(|()| Answer::Written),
         Poll::Pending => Ok(Answer::Later(Slot::Fetch(Box::new(pending)))),
     }
 }
@@ -148,7 +148,7 @@ impl PendingFetch {
         context: &mut Context<'_>,
         now: Instant,
         outgoing: &mut Outgoing,
-    ) -> Poll<()> {
+    ) -> Poll<Result<(), CloseReason>> {
         if let State::Warming(read, _) = &self.state
             && !read.is_done()
         {

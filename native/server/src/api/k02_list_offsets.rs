@@ -5,6 +5,9 @@
 //! start (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest not uploaded (v11+): nothing,
 //! −1. Others, or below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest offset first.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use hashbrown::HashMap;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::list_offsets::{
@@ -12,12 +15,16 @@ use pybroker_protocol::hot::list_offsets::{
     ListOffsetsTopicResponse,
 };
 use pybroker_replica::{Isolation, ListedOffset, OffsetSpec, Partition};
+use tokio::sync::oneshot;
 
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
+use crate::metrics::ThreadMetrics;
 use crate::reply::ReplyFrame;
+use crate::shared::Shared;
+use crate::slots::Slot;
 
 /// What a timestamp asks for.
 enum Wanted {
@@ -26,7 +33,21 @@ enum Wanted {
     Nothing,
 }
 
-/// Answers the request.
+/// A look-up on the pool.
+pub(crate) struct PendingLookup {
+    pub(crate) answer: oneshot::Receiver<Answered>,
+    correlation_id: i32,
+    flexible: bool,
+    pub(crate) received: Instant,
+}
+
+/// The response body, and the error codes in it for the metrics.
+pub(crate) struct Answered {
+    body: Vec<u8>,
+    errors: Vec<i16>,
+}
+
+/// Answers the request; look-ups by time read index and log files, so they go to the pool (R19).
 pub(crate) fn run(
     call: &mut Call<'_, '_>,
     body: &[u8],
@@ -34,8 +55,69 @@ pub(crate) fn run(
 ) -> Result<Answer, CloseReason> {
     let request =
         ListOffsetsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
-    let map = call.shared.replicas.snapshot();
-    let view = call.shared.metadata.load();
+    let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    if !partitions.any(|partition| reads_files(partition.timestamp)) {
+        let answered = answer(call.shared, call.version, &request);
+        answered.write(
+            call.correlation_id,
+            call.flexible,
+            &call.thread.metrics,
+            out,
+        );
+        return Ok(Answer::Written);
+    }
+    let (sender, receiver) = oneshot::channel();
+    let (shared, version, body) = (
+        Arc::clone(call.shared),
+        call.version,
+        Box::<[u8]>::from(body),
+    );
+    call.shared.cold_reads.run(Box::new(move || {
+        // Decoded a second time rather than copied field by field; it was decoded without error above.
+        if let Ok(request) = ListOffsetsRequest::decode(&body, version) {
+            // The connection may have gone meanwhile.
+            drop(sender.send(answer(&shared, version, &request)));
+        }
+    }));
+    Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup {
+        answer: receiver,
+        correlation_id: call.correlation_id,
+        flexible: call.flexible,
+        received: call.received,
+    }))))
+}
+
+impl Answered {
+    fn write(
+        &self,
+        correlation_id: i32,
+        flexible: bool,
+        metrics: &ThreadMetrics,
+        out: &mut Vec<u8>,
+    ) {
+        for error in &self.errors {
+            metrics.error(*error);
+        }
+        let frame = ReplyFrame::begin(out, correlation_id, flexible);
+        out.extend_from_slice(&self.body);
+        frame.end(out);
+    }
+}
+
+impl PendingLookup {
+    /// Appends the reply.
+    pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
+        answered.write(self.correlation_id, self.flexible, metrics, out);
+    }
+}
+
+fn reads_files(timestamp: i64) -> bool {
+    timestamp >= 0 || timestamp == -3
+}
+
+fn answer(shared: &Shared, version: i16, request: &ListOffsetsRequest<'_>) -> Answered {
+    let map = shared.replicas.snapshot();
+    let view = shared.metadata.load();
     let isolation = match request.isolation_level {
         1 => Isolation::ReadCommitted,
         _ => Isolation::ReadUncommitted,
@@ -46,6 +128,7 @@ pub(crate) fn run(
             *named.entry((topic.name, partition.partition)).or_default() += 1;
         }
     }
+    let mut errors = Vec::new();
     let topics = request.topics.iter().map(|topic| {
         let resolved = ResolvedTopic::by_name(&map, &view, topic.name);
         let partitions = topic.partitions.iter().map(|wanted| {
@@ -56,13 +139,10 @@ pub(crate) fn run(
             let found = if twice {
                 Err(ErrorCode::INVALID_REQUEST)
             } else {
-                resolved
-                    .partition(&view, wanted.partition)
-                    .and_then(|partition| find(call.version, partition, wanted, isolation))
+                let partition = resolved.partition(&view, wanted.partition);
+                partition.and_then(|partition| find(version, partition, wanted, isolation))
             };
-            if let Err(error) = found {
-                call.thread.metrics.error(error.0);
-            }
+            errors.extend(found.as_ref().err().map(|error| error.0));
             response(wanted.partition, found)
         });
         ListOffsetsTopicResponse {
@@ -74,10 +154,9 @@ pub(crate) fn run(
         throttle_time_ms: 0,
         topics: topics.collect(),
     };
-    let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
-    response.encode(call.version, out);
-    frame.end(out);
-    Ok(Answer::Written)
+    let mut body = Vec::new();
+    response.encode(version, &mut body);
+    Answered { body, errors }
 }
 
 /// The offset wanted, and for v0 all of them.

@@ -321,6 +321,24 @@ impl Disk {
             directory,
         }
     }
+
+    /// Drops the logs from the page cache.
+    pub fn evict(&self) {
+        for partition in std::fs::read_dir(self.directory.path().join("data"))
+            .expect("listed")
+            .flatten()
+        {
+            let Ok(files) = std::fs::read_dir(partition.path()) else {
+                continue;
+            };
+            for file in files.flatten() {
+                let file = std::fs::File::open(file.path()).expect("opens");
+                file.sync_all().expect("flushed");
+                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+                    .expect("advice is taken");
+            }
+        }
+    }
 }
 
 /// Replicas that host nothing.

@@ -131,6 +131,8 @@ fn targets(
     body: &[u8],
     by_id: bool,
 ) -> Vec<FetchTarget> {
+    // Without a session the connection remembers which incarnation was read (R4); from v9 on epochs tell.
+    let remembers = call.version <= 8 && request.session_epoch == EPOCH_FINAL;
     let mut targets = Vec::with_capacity(request.partitions.len());
     let map = call.shared.replicas.snapshot();
     for topic in &request.topics {
@@ -144,6 +146,12 @@ fn targets(
                 None => TopicKey::Name(name.into()),
             }
         };
+        let resolved = match &key {
+            TopicKey::Name(name) if remembers => map
+                .topic_id(name)
+                .and_then(|id| call.connection.fetched(name, id)),
+            _ => None,
+        };
         for partition in &request.partitions[topic.partitions()] {
             targets.push(FetchTarget {
                 topic: key.clone(),
@@ -152,7 +160,7 @@ fn targets(
                 current_leader_epoch: partition.current_leader_epoch,
                 last_fetched_epoch: partition.last_fetched_epoch,
                 max_bytes: partition.partition_max_bytes,
-                resolved: None,
+                resolved,
             });
         }
     }

@@ -1,6 +1,7 @@
 //! From what was read to the reply: head bytes, file slices, and what the session remembers.
 
-use std::io::IoSliceMut;
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
@@ -11,12 +12,22 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::super::partitions::endpoints;
 use super::plan::Source;
 use super::{Outcome, PendingFetch, State};
-use crate::cold_reads::{FileSlice, is_resident};
+use crate::close::CloseReason;
+use crate::cold_reads::is_resident;
 use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::limits::SENDFILE_BYTES_MIN;
-use crate::outgoing::Outgoing;
+use crate::metrics::ThreadMetrics;
+use crate::outgoing::{FileSlice, Outgoing};
 use crate::reply::ReplyFrame;
 use crate::shared::{Shared, ThreadState};
+
+/// Whether the reply could be written.
+enum Written {
+    /// It is in the output.
+    Whole,
+    /// Records must come from the disk first; nothing was written.
+    Cold,
+}
 
 impl PendingFetch {
     /// Writes the reply, unless slices must come from the disk first. `warm`: they did.
@@ -25,126 +36,140 @@ impl PendingFetch {
         shared: &Shared,
         thread: &mut ThreadState,
         context: &mut Context<'_>,
-        outcomes: Vec<Outcome>,
+        mut outcomes: Vec<Outcome>,
         warm: bool,
         outgoing: &mut Outgoing,
-    ) -> Poll<()> {
-        let mut small = Vec::new();
+    ) -> Poll<Result<(), CloseReason>> {
         if !warm {
-            let cold = !outcomes
+            self.note_in_session(&mut outcomes);
+        }
+        let send_failed = CloseReason::SendFailed;
+        let mut written = Written::Cold;
+        if warm || large_slices(&outcomes).all(is_resident) {
+            written = self
+                .write(shared, thread, &outcomes, warm, outgoing)
+                .map_err(send_failed)?;
+        }
+        if let Written::Cold = written {
+            thread.metrics.cold_reads.add(1);
+            let slices = outcomes
                 .iter()
-                .filter_map(|outcome| outcome.slice.as_ref())
-                .all(|slice| {
-                    if slice.bytes >= SENDFILE_BYTES_MIN {
-                        is_resident(slice)
-                    } else {
-                        append_resident(slice, &mut small)
-                    }
-                });
-            if cold {
-                thread.metrics.cold_reads.add(1);
-                let slices = outcomes
-                    .iter()
-                    .filter_map(|outcome| outcome.slice.clone())
-                    .collect();
-                if let Some(read) = shared.cold_reads.read(slices, context.waker()) {
-                    self.state = State::Warming(read, outcomes);
-                    return Poll::Pending;
-                }
-                // No room in the queue: this thread waits for the disk itself.
-                small.clear();
+                .filter_map(|outcome| outcome.slice.clone())
+                .collect();
+            if let Some(read) = shared.cold_reads.read(slices, context.waker()) {
+                self.state = State::Warming(read, outcomes);
+                return Poll::Pending;
             }
-            if !cold {
-                self.write(shared, thread, outcomes, &mut &small[..], outgoing);
-                return Poll::Ready(());
-            }
+            // No room in the queue: this thread waits for the disk itself.
+            self.write(shared, thread, &outcomes, true, outgoing)
+                .map_err(send_failed)?;
         }
-        for slice in outcomes.iter().filter_map(|outcome| outcome.slice.as_ref()) {
-            if slice.bytes < SENDFILE_BYTES_MIN {
-                append(slice, &mut small);
-            }
-        }
-        self.write(shared, thread, outcomes, &mut &small[..], outgoing);
-        Poll::Ready(())
+        core::mem::replace(&mut self.source, Source::Request(Vec::new())).release(thread);
+        Poll::Ready(Ok(()))
     }
 
-    /// `small` holds the bytes of all slices below the sendfile threshold, in order.
+    /// `wait`: small slices are read even if that waits for the disk.
     fn write(
-        &mut self,
+        &self,
         shared: &Shared,
         thread: &mut ThreadState,
-        mut outcomes: Vec<Outcome>,
-        small: &mut &[u8],
+        outcomes: &[Outcome],
+        wait: bool,
         outgoing: &mut Outgoing,
-    ) {
-        self.note_in_session(&mut outcomes);
+    ) -> io::Result<Written> {
+        let as_files: usize = large_slices(outcomes).map(|slice| slice.bytes).sum();
+        if as_files == 0 {
+            let out = outgoing.tail(&mut thread.pool);
+            let start = out.len();
+            let written = self.write_to(
+                shared,
+                &thread.metrics,
+                outcomes,
+                wait,
+                0,
+                out,
+                &mut VecDeque::new(),
+            );
+            if !matches!(written, Ok(Written::Whole)) {
+                out.truncate(start);
+            }
+            return written;
+        }
+        let mut bytes = thread.pool.take();
+        let mut cuts = VecDeque::new();
+        let written = self.write_to(
+            shared,
+            &thread.metrics,
+            outcomes,
+            wait,
+            as_files,
+            &mut bytes,
+            &mut cuts,
+        )?;
+        match written {
+            Written::Whole => outgoing.push(bytes, cuts),
+            Written::Cold => thread.pool.give(bytes),
+        }
+        Ok(written)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call, with its two ways of output"
+    )]
+    fn write_to(
+        &self,
+        shared: &Shared,
+        metrics: &ThreadMetrics,
+        outcomes: &[Outcome],
+        wait: bool,
+        as_files: usize,
+        bytes: &mut Vec<u8>,
+        cuts: &mut VecDeque<(usize, FileSlice)>,
+    ) -> io::Result<Written> {
         let writer = FetchResponseWriter::new(self.version);
-        let view = shared.metadata.load();
+        let start = bytes.len();
+        let frame = ReplyFrame::begin(bytes, self.correlation_id, self.flexible);
+        let sizes = runs_of_one_topic(&self.source, outcomes);
+        writer.start(bytes, 0, 0, self.session_id, sizes.len());
+        let mut rest = outcomes;
+        for size in sizes {
+            let (run, after) = rest.split_at(size);
+            rest = after;
+            let topic = &self.source.target(run[0].place).topic;
+            writer.topic(bytes, topic.name(), topic.id(), size);
+            for outcome in run {
+                let length = outcome.slice.as_ref().map_or(0, |slice| slice.bytes);
+                writer.partition(bytes, &outcome.head, Some(length));
+                match &outcome.slice {
+                    Some(slice) if is_large(slice) => {
+                        cuts.push_back((bytes.len() - start, slice.clone()))
+                    }
+                    Some(slice) if !append(slice, wait, bytes)? => return Ok(Written::Cold),
+                    _ => {}
+                }
+                writer.end_partition(bytes, &outcome.head);
+            }
+            writer.end_topic(bytes);
+        }
         let leaders: Vec<i32> = outcomes
             .iter()
             .filter_map(|outcome| Some(outcome.head.current_leader?.leader_id))
             .collect();
-        let sent_as_file: usize = outcomes
-            .iter()
-            .filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes))
-            .filter(|bytes| *bytes >= SENDFILE_BYTES_MIN)
-            .sum();
-
-        // The length prefix must be known before the first file slice is queued, so heads and tails are written to a
-        // buffer of their own first, with the places where slices come between them.
-        let mut bytes = thread.pool.take();
-        let mut cuts: Vec<(usize, FileSlice)> = Vec::new();
-        let frame = ReplyFrame::begin(&mut bytes, self.correlation_id, self.flexible);
-        let groups = Groups::of(&self.source, &outcomes);
-        writer.start(&mut bytes, 0, 0, self.session_id, groups.count);
-        let mut outcomes = outcomes.into_iter();
-        for group in &groups.sizes {
-            let mut first = true;
-            for outcome in outcomes.by_ref().take(*group) {
-                if core::mem::take(&mut first) {
-                    let topic = &self.source.target(outcome.place).topic;
-                    writer.topic(&mut bytes, topic.name(), topic.id(), *group);
-                }
-                thread.metrics.error(outcome.head.error_code);
-                let length = outcome.slice.as_ref().map_or(0, |slice| slice.bytes);
-                thread.metrics.fetched_bytes.add(length as u64);
-                writer.partition(&mut bytes, &outcome.head, Some(length));
-                match outcome.slice {
-                    Some(slice) if slice.bytes >= SENDFILE_BYTES_MIN => {
-                        cuts.push((bytes.len(), slice))
-                    }
-                    Some(slice) => {
-                        let (here, rest) = small.split_at(slice.bytes);
-                        bytes.extend_from_slice(here);
-                        *small = rest;
-                    }
-                    None => {}
-                }
-                writer.end_partition(&mut bytes, &outcome.head);
-            }
-            writer.end_topic(&mut bytes);
-        }
-        let node_endpoints = if leaders.is_empty() {
-            Vec::new()
+        if leaders.is_empty() {
+            writer.end(bytes, &[]);
         } else {
-            endpoints(&view, &self.listener, &leaders)
-        };
-        writer.end(&mut bytes, &node_endpoints);
-        frame.end_with(&mut bytes, sent_as_file);
-
-        let mut from = 0;
-        for (at, slice) in cuts {
-            outgoing
-                .tail(&mut thread.pool)
-                .extend_from_slice(&bytes[from..at]);
-            outgoing.push_file(&mut thread.pool, slice.file, slice.position, slice.bytes);
-            from = at;
+            let view = shared.metadata.load();
+            writer.end(bytes, &endpoints(&view, &self.listener, &leaders));
         }
-        outgoing
-            .tail(&mut thread.pool)
-            .extend_from_slice(&bytes[from..]);
-        thread.pool.give(bytes);
-        core::mem::replace(&mut self.source, Source::Request(Vec::new())).release(thread);
+        frame.end_with(bytes, as_files);
+        for outcome in outcomes {
+            metrics.error(outcome.head.error_code);
+            metrics
+                .fetched_bytes
+                .add(outcome.slice.as_ref().map_or(0, |slice| slice.bytes as u64));
+        }
+        Ok(Written::Whole)
     }
 
     /// Drops partitions without news from an incremental response and orders the session for its next fetch.
@@ -172,29 +197,30 @@ impl PendingFetch {
     }
 }
 
-/// How outcomes fall into runs of one topic each.
-struct Groups {
-    count: usize,
-    sizes: Vec<usize>,
+fn is_large(slice: &FileSlice) -> bool {
+    slice.bytes >= SENDFILE_BYTES_MIN
 }
 
-impl Groups {
-    fn of(source: &Source, outcomes: &[Outcome]) -> Self {
-        let mut sizes: Vec<usize> = Vec::new();
-        let mut last: Option<&TopicKey> = None;
-        for outcome in outcomes {
-            let topic = &source.target(outcome.place).topic;
-            match sizes.last_mut() {
-                Some(size) if last == Some(topic) => *size += 1,
-                _ => sizes.push(1),
-            }
-            last = Some(topic);
+fn large_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
+    outcomes
+        .iter()
+        .filter_map(|outcome| outcome.slice.as_ref())
+        .filter(|slice| is_large(slice))
+}
+
+/// The response groups partitions by topic: the lengths of the runs.
+fn runs_of_one_topic(source: &Source, outcomes: &[Outcome]) -> Vec<usize> {
+    let mut sizes: Vec<usize> = Vec::new();
+    let mut last: Option<&TopicKey> = None;
+    for outcome in outcomes {
+        let topic = &source.target(outcome.place).topic;
+        match sizes.last_mut() {
+            Some(size) if last == Some(topic) => *size += 1,
+            _ => sizes.push(1),
         }
-        Groups {
-            count: sizes.len(),
-            sizes,
-        }
+        last = Some(topic);
     }
+    sizes
 }
 
 impl Source {
@@ -207,46 +233,39 @@ impl Source {
     }
 }
 
-/// Appends a slice if it is in the page cache.
-fn append_resident(slice: &FileSlice, out: &mut Vec<u8>) -> bool {
-    let start = out.len();
-    out.resize(start + slice.bytes, 0);
-    let mut target = [IoSliceMut::new(&mut out[start..])];
-    match rustix::io::preadv2(
-        slice.file.as_fd(),
-        &mut target,
-        slice.position,
-        ReadWriteFlags::NOWAIT,
-    ) {
-        Ok(count) if count == slice.bytes => true,
-        // A file system that cannot tell: read it the ordinary way.
-        Err(Errno::OPNOTSUPP) => {
-            out.truncate(start);
-            append(slice, out);
-            true
-        }
-        _ => false,
-    }
-}
-
-/// Appends a slice, waiting for the disk if need be. Bytes that cannot be read stay zero: the client's CRC check
-/// refuses them, and it fetches again.
-fn append(slice: &FileSlice, out: &mut Vec<u8>) {
+/// Appends a slice. False: it is not in the page cache, and this should not `wait`.
+fn append(slice: &FileSlice, wait: bool, out: &mut Vec<u8>) -> io::Result<bool> {
     let start = out.len();
     out.resize(start + slice.bytes, 0);
     let mut done = 0;
     while done < slice.bytes {
-        match rustix::io::pread(
-            slice.file.as_fd(),
-            &mut out[start + done..],
-            slice.position + done as u64,
-        ) {
-            Ok(0) => return,
+        let position = slice.position + done as u64;
+        let rest = &mut out[start + done..];
+        let read = if wait {
+            rustix::io::pread(slice.file.as_fd(), rest, position)
+        } else {
+            let flags = ReadWriteFlags::NOWAIT;
+            rustix::io::preadv2(
+                slice.file.as_fd(),
+                &mut [IoSliceMut::new(rest)],
+                position,
+                flags,
+            )
+        };
+        match read {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
-            Err(_) => return,
+            Err(Errno::AGAIN) if !wait => return Ok(false),
+            // A file system that cannot tell: read it the ordinary way.
+            Err(Errno::OPNOTSUPP) if !wait => {
+                out.truncate(start);
+                return append(slice, true, out);
+            }
+            Err(error) => return Err(error.into()),
         }
     }
+    Ok(true)
 }
 
 /// A response that consists of an error: v4–6 have no place for one and get no partitions.
