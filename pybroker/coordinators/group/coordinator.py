@@ -254,7 +254,9 @@ class GroupCoordinator:
         """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
         if self._stopped:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if (not group_id and not empty_allowed) or len(group_id.encode()) > GROUP_ID_BYTES_MAX:
+        if (not group_id and not empty_allowed) or (
+            len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX
+        ):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         topic_id = self._topics.topic_id(OFFSETS_TOPIC)
         partitions = 0 if topic_id is None else self._topics.partition_count(topic_id)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
+GROUPS_REMEMBERED_MAX = 16_384
+"""Groups whose partition is kept: hashing walks over every character, and each heartbeat asks."""
+
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, modulo 2**32, signed."""
@@ -12,6 +17,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
+@functools.lru_cache(GROUPS_REMEMBERED_MAX)
 def partition_for(group_id: str, partitions: int) -> int:
     """The group's partition. The absolute value of the smallest integer is 0, as in Kafka's Utils.abs."""
     value = java_hash(group_id)

@@ -11,6 +11,7 @@ Version 4 is flexible. Besides Kafka's tag 0 (the topic's id) it carries two tag
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 from pybroker.coordinators.group.bytes_reader import BytesReader, BytesWriter, Malformed
@@ -22,6 +23,12 @@ VALUE_VERSION = 4
 TOPIC_ID_TAG = 0
 FORMED_TOPICS_TAG = 10_000
 EXPIRE_TIMESTAMP_TAG = 10_001
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_KEY_HEAD = struct.Struct(">hh")
+_OFFSET_HEAD = struct.Struct(">hqi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,8 @@ Key = OffsetKey | GroupKey
 
 def encode_offset_key(key: OffsetKey) -> bytes:
     """OffsetCommitKey, type 1."""
-    return BytesWriter().int16(1).string(key.group).string(key.topic).int32(key.partition).finish()
+    group, topic = key.group.encode(), key.topic.encode()
+    return b"".join((_KEY_HEAD.pack(1, len(group)), group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition)))
 
 
 def encode_group_key(group: str) -> bytes:
@@ -106,22 +114,21 @@ def decode_key(data: bytes) -> Key | None:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """OffsetCommitValue version 4."""
+    """OffsetCommitValue version 4. Every commit comes through here, so the usual one is packed at once."""
+    head = _OFFSET_HEAD.pack(VALUE_VERSION, value.offset, value.leader_epoch)
+    if not value.metadata and value.topic_id is not None and value.expire_timestamp_ms is None:
+        # Empty metadata; one tag: 0, of 16 bytes.
+        return b"%b\x01%b\x01\x00\x10%b" % (
+            head,
+            _INT64.pack(value.commit_timestamp_ms),
+            value.topic_id.bytes,
+        )
     tags: dict[int, bytes] = {}
     if value.topic_id is not None:
         tags[TOPIC_ID_TAG] = value.topic_id.bytes
     if value.expire_timestamp_ms is not None:
-        tags[EXPIRE_TIMESTAMP_TAG] = BytesWriter().int64(value.expire_timestamp_ms).finish()
-    return (
-        BytesWriter()
-        .int16(VALUE_VERSION)
-        .int64(value.offset)
-        .int32(value.leader_epoch)
-        .compact_string(value.metadata)
-        .int64(value.commit_timestamp_ms)
-        .tags(tags)
-        .finish()
-    )
+        tags[EXPIRE_TIMESTAMP_TAG] = _INT64.pack(value.expire_timestamp_ms)
+    return BytesWriter().raw(head).compact_string(value.metadata).int64(value.commit_timestamp_ms).tags(tags).finish()
 
 
 def decode_offset_value(data: bytes) -> OffsetValue:

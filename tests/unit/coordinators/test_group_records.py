@@ -93,6 +93,8 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
 def test_values_are_written_as_kafka_writes_version_4() -> None:
     assert encode_offset_value(offset_value(4)).hex() == OFFSET_VALUES[4]
     assert encode_group_value(group_value(4)).hex() == GROUP_VALUES[4]
+    plain = OffsetValue(42, 5, "", 1_700_000_000_000, None, Uuid(1, 2))
+    assert encode_offset_value(plain).hex() == OFFSET_VALUES[4].replace("046dc3bc", "01")
 
 
 @given(
