@@ -24,12 +24,16 @@ from pybroker.native import (
 
 BROKER_ID = 1
 CLUSTER_ID = "replica-tests-cluster"
+Setting = int | float | str | bool | None
+"""A value of a broker setting."""
+
 WAIT_S = 30.0
 """Generous: a condition that does not come within it never comes."""
 
 
 def order(
     topic_id: Uuid,
+    *,
     topic: str = "t",
     partition: int = 0,
     epoch: int = 0,
@@ -66,9 +70,10 @@ def listening(broker: NativeBroker) -> int:
     return bound[0][2]
 
 
-def publish(broker: NativeBroker, port: int, topic_id: Uuid, topic: str, partitions: int, epoch: int = 0) -> int:
+def publish(broker: NativeBroker, port: int, topic_id: Uuid, topic: str, partitions: int, *, epoch: int = 0) -> int:
     """Makes a topic visible to clients, led by this broker."""
-    states = [(index, BROKER_ID, epoch, [BROKER_ID], [BROKER_ID], []) for index in range(partitions)]
+    none: list[int] = []
+    states = [(index, BROKER_ID, epoch, [BROKER_ID], [BROKER_ID], none) for index in range(partitions)]
     return broker.publish_metadata(
         MetadataDelta(
             brokers=[(BROKER_ID, None, [("PLAINTEXT", "127.0.0.1", port)])],

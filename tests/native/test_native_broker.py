@@ -21,6 +21,7 @@ from pybroker.protocol import messages as m
 from tests.native.harness import (
     BROKER_ID,
     Client,
+    Setting,
     completion_of,
     listening,
     native,
@@ -61,7 +62,7 @@ def fetch(
 @pytest.mark.parametrize("mode", ["commit", "os"])
 def test_produce_fetch_and_restart(tmp_path: Path, mode: str) -> None:
     topic_id = Uuid.random()
-    settings = {"log.flush.mode": mode}
+    settings: dict[str, Setting] = {"log.flush.mode": mode}
     with native([tmp_path], settings, listen=False) as broker:
         port = listening(broker)
         assert broker.apply_partitions([order(topic_id)]) == [NONE]

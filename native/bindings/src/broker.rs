@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use pybroker_model::{TopicIdPartition, ValidBatches};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{Background, Replicas, ReplicasConfig};
-use pybroker_server::config::{ListenerConfig, LogLevel, Registry, SecurityProtocol, ServerConfig};
+use pybroker_server::config::{
+    ListenerConfig, LogLevel, LogSink, Registry, SecurityProtocol, ServerConfig,
+};
 use pybroker_server::control_plane::ControlPlane;
 use pybroker_server::metadata_view::MetadataHolder;
 use pybroker_server::{Server, StartError};
@@ -101,7 +103,7 @@ impl NativeBroker {
         })
     }
 
-    fn log_sink(&self) -> Arc<dyn Fn(LogLevel, &str) + Send + Sync> {
+    fn log_sink(&self) -> LogSink {
         let queue = Arc::clone(&self.queue);
         Arc::new(move |level, text: &str| queue.log(level, text.to_owned()))
     }
@@ -231,7 +233,8 @@ impl NativeBroker {
                 }
                 Item::Request(request) => match Request::decode(py, request) {
                     Ok(request) => drained.append(Bound::new(py, request)?)?,
-                    Err((error, request)) => {
+                    Err(refused) => {
+                        let (error, request) = *refused;
                         log_lines::undecodable(py, &request, &error)?;
                         request.reply.close();
                     }
@@ -429,8 +432,7 @@ impl NativeBroker {
 
     /// R24, from "finish produces" on. Never waits for the GIL, nor holds it.
     fn shutdown(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<()> {
-        let deadline = Instant::now() + Duration::from_millis(timeout_ms);
-        let problems = py.detach(|| self.stop_all(deadline));
+        let problems = py.detach(|| self.stop_all(Duration::from_millis(timeout_ms)));
         log_lines::write(py, &self.queue)?;
         match problems {
             Ok(()) => Ok(()),
@@ -440,13 +442,16 @@ impl NativeBroker {
 }
 
 impl NativeBroker {
-    fn stop_all(&self, deadline: Instant) -> Result<(), String> {
+    fn stop_all(&self, timeout: Duration) -> Result<(), String> {
+        let start = Instant::now();
+        // Clients whose requests nobody answers must not take the time that the disks need.
+        let clients_deadline = start + timeout / 2;
         let mut stopped = self.stopping.lock();
         if std::mem::replace(&mut *stopped, true) {
             return Ok(());
         }
         if let Some(server) = self.server.load_full() {
-            server.shutdown(deadline);
+            server.shutdown(clients_deadline);
         }
         self.queue.close();
         if let Some(background) = self.background.lock().take() {
@@ -455,7 +460,7 @@ impl NativeBroker {
         // The last owners of the logs and of the directories' locks go with this scope.
         drop(self.server.swap(None));
         match self.replicas.swap(None) {
-            Some(replicas) => replicas.shutdown(deadline.saturating_duration_since(Instant::now())),
+            Some(replicas) => replicas.shutdown(timeout.saturating_sub(start.elapsed())),
             None => Ok(()),
         }
     }

@@ -56,7 +56,7 @@ impl PartitionIndex {
 
     /// One snapshot for all, as one request does.
     fn count_by_id(&self, keys: &[u8]) -> PyResult<usize> {
-        if keys.len() % KEY_BYTES != 0 {
+        if !keys.len().is_multiple_of(KEY_BYTES) {
             return Err(PyValueError::new_err(
                 "a key has 16 bytes of id and 4 of partition",
             ));

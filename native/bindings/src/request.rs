@@ -29,11 +29,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Decodes the body. `None` if it does not decode: the connection is closed, as Kafka does.
+    /// Decodes the body. With an error the request comes back: its connection is to be closed, as Kafka does.
     pub(crate) fn decode(
         py: Python<'_>,
         request: ControlRequest,
-    ) -> Result<Self, (PyErr, ControlRequest)> {
+    ) -> Result<Self, Box<(PyErr, ControlRequest)>> {
         let decoded = codec::decode_request(
             py,
             Registry::Client,
@@ -52,7 +52,7 @@ impl Request {
                 message,
                 reply: Mutex::new(Some(request.reply)),
             }),
-            Err(error) => Err((error, request)),
+            Err(error) => Err(Box::new((error, request))),
         }
     }
 }

@@ -1,0 +1,54 @@
+"""The typed stub and the module name the same things."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pybroker
+from pybroker import _native
+
+STUB = Path(pybroker.__file__).with_name("_native.pyi")
+# What a class of the interpreter has without saying so; the stub names only what callers use of it.
+GIVEN = {name for name in dir(type("Plain", (), {})) if name.startswith("__")} | {"__getnewargs__", "__int__"}
+
+
+def stubbed() -> dict[str, set[str]]:
+    """Top-level names of the stub; for classes with the names in them."""
+    names: dict[str, set[str]] = {}
+    for node in ast.parse(STUB.read_text()).body:
+        match node:
+            case ast.ClassDef():
+                inner = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+                inner |= {
+                    item.target.id
+                    for item in node.body
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+                }
+                names[node.name] = inner
+            case ast.FunctionDef():
+                names[node.name] = set()
+    return names
+
+
+def test_the_stub_names_what_the_module_has_and_nothing_else() -> None:
+    stub = stubbed()
+    exported = {name for name in dir(_native) if not name.startswith("__")}
+    assert exported == set(stub)
+
+
+def test_classes_have_the_members_that_the_stub_names() -> None:
+    for name, members in stubbed().items():
+        there = getattr(_native, name)
+        missing = [member for member in members if not hasattr(there, member) and member not in {"code", "message"}]
+        assert not missing, f"{name}: {missing}"
+        if isinstance(there, type) and not issubclass(there, Exception):
+            unnamed = {member for member in vars(there) if not member.startswith("__")} - members
+            assert not unnamed, f"{name} has more than the stub says: {unnamed}"
+
+
+def test_the_facade_exports_the_whole_module() -> None:
+    from pybroker import native
+
+    exported = {name for name in dir(_native) if not name.startswith("__")}
+    assert exported == set(native.__all__)
