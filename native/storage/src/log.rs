@@ -79,6 +79,8 @@ pub struct Log {
     pub(crate) has_transactions: AtomicBool,
     pub(crate) transactions: Mutex<Transactions>,
     pub(crate) epochs: RwLock<LeaderEpochs>,
+    /// Epochs that are in memory only; the next append writes them first.
+    pub(crate) epochs_unwritten: AtomicBool,
     /// Epochs that are in memory and in the file, but maybe not on disk.
     pub(crate) epochs_dirty: AtomicBool,
     /// Held while the epochs' file is written.

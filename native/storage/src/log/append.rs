@@ -161,12 +161,16 @@ impl Log {
         Ok(Check::Fresh)
     }
 
-    /// Notes a new leader epoch that begins with the next record. Leaders have announced theirs
-    /// with [`Log::begin_epoch`], so that for them this changes nothing.
+    /// Sees to it that the epochs' file knows the epoch of the next record before the record is
+    /// written. Leaders have announced theirs with [`Log::begin_epoch`]; a follower learns of it by
+    /// the first record.
     fn note_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), StorageError> {
         let known = self.epochs.read().latest();
         if epoch < 0 || known.is_some_and(|latest| latest.epoch >= epoch) {
-            return Ok(());
+            if !self.epochs_unwritten.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            return self.rewrite_epochs().map_err(|error| self.fatal(error));
         }
         self.epochs.write().assign(epoch, start_offset);
         self.rewrite_epochs().map_err(|error| self.fatal(error))

@@ -53,6 +53,7 @@ impl Log {
             has_transactions: AtomicBool::new(!found.transactions.is_empty()),
             transactions: Mutex::new(found.transactions),
             epochs: RwLock::new(found.epochs),
+            epochs_unwritten: AtomicBool::new(false),
             epochs_dirty: AtomicBool::new(false),
             epochs_file: Mutex::new(()),
             writer: Mutex::new(Writer {

@@ -1,5 +1,4 @@
-//! The partitions in a log directory: finding them, making many at once, new leader epochs for
-//! many at once (R7).
+//! The partitions in a log directory: finding them, making many at once (R7).
 
 use super::LogDir;
 use crate::error::StorageError;
@@ -38,7 +37,8 @@ pub struct NewPartition {
     pub topic: String,
     /// Identity.
     pub id: TopicIdPartition,
-    /// The leader epoch it starts in, if this broker leads it: saves a sync later.
+    /// The leader epoch it starts in, if this broker leads it: on disk from the first moment, so
+    /// that a late order for another incarnation can be told by its epoch (R10).
     pub leader_epoch: Option<i32>,
 }
 
@@ -212,32 +212,10 @@ impl LogDir {
         files::sync_dir(&self.path)
     }
 
-    /// As [`Log::begin_epoch`] for many logs, with two barriers for all. Answers, for each,
-    /// whether the epoch was new.
+    /// [`Log::begin_epoch`] for many logs; answers, for each, whether the epoch was new.
     pub fn begin_epochs(&self, logs: &[(Arc<Log>, i32)]) -> Vec<Result<bool, StorageError>> {
-        let each = logs.len() < BARRIER_FILES;
-        let mut guards = Vec::with_capacity(logs.len());
-        let mut paths: Vec<Result<Vec<PathBuf>, StorageError>> = logs
-            .iter()
-            .map(|(log, epoch)| {
-                let Some((guard, file)) = log.prepare_epoch(*epoch)? else {
-                    return Ok(Vec::new());
-                };
-                guards.push(guard);
-                let path = log.epochs_path();
-                if each {
-                    files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
-                }
-                Ok(vec![path])
-            })
-            .collect();
-        if paths.iter().flatten().any(|paths| !paths.is_empty()) {
-            self.finish_files(&mut paths, each);
-        }
-        drop(guards);
-        paths
-            .into_iter()
-            .map(|result| result.map(|paths| !paths.is_empty()))
+        logs.iter()
+            .map(|(log, epoch)| log.begin_epoch(*epoch))
             .collect()
     }
 }

@@ -111,37 +111,6 @@ fn partitions_are_made_found_and_reported() {
 }
 
 #[test]
-fn many_epochs_at_once() {
-    let temp = tempfile::tempdir().expect("temp dir");
-    let dir = LogDir::open(temp.path(), &options()).expect("opens");
-    let partitions: Vec<_> = (0..20).map(|n| new("t", n)).collect();
-    assert!(dir.create_partitions(&partitions).iter().all(Result::is_ok));
-    let open = |dir: &Arc<LogDir>| -> Vec<Arc<Log>> {
-        let logs = partitions
-            .iter()
-            .map(|p| dir.open_log(&p.directory(), p.id, Arc::default(), NOW));
-        logs.map(|log| log.expect("opens").0).collect()
-    };
-    let logs = open(&dir);
-    let orders: Vec<_> = logs
-        .iter()
-        .zip(0..)
-        .map(|(log, n)| (Arc::clone(log), n % 8))
-        .collect();
-    for (n, result) in dir.begin_epochs(&orders).into_iter().enumerate() {
-        assert_eq!(result.expect("begins"), n % 8 > 4);
-    }
-    drop((orders, logs, dir));
-    let dir = LogDir::open(temp.path(), &options()).expect("opens");
-    for (n, log) in open(&dir).iter().enumerate() {
-        assert_eq!(
-            log.latest_epoch().map(|e| e.epoch),
-            Some((n as i32 % 8).max(4))
-        );
-    }
-}
-
-#[test]
 fn many_logs_flush_in_groups() {
     let temp = tempfile::tempdir().expect("temp dir");
     let dir = LogDir::open(
