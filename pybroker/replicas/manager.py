@@ -192,6 +192,7 @@ class ReplicaManager:
             [(names[topic_id], topic_id, partition) for topic_id, partition in replaced],
         )
         await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
+        self._staging.staged(names)
         for topic_id, partition in replaced:
             self._unhost(topic_id, partition)
 
@@ -245,6 +246,7 @@ class ReplicaManager:
             await self._staging.promise(names, self._config["delete.topic.delay.ms"])
             self._staging.warn("deleted", doomed)
         codes = await self._stop(orders) if orders else []
+        self._staging.staged(names)
         errors: dict[Uuid, list[PartitionError]] = {}
         for (topic_id, partition), code in zip(slots, codes, strict=True):
             errors.setdefault(topic_id, []).append(PartitionError(partition, code))

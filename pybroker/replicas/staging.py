@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from pybroker.clock import Clock
 from pybroker.metadata import znodes
-from pybroker.metadata.store import Create, MetadataStore, NoNodeError, ensure_path
+from pybroker.metadata.store import Create, MetadataStore, NoNodeError, Operation, Set, ensure_path
 from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Staging:
         for path, node in (await self._store.subtree(self._path)).items():
             name = path.rsplit("/", 1)[1]
             try:
-                self._remember(Uuid.parse(name), znodes.decode_staged(path, node.data))
+                self._nodes[Uuid.parse(name)] = znodes.decode_staged(path, node.data)
             except (ValueError, znodes.DamagedNodeError) as problem:
                 # Its data gets a new deadline by `start`, a full delay from now.
                 log.error("a stored deadline is damaged and is made anew: %s", problem)
@@ -74,6 +74,7 @@ class Staging:
         await self.promise(dict.fromkeys(unknown, ""), delay_ms)
         for topic_id in self._nodes.keys() - {found.topic_id for found in directories}:
             await self._forget(topic_id)
+        self.staged(self._nodes)
         self._task = asyncio.create_task(self._run(), name="staged-removal")
 
     async def stop(self) -> None:
@@ -84,15 +85,34 @@ class Staging:
             self._task = None
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int) -> None:
-        """Stores the deadlines of topics whose data is about to be staged. One that has a deadline keeps it."""
-        new = {topic_id: name for topic_id, name in topics.items() if topic_id not in self._nodes}
-        if not new:
-            return
+        """Stores the deadlines of topics of which data is about to be staged; nothing is removed before `staged`.
+
+        One that waits already keeps the later deadline: each partition stays its whole delay.
+        """
         now_ms = self._clock.wall_ms()
-        nodes = {topic_id: znodes.StagedNode(name, now_ms, now_ms + delay_ms) for topic_id, name in new.items()}
-        await self._store.multi([Create(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in nodes.items()])
-        for topic_id, node in nodes.items():
-            self._remember(topic_id, node)
+        operations: list[Operation] = []
+        nodes: dict[Uuid, znodes.StagedNode] = {}
+        for topic_id, name in topics.items():
+            node = znodes.StagedNode(name, now_ms, now_ms + delay_ms)
+            known = self._nodes.get(topic_id)
+            if known is None:
+                operations.append(Create(f"{self._path}/{topic_id}", node.encode()))
+            elif known.remove_after_ms < node.remove_after_ms:
+                operations.append(Set(f"{self._path}/{topic_id}", node.encode()))
+            else:
+                continue
+            nodes[topic_id] = node
+            self._due.pop(topic_id, None)
+        if operations:
+            await self._store.multi(operations)
+        self._nodes |= nodes
+
+    def staged(self, topics: Iterable[Uuid]) -> None:
+        """The data of these topics lies in `deleting/`: from now on their removal may come."""
+        for topic_id in topics:
+            node = self._nodes.get(topic_id)
+            if node is not None:
+                self._due[topic_id] = self._clock.monotonic_ms() + self._left_ms(node)
         self._wake.set()
 
     def warn(self, what: str, partitions: Iterable[tuple[str, Uuid, int]]) -> None:
@@ -114,10 +134,8 @@ class Staging:
                 when.isoformat(timespec="seconds"),
             )
 
-    def _remember(self, topic_id: Uuid, node: znodes.StagedNode) -> None:
-        left_ms = max(0, node.remove_after_ms - self._clock.wall_ms())
-        self._nodes[topic_id] = node
-        self._due[topic_id] = self._clock.monotonic_ms() + left_ms
+    def _left_ms(self, node: znodes.StagedNode) -> int:
+        return max(0, node.remove_after_ms - self._clock.wall_ms())
 
     async def _forget(self, topic_id: Uuid) -> None:
         self._nodes.pop(topic_id, None)

@@ -181,6 +181,7 @@ class Strays:
         )
         orders = [StopOrder(d.topic_id, d.partition, -1, True) for d in directories if d.topic_id is not None]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.stop_partitions, orders)
+        staging.staged({d.topic_id for d in directories if d.topic_id is not None})
         for directory, code in zip(directories, codes, strict=True):
             if code:
                 log.error("%s cannot be staged for deletion: error %d", directory.directory, code)

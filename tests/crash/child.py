@@ -1,4 +1,6 @@
-"""A broker that kills itself at a named step: `python -m tests.crash.child DIRECTORY PORT [STEP]`.
+"""A broker that kills itself at a named step.
+
+`python -m tests.crash.child DIRECTORY PORT [STEP]`
 
 The steps lie between two things that the control plane does one after another; the product itself knows nothing of them.
 """
@@ -92,9 +94,9 @@ async def run(directory: str, port: str, step: str) -> None:
     broker = Broker(config, make_native=make_native)
     await broker.start()
     made[0].armed = True
-    print("ready", flush=True)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print("ready", flush=True)
     await stop.wait()
     await broker.stop()
 

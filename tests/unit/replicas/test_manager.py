@@ -217,7 +217,7 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
     assert f"topic a (id {A}), partitions 0-2, 5 will be removed from disk after 2023-11-15T02:13:20" in caplog.text
     node = host.staging.waiting[A]
     assert node.remove_after_ms - node.staged_ms == 14_400_000
-    await host.staging.promise({A: "a"}, 0)
+    await host.staging.promise({A: "a"}, 1_000)
     assert host.staging.waiting[A] == node
 
 
