@@ -138,7 +138,12 @@ class Commits:
 
     def _changed_hands(self, group: Group, name: str, topic_id: Uuid) -> bool:
         known = group.formed_topics.get(name)
-        return (known is not None and known != topic_id) or self._removals.since(name, group.formed_at)
+        if known is not None:
+            return known != topic_id
+        if name in (group.subscribed_topics or ()):
+            # The generation formed while the name meant nothing: nobody in it was assigned the present incarnation.
+            return self._removals.ever(name)
+        return self._removals.since(name, group.formed_at)
 
     def _append(
         self,

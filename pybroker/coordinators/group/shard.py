@@ -37,6 +37,11 @@ class ShardState(Enum):
     """Its log cannot be read; taking the partition over again is the way out."""
 
 
+REMOVED_NAMES_MAX = 100_000
+"""Names of removed topics that are remembered, the latest ones. A generation that is older than all of them is
+protected only by the ids that it noted itself."""
+
+
 class Removals:
     """Counts topic removals, so that a generation can tell which names it knew under an older id (R4, A28)."""
 
@@ -47,7 +52,14 @@ class Removals:
     def note(self, name: str) -> None:
         """`name` was just removed."""
         self.count += 1
+        self._last.pop(name, None)
         self._last[name] = self.count
+        while len(self._last) > REMOVED_NAMES_MAX:
+            del self._last[next(iter(self._last))]
+
+    def ever(self, name: str) -> bool:
+        """Whether `name` is known to have been removed."""
+        return name in self._last
 
     def since(self, name: str, count: int) -> bool:
         """Whether `name` was removed after the count was `count`."""

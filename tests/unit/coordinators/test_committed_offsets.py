@@ -260,6 +260,23 @@ async def test_that_holds_for_members_whose_subscription_cannot_be_read() -> Non
     assert await commit(world, (0, 501), member=leader) == [ErrorCode.REBALANCE_IN_PROGRESS]
 
 
+async def test_a_generation_from_between_deletion_and_creation_cannot_commit_either() -> None:
+    world = await orders()
+    (leader,) = await world.stable(G)
+    world.remove_topic("orders")
+    again = await world.ask_join(G, leader.member_id)
+    joined = await answered(again)
+    world.ask_sync(G, joined)
+    await world.settle()
+    world.topics.create("orders")
+    assert await commit(world, (0, 501), member=joined) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    again = await world.ask_join(G, leader.member_id)
+    joined = await answered(again)
+    world.ask_sync(G, joined)
+    await world.settle()
+    assert await commit(world, (0, 1), member=joined) == [ErrorCode.NONE]
+
+
 async def test_a_topic_that_is_new_altogether_is_nobodys_past() -> None:
     world = await orders()
     (leader,) = await world.stable(G, protocols=(("range", subscription("orders", "fresh")),))
