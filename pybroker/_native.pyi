@@ -420,6 +420,21 @@ def validate_batch(data: bytes, now_ms: int) -> int:
 def build_batch(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> bytes:
     """An uncompressed record batch at base offset 0."""
 
+def decode_hot(api_key: int, version: int, data: bytes, request: bool) -> int:
+    """Decodes a body of Produce (key 0) or Fetch (key 1); gives its number of partitions. Raises CodecError."""
+
+@final
+class HotResponse:
+    """What a Produce or Fetch response is about, ready to be encoded."""
+
+    def __new__(
+        cls, api_key: int, version: int, topics: Sequence[tuple[str, Uuid, int]], records: bytes = b""
+    ) -> HotResponse:
+        """`topics`: (name, id, number of partitions); each partition of a Fetch response carries `records`. Raises
+        ValueError for a version that is not served."""
+    def encode(self) -> bytes:
+        """The body."""
+
 @final
 class PartitionIndex:
     """The map topic id → partitions, name → topic id, as Produce and Fetch use it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pybroker._native import (
     CodecError,
     Completion,
+    HotResponse,
     ListenerError,
     LocalPartition,
     LogDirError,
@@ -25,6 +26,7 @@ from pybroker._native import (
     crc32c,
     decode,
     decode_data,
+    decode_hot,
     decode_response,
     encode,
     encode_request,
@@ -38,6 +40,7 @@ from pybroker._native import (
 __all__ = [
     "CodecError",
     "Completion",
+    "HotResponse",
     "ListenerError",
     "LocalPartition",
     "LogDirError",
@@ -58,6 +61,7 @@ __all__ = [
     "crc32c",
     "decode",
     "decode_data",
+    "decode_hot",
     "decode_response",
     "encode",
     "encode_request",

@@ -154,7 +154,7 @@ def _ask_and_wait(port: int, stop: threading.Event) -> None:
 def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) -> None:
     """Threads append and ask until the broker is gone: the stop takes neither for ever nor anybody down with it."""
     topic_id = Uuid.random()
-    for _ in range(5):
+    for _ in range(2):
         with native([tmp_path], listen=False) as broker:
             port = listening(broker)
             assert broker.apply_partitions([order(topic_id)]) == [0]
@@ -168,7 +168,7 @@ def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) ->
                 thread.start()
             token = broker.append(topic_id, 0, [(b"k", b"v")], 1)
             assert completion_of(broker, token).error_code == 0
-            broker.shutdown(10_000)
+            broker.shutdown(6_000)
             stop.set()
             for thread in threads:
                 thread.join()

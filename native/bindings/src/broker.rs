@@ -270,16 +270,11 @@ impl NativeBroker {
         Ok(self.metadata.apply(delta.get().take()?))
     }
 
-    fn set_topic_config(
-        &self,
-        py: Python<'_>,
-        topic_id: Uuid,
-        config: &Bound<'_, PyDict>,
-    ) -> PyResult<()> {
+    fn set_topic_config(&self, topic_id: Uuid, config: &Bound<'_, PyDict>) -> PyResult<()> {
         let replicas = self.replicas()?;
         let id = crate::convert::topic_id(topic_id)?;
         let config = Arc::new(topic_config(config, &replicas.log_settings())?);
-        py.detach(|| replicas.set_topic_config(id, &config));
+        replicas.set_topic_config(id, &config);
         Ok(())
     }
 

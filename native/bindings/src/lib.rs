@@ -6,6 +6,7 @@ mod control_queue;
 mod convert;
 mod errors;
 mod functions;
+mod hot;
 mod log_lines;
 mod metadata;
 mod metrics;
@@ -32,6 +33,8 @@ mod _native {
     use crate::errors::{ListenerError, LogDirError, NativeError};
     #[pymodule_export]
     use crate::functions::{build_batch, crc32c, validate_batch};
+    #[pymodule_export]
+    use crate::hot::{HotResponse, decode_hot};
     #[pymodule_export]
     use crate::metadata::MetadataDelta;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Orders of the control plane, and what it learns about partitions and directories.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
@@ -29,7 +30,12 @@ pub(crate) struct PartitionOrder {
     replicas: Arc<[i32]>,
     is_new: bool,
     config: Py<PyDict>,
+    /// When it was decided; see `TopicConfig::sequence`.
+    sequence: u64,
 }
+
+/// Numbers decisions about settings in the order in which Python takes them.
+static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
 #[pymethods]
 impl PartitionOrder {
@@ -57,6 +63,7 @@ impl PartitionOrder {
             replicas: replicas.into(),
             is_new,
             config,
+            sequence: SEQUENCE.fetch_add(1, Relaxed),
         }
     }
 
@@ -86,7 +93,10 @@ pub(crate) fn partition_orders(
         {
             Some((_, config)) => Arc::clone(config),
             None => {
-                let config = Arc::new(topic_config(dict, broker)?);
+                let config = Arc::new(TopicConfig {
+                    sequence: order.sequence,
+                    ..parse_config(dict, broker)?
+                });
                 parsed.push((dict.clone(), Arc::clone(&config)));
                 config
             }
@@ -108,11 +118,19 @@ pub(crate) fn partition_orders(
     Ok(converted)
 }
 
-/// All resolved settings of a topic.
+/// All resolved settings of a topic, decided now.
 pub(crate) fn topic_config(
     settings: &Bound<'_, PyDict>,
     broker: &BrokerLogSettings,
 ) -> PyResult<TopicConfig> {
+    let sequence = SEQUENCE.fetch_add(1, Relaxed);
+    Ok(TopicConfig {
+        sequence,
+        ..parse_config(settings, broker)?
+    })
+}
+
+fn parse_config(settings: &Bound<'_, PyDict>, broker: &BrokerLogSettings) -> PyResult<TopicConfig> {
     let mut texts: Vec<(String, String)> = Vec::with_capacity(settings.len());
     for (name, value) in settings.iter() {
         let name: String = name.cast::<PyString>()?.extract()?;

@@ -60,7 +60,7 @@ impl Replicas {
             partitions.push(match (step, log) {
                 (Step::Refused(error), _) => Err(error),
                 (Step::Hosted(partition), _) => {
-                    partition.set_config(Arc::clone(&order.config));
+                    partition.set_config(&order.config);
                     Ok(partition)
                 }
                 (Step::Open(lies), Some(Ok(log))) => self.host(order, &lies, log),
@@ -73,6 +73,9 @@ impl Replicas {
         }
         let results = self.take_roles(orders, &partitions);
         self.publish(orders, &partitions, &map);
+        for partition in partitions.iter().flatten() {
+            self.catch_up_config(partition);
+        }
         results
     }
 

@@ -182,9 +182,15 @@ impl Partition {
             .log
             .append_as_leader(batches, leader.leader_epoch, origin, now_ms)?;
         drop(gate);
-        match self.progress.config().log.flush_mode {
+        let config = self.progress.config();
+        match config.log.flush_mode {
             FlushMode::Commit => hosted.log_dir.flusher().request(&hosted.log),
-            FlushMode::Os => self.progress.advance(&hosted.log),
+            FlushMode::Os => {
+                if hosted.log.unflushed_records() >= config.log.flush_messages {
+                    hosted.log_dir.flusher().request(&hosted.log);
+                }
+                self.progress.advance(&hosted.log);
+            }
         }
         Ok(AppendInfo {
             base_offset: appended.base_offset,
@@ -468,12 +474,12 @@ impl Partition {
         drop(gate);
     }
 
-    /// Follows the topic's settings from now on.
-    pub(crate) fn set_config(&self, config: Arc<TopicConfig>) {
+    /// Follows the topic's settings from now on, unless newer ones are in force.
+    pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) {
+        let in_force = self.progress.set_config(config);
         if let Some(log) = self.log() {
-            log.set_config(Arc::clone(&config.log));
+            log.set_config(Arc::clone(&in_force.log));
         }
-        self.progress.set_config(config);
     }
 
     fn led<'a>(&'a self, role: &'a Role) -> Result<(&'a Leader, &'a Hosted), PartitionError> {

@@ -38,8 +38,14 @@ impl Progress {
         self.config.load()
     }
 
-    pub(crate) fn set_config(&self, config: Arc<TopicConfig>) {
-        self.config.store(config);
+    /// Takes newer settings; gives those in force.
+    pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) -> Arc<TopicConfig> {
+        // One at a time, so that the newest stays.
+        let _one = self.ends.lock();
+        if config.sequence >= self.config.load().sequence {
+            self.config.store(Arc::clone(config));
+        }
+        self.config.load_full()
     }
 
     /// Raises the high watermark to what the ISR has, and wakes those who waited for it. Called after each flush

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use pybroker_model::{TopicId, TopicIdPartition};
+use pybroker_model::{IdMap, TopicId, TopicIdPartition};
 use pybroker_storage::{Log, StagedDeletion, StorageError};
 
 use crate::failures::FailedDirs;
 use crate::found::Found;
 use crate::log_dirs::LogDirs;
-use crate::{BrokerLogSettings, Partition, PartitionError, Role, TopicConfig, TopicMap};
+use crate::{BrokerLogSettings, Partition, PartitionError, Role, StopOrder, TopicConfig, TopicMap};
 
 /// Gives the time in milliseconds since the Unix epoch, to threads that nobody calls with it.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -91,6 +91,8 @@ pub struct Replicas {
     pub(crate) found: Mutex<Found>,
     pub(crate) log_settings: ArcSwap<BrokerLogSettings>,
     pub(crate) failed: Arc<FailedDirs>,
+    /// The last settings of topics whose settings changed since they were ordered.
+    changed_configs: Mutex<IdMap<TopicId, Arc<TopicConfig>>>,
 }
 
 impl Replicas {
@@ -115,6 +117,7 @@ impl Replicas {
             dirs,
             found: Mutex::new(found),
             failed,
+            changed_configs: Mutex::default(),
         };
         Ok((replicas, list))
     }
@@ -149,14 +152,38 @@ impl Replicas {
         self.log_settings.store(Arc::new(settings));
     }
 
-    /// A topic's settings changed. Nothing happens if it is not hosted here.
-    pub fn set_topic_config(&self, topic: TopicId, config: &Arc<TopicConfig>) {
-        // Under the lock, so that an order that carries older settings is not carried out in between.
-        let _orders = self.found.lock();
-        if let Some(topic) = self.snapshot().topic(topic) {
+    /// A topic's settings changed. Never waits for orders under way: those look here once their partitions are in the
+    /// map.
+    pub fn set_topic_config(&self, id: TopicId, config: &Arc<TopicConfig>) {
+        self.changed_configs.lock().insert(id, Arc::clone(config));
+        if let Some(topic) = self.snapshot().topic(id) {
             for (_, partition) in topic.partitions() {
-                partition.set_config(Arc::clone(config));
+                partition.set_config(config);
             }
+        }
+    }
+
+    /// Settings that changed while the partitions of an order were being opened.
+    pub(crate) fn catch_up_config(&self, partition: &Partition) {
+        let changed = self
+            .changed_configs
+            .lock()
+            .get(&partition.tip().topic_id)
+            .cloned();
+        if let Some(config) = changed {
+            partition.set_config(&config);
+        }
+    }
+
+    /// Forgets the settings of topics that are not hosted any more.
+    pub(crate) fn forget_configs(&self, stopped: &[StopOrder]) {
+        let map = self.snapshot();
+        let mut changed = self.changed_configs.lock();
+        for order in stopped
+            .iter()
+            .filter(|order| map.topic(order.tip.topic_id).is_none())
+        {
+            changed.remove(&order.tip.topic_id);
         }
     }
 

@@ -70,6 +70,7 @@ impl Replicas {
                 Ok(None) => Ok(()),
             });
         }
+        self.forget_configs(orders);
         results
     }
 

@@ -19,6 +19,9 @@ pub struct TopicConfig {
     pub timestamp_after_max_ms: i64,
     /// `compression.type` with the level of that codec.
     pub compression: CompressionType,
+    /// Settings with a higher number were decided later: an order that was on its way meanwhile does not bring older
+    /// ones back.
+    pub sequence: u64,
 }
 
 /// Settings of the broker that become settings of each log.
@@ -49,6 +52,7 @@ impl Default for TopicConfig {
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
             compression: CompressionType::Producer,
+            sequence: 0,
         }
     }
 }

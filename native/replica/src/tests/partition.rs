@@ -260,7 +260,7 @@ fn records_are_deleted_up_to_the_high_watermark_only() {
         Err(PartitionError::OffsetOutOfRange { .. })
     ));
     assert_eq!(host.replicas.delete_records(order.tip, -1), Ok(3));
-    partition.set_config(topic_config(FlushMode::Commit, |log| {
+    partition.set_config(&topic_config(FlushMode::Commit, |log| {
         log.cleanup_policy.compact = true;
         log.cleanup_policy.delete = false;
     }));
@@ -327,4 +327,29 @@ fn appends_from_many_threads_with_changing_epochs() {
             "{value} at {offset}"
         );
     }
+}
+
+#[test]
+fn settings_decided_later_win_whatever_arrives_first() {
+    let (_dir, host, order, partition) = one();
+    let with = |sequence, retention_ms| {
+        let config = topic_config(FlushMode::Commit, |log| log.retention_ms = retention_ms);
+        Arc::new(TopicConfig {
+            sequence,
+            ..(*config).clone()
+        })
+    };
+    host.replicas
+        .set_topic_config(order.tip.topic_id, &with(5, 50));
+    let late = PartitionOrder {
+        config: with(4, 40),
+        ..order.clone()
+    };
+    lead(&host, &late);
+    assert_eq!(partition.config().log.retention_ms, 50);
+    assert_eq!(partition.log().expect("open").config().retention_ms, 50);
+    // Another partition of the topic, ordered before the change and opened after it.
+    let mut other = late;
+    other.tip.partition = 1;
+    assert_eq!(lead(&host, &other).config().log.retention_ms, 50);
 }
