@@ -21,8 +21,8 @@ use crate::outgoing::{FileSlice, SliceFile};
 const THREADS: usize = 2;
 /// Waiting reads; one more is not queued and its connection blocks its thread, which slows all of them evenly.
 const QUEUE_MAX: usize = 1024;
-/// Distance of residency probes: the kernel reads ahead in windows of at least this size.
-const PROBE_BYTES: usize = 128 * 1024;
+/// Distance of residency probes: what is read or evicted together is mostly larger, and a probe costs a system call.
+const PROBE_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
 /// The pool. Threads start with the first cold read: most brokers never need them.
