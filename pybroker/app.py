@@ -133,7 +133,7 @@ class Broker:
             strays=Strays(native, store),
             broker_id=broker_id,
         )
-        self._membership = Membership(store, clock, broker_id)
+        self._membership = Membership(store, clock, broker_id, config["log.flush.mode"])
         channel = LocalChannel(partial(control.handle, replicas))
         controller = Controller(store, clock, broker_id, {broker_id: channel}, self._fail)
         topics = TopicAdmin(controller, config, clock)
@@ -197,7 +197,7 @@ class Broker:
         registered = await self._membership.register(endpoints, rack)
         services.replicas.broker_epoch = registered.epoch
         outcome = await services.controller.submit(
-            RegisterBroker(services.broker_id, registered.epoch, endpoints, rack, registered.clean)
+            RegisterBroker(services.broker_id, registered.epoch, endpoints, rack, registered.intact)
         )
         await outcome.applied
         await self._staging.start(self._config["delete.topic.delay.ms"])

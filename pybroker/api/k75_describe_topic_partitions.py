@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75), version 0 (KIP-966): topics in order of their names, in pages of partitions.
 
-No names means all topics. The cursor names the first partition of the next page; a topic that was deleted meanwhile is
-passed over when all topics are asked for. Eligible leader replicas are empty, not null: ISR membership alone decides here,
-and the Java admin client (so Spark and Kafka's tools) does not expect a null.
+No names means all topics. The cursor names the first partition of the next page; a topic that was deleted meanwhile
+is passed over when all topics are asked for. Eligible leader replicas are empty, not null: ISR membership alone
+decides here, and the Java admin client (so Spark and Kafka's tools) does not expect a null.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class RegisterBroker(msgspec.Struct, frozen=True):
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None
-    clean: bool
-    """The life before ended with a clean stop: what it led needs no new leader epoch."""
+    intact: bool
+    """Nothing that was visible in its life before can be lost: what it led needs no new leader epoch."""
 
 
 class ReplicasOffline(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@
     /config/topics|brokers/[name]                  {"version":1,"config":{…}}
     /admin/deleted_topics/[topic id]               one deletion: what was deleted, when, until when its data stays
     /admin/epoch_floors/[topic]                    highest leader epoch of any incarnation of the name        rule R6
-    /admin/clean_shutdowns/[broker id]             left by a clean stop, taken away by the next start
+    /admin/running/[broker id]                     left by a start, taken away by a clean stop
     /admin/staged/[broker id]/[topic id]           what this broker has staged, and its own deadline          X7
     /latest_producer_id_block                      owned by the producer id manager
 
@@ -37,7 +37,7 @@ DEFAULT_BROKER_CONFIG = "<default>"
 DELETED_TOPICS = "/admin/deleted_topics"
 OLD_DELETE_TOPICS = "/admin/delete_topics"
 EPOCH_FLOORS = "/admin/epoch_floors"
-CLEAN_SHUTDOWNS = "/admin/clean_shutdowns"
+RUNNING = "/admin/running"
 STAGED = "/admin/staged"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
@@ -50,7 +50,7 @@ PERSISTENT_PATHS = (
     OLD_DELETE_TOPICS,
     DELETED_TOPICS,
     EPOCH_FLOORS,
-    CLEAN_SHUTDOWNS,
+    RUNNING,
     STAGED,
 )
 """Made once, when the store is new."""
@@ -419,3 +419,18 @@ class _StagedJson(msgspec.Struct):
 def decode_staged(path: str, data: bytes) -> StagedNode:
     node: _StagedJson = _decode(path, data, _StagedJson)
     return StagedNode(node.topic, node.staged_ms, node.remove_after_ms)
+
+
+class RunningNode(msgspec.Struct, frozen=True):
+    """/admin/running/[broker id]: under which circumstances a broker runs, or ran when it crashed."""
+
+    boot_id: str
+    flush_mode: str
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode({"version": 1, "boot_id": self.boot_id, "flush_mode": self.flush_mode})
+
+
+def decode_running(path: str, data: bytes) -> RunningNode:
+    node: RunningNode = _decode(path, data, RunningNode)
+    return node

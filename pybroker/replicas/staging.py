@@ -70,9 +70,10 @@ class Staging:
     async def start(self, delay_ms: int) -> None:
         """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
-        unknown = {found.topic_id for found in directories} - self._nodes.keys()
+        on_disk = {found.topic_id for found in directories if found.topic_id is not None}
+        unknown = on_disk - self._nodes.keys()
         await self.promise(dict.fromkeys(unknown, ""), delay_ms)
-        for topic_id in self._nodes.keys() - {found.topic_id for found in directories}:
+        for topic_id in self._nodes.keys() - on_disk:
             await self._forget(topic_id)
         self.staged(self._nodes)
         self._task = asyncio.create_task(self._run(), name="staged-removal")
@@ -161,7 +162,8 @@ class Staging:
         loop = asyncio.get_running_loop()
         by_topic: dict[Uuid, list[StagedDirectory]] = {}
         for directory in await loop.run_in_executor(None, self._native.staged_deletions):
-            by_topic.setdefault(directory.topic_id, []).append(directory)
+            if directory.topic_id is not None:
+                by_topic.setdefault(directory.topic_id, []).append(directory)
         for topic_id in due:
             freed = 0
             try:

@@ -2,7 +2,8 @@
 
 `python -m tests.crash.child DIRECTORY PORT [STEP]`
 
-The steps lie between two things that the control plane does one after another; the product itself knows nothing of them.
+The steps lie between two things that the control plane does one after another; the product itself knows nothing of
+them.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from pybroker.protocol.messages import (
     MetadataRequest_MetadataRequestTopic,
     MetadataResponse,
 )
+from pybroker.replicas import membership
 from tests.unit.control_plane import ControlPlane
 
 
@@ -92,16 +93,31 @@ async def test_create_is_durable_visible_and_applied(control_plane: ControlPlane
     assert all(not order.is_new and order.config["retention.ms"] == "1000" for order in full)
 
 
-async def test_an_unclean_stop_begins_new_leader_epochs(control_plane: ControlPlane) -> None:
+@pytest.mark.parametrize(
+    ("flush_mode", "boots", "clean", "epoch"),
+    [
+        ("os", "new", False, 1),
+        ("os", "", False, 1),
+        ("os", "same", False, 0),
+        ("os", "new", True, 0),
+        ("commit", "new", False, 0),
+    ],
+)
+async def test_leader_epochs_move_on_only_where_something_visible_may_be_lost(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, flush_mode: str, boots: str, clean: bool, epoch: int
+) -> None:
     plane = control_plane
+    plane.settings["log.flush.mode"] = flush_mode
+    monkeypatch.setattr(membership, "boot_id", lambda: "" if boots == "" else "same")
     await plane.start()
     await create(plane, topic("a", 2, 1))
-    await plane.kill()
+    await (plane.stop() if clean else plane.kill())
+    monkeypatch.setattr(membership, "boot_id", lambda: boots)
     await plane.start()
-    assert [order.leader_epoch for order in plane.native.applies[0]] == [1, 1]
+    assert [order.leader_epoch for order in plane.native.applies[0]] == [epoch, epoch]
     await plane.stop()
     await plane.start()
-    assert [order.leader_epoch for order in plane.native.applies[0]] == [1, 1]
+    assert [order.leader_epoch for order in plane.native.applies[0]] == [epoch, epoch]
 
 
 @pytest.mark.checklist(2, 3, 110, 112, 113, 190)

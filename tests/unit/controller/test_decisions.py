@@ -149,10 +149,10 @@ def test_partitions_are_added_to_the_incarnation_that_was_read() -> None:
 
 def test_leaders_after_a_start() -> None:
     image = created(cluster(1), "a", partitions=2)
-    unclean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, clean=False))
+    unclean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, intact=False))
     assert [p.leader_epoch for p in unclean.delta.topics[0].partitions] == [1, 1]
     assert [operation.version for operation in unclean.operations if isinstance(operation, Set)] == [0, 0]
-    clean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, clean=True))
+    clean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, intact=True))
     assert (clean.delta.topics, clean.operations) == ((), ())
     assert clean.delta.brokers[0].epoch == 9
 
@@ -168,7 +168,7 @@ def test_replicas_out_of_service_come_back_by_registration() -> None:
     state = lost.topics["a"].partitions[0]
     assert (state.leader, state.isr, state.leader_epoch) == (-1, (follower,), 2)
     for broker_id, expected in ((leader, -1), (follower, follower)):
-        back = decide_register(lost, RegisterBroker(broker_id, 10, (ENDPOINT,), None, clean=True))
+        back = decide_register(lost, RegisterBroker(broker_id, 10, (ENDPOINT,), None, intact=True))
         after = lost.apply(back.delta)
         assert after.topics["a"].partitions[0].leader == expected
     unknown = decide_offline(image, ReplicasOffline(1, ((Uuid.random(), 0), (topic.topic_id, 77))))
