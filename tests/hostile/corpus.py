@@ -29,7 +29,7 @@ def _message(name: str, chance: random.Random) -> object:
 def _struct(name: str, fields: Fields, chance: random.Random) -> object:
     cls = native.message_class(name)
     assert cls is not None, name
-    return cls(**{field: _value(kind, nullable, fields, chance) for field, kind, nullable, _ in fields[name]})
+    return cls(**{field: _value(kind, nullable, fields, chance) for field, kind, nullable, *_ in fields[name]})
 
 
 def _value(kind: str, nullable: bool, fields: Fields, chance: random.Random) -> object:
