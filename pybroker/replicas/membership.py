@@ -5,8 +5,8 @@ life before.
 |---|---|---|
 | ended with a clean stop, or there was none | – | intact |
 | ended otherwise, `log.flush.mode=commit` | – | intact: only what is on disk is ever visible (R2) |
-| ended otherwise, `log.flush.mode=os` | the machine has not been restarted | intact: the page cache outlives a process |
-| ended otherwise, `log.flush.mode=os` | the machine was restarted, or one cannot tell | perhaps lost |
+| ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
+| ended otherwise, `log.flush.mode=os` | the machine was restarted, or nobody knows | perhaps lost |
 """
 
 from __future__ import annotations

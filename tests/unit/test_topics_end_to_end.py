@@ -94,19 +94,20 @@ async def test_create_is_durable_visible_and_applied(control_plane: ControlPlane
 
 
 @pytest.mark.parametrize(
-    ("flush_mode", "boots", "clean", "epoch"),
+    ("case", "epoch"),
     [
-        ("os", "new", False, 1),
-        ("os", "", False, 1),
-        ("os", "same", False, 0),
-        ("os", "new", True, 0),
-        ("commit", "new", False, 0),
+        (("os", "new", False), 1),
+        (("os", "", False), 1),
+        (("os", "same", False), 0),
+        (("os", "new", True), 0),
+        (("commit", "new", False), 0),
     ],
 )
 async def test_leader_epochs_move_on_only_where_something_visible_may_be_lost(
-    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, flush_mode: str, boots: str, clean: bool, epoch: int
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, bool], epoch: int
 ) -> None:
     plane = control_plane
+    flush_mode, boots, clean = case
     plane.settings["log.flush.mode"] = flush_mode
     monkeypatch.setattr(membership, "boot_id", lambda: "" if boots == "" else "same")
     await plane.start()
