@@ -10,11 +10,16 @@ pub(crate) const VARLONG_BYTES_MAX: usize = 10;
 #[inline]
 #[must_use]
 pub fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
-    if let Some(&first) = bytes.first()
-        && first < 0x80
-    {
-        return Some((unzigzag32(u32::from(first)), 1));
+    // Nearly all lengths and deltas take one or two bytes; this is the inner loop of validation.
+    match *bytes {
+        [a, ..] if a < 0x80 => Some((unzigzag32(u32::from(a)), 1)),
+        [a, b, ..] if b < 0x80 => Some((unzigzag32(u32::from(a & 0x7f) | u32::from(b) << 7), 2)),
+        _ => read_long_varint(bytes),
     }
+}
+
+#[cold]
+fn read_long_varint(bytes: &[u8]) -> Option<(i32, usize)> {
     let mut value = 0u32;
     for (index, &byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
         if index == VARINT_BYTES_MAX - 1 && byte > 0x0f {
@@ -33,11 +38,16 @@ pub fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
 #[inline]
 #[must_use]
 pub fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
-    if let Some(&first) = bytes.first()
-        && first < 0x80
-    {
-        return Some((unzigzag64(u64::from(first)), 1));
+    // Nearly all lengths and deltas take one or two bytes; this is the inner loop of validation.
+    match *bytes {
+        [a, ..] if a < 0x80 => Some((unzigzag64(u64::from(a)), 1)),
+        [a, b, ..] if b < 0x80 => Some((unzigzag64(u64::from(a & 0x7f) | u64::from(b) << 7), 2)),
+        _ => read_long_varlong(bytes),
     }
+}
+
+#[cold]
+fn read_long_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
     let mut value = 0u64;
     for (index, &byte) in bytes.iter().take(VARLONG_BYTES_MAX).enumerate() {
         if index == VARLONG_BYTES_MAX - 1 && byte > 0x01 {

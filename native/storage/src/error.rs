@@ -87,6 +87,15 @@ impl StorageError {
         }
     }
 
+    /// Whether it says something about the disk. Too many open files, in the process or on the
+    /// machine, is a passing trouble of ours.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        matches!(self, Self::Io { source, .. }
+            if !matches!(source.raw_os_error(), Some(ENFILE | EMFILE)))
+    }
+
     /// Whether a file was simply not there.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

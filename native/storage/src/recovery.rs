@@ -27,7 +27,7 @@ use crate::file_names::{
     self, CLEANED, CORRUPT, DELETED, INDEX, LOG, SNAPSHOT, SWAP, TEMPORARY, TIME_INDEX, TXN_INDEX,
 };
 use crate::files;
-use crate::handles::HandleCache;
+use crate::handles::{HandleCache, SegmentFile};
 use crate::leader_epochs::LeaderEpochs;
 use crate::log::durable::modified_ns;
 use crate::log::{CleanState, Segments};
@@ -342,19 +342,21 @@ impl Walk<'_> {
         loop {
             let fault = match scan.next() {
                 Ok(None) => break,
-                Ok(Some((at, header, _))) => match self.accept(&header, end, next_base) {
-                    Ok(()) => {
-                        segment.note_batch(&header, at, self.config.index_interval_bytes)?;
-                        end = header.next_offset();
-                        position = at + header.size_in_bytes() as u64;
-                        continue;
+                Ok(Some((at, header, _))) => {
+                    match self.accept(&file, at, &header, end, next_base, size) {
+                        Ok(()) => {
+                            segment.note_batch(&header, at, self.config.index_interval_bytes)?;
+                            end = header.next_offset();
+                            position = at + header.size_in_bytes() as u64;
+                            continue;
+                        }
+                        Err((reason, next)) => Fault::Damaged {
+                            position: at,
+                            reason,
+                            next,
+                        },
                     }
-                    Err(reason) => Fault::Damaged {
-                        position: at,
-                        reason,
-                        next: None,
-                    },
-                },
+                }
                 Err(fault) => fault,
             };
             let Fault::Damaged { reason, next, .. } = &fault else {
@@ -400,33 +402,38 @@ impl Walk<'_> {
         Ok((0, base))
     }
 
-    /// Whether a batch with a good checksum may stand here.
+    /// Whether a batch with a good checksum may stand here; if not, why, and where the next one is
+    /// if this one alone is at fault. The checksum does not cover the offset.
     fn accept(
         &mut self,
+        file: &SegmentFile,
+        at: u64,
         header: &BatchHeader,
         end: i64,
         next_base: Option<i64>,
-    ) -> Result<(), String> {
+        size: u64,
+    ) -> Result<(), (String, Option<u64>)> {
         let floor = self.expected.unwrap_or(end).max(end);
-        if header.base_offset < floor {
-            return Err(format!(
-                "offset {} where {floor} or more is expected",
-                header.base_offset
-            ));
+        let (first, last) = (header.base_offset, header.last_offset());
+        let after = at + header.size_in_bytes() as u64;
+        let wrong = |reason| Err((reason, Some(after)));
+        if first < floor {
+            return wrong(format!("offset {first} where {floor} or more is expected"));
         }
-        if header.last_offset() - self.segment.base_offset > i64::from(i32::MAX) {
-            return Err(format!(
-                "offset {} does not fit the segment",
-                header.last_offset()
-            ));
+        if last - self.segment.base_offset > i64::from(i32::MAX) {
+            return wrong(format!("offset {last} does not fit the segment"));
         }
         if let Some(next) = next_base
-            && header.last_offset() >= next
+            && last >= next
         {
-            return Err(format!(
-                "offset {} reaches into the segment at {next}",
-                header.last_offset()
-            ));
+            return wrong(format!("offset {last} reaches into the segment at {next}"));
+        }
+        // Compaction leaves gaps; a gap that the next batch falls back into is damage.
+        if first > floor
+            && let Some(following) = self.offset_at(file, after, size)
+            && following <= last
+        {
+            return wrong(format!("offset {last} is followed by {following}"));
         }
         let epoch = header.partition_leader_epoch;
         if self
@@ -439,14 +446,18 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The offset of a good batch at `position`, if there is one.
+    fn offset_at(&self, file: &SegmentFile, position: u64, size: u64) -> Option<i64> {
+        let path = || self.segment.path(LOG);
+        let mut scan = Scan::new(file, &path, Depth::Whole, position, size);
+        scan.next()
+            .ok()
+            .flatten()
+            .map(|(_, header, _)| header.base_offset)
+    }
+
     /// Whether a good batch that continues the log stands at `position`.
-    fn goes_on(
-        &self,
-        file: &crate::handles::SegmentFile,
-        position: u64,
-        size: u64,
-        end: i64,
-    ) -> bool {
+    fn goes_on(&self, file: &SegmentFile, position: u64, size: u64, end: i64) -> bool {
         let path = || self.segment.path(LOG);
         let mut scan = Scan::new(file, &path, Depth::Whole, position, size);
         let most = self.segment.base_offset + i64::from(i32::MAX);
@@ -457,7 +468,7 @@ impl Walk<'_> {
     /// Overwrites a damaged batch by an empty one of the same size, from `end` up to what follows.
     fn blank(
         &mut self,
-        file: &crate::handles::SegmentFile,
+        file: &SegmentFile,
         position: u64,
         next: u64,
         end: i64,

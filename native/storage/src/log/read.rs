@@ -83,7 +83,8 @@ impl Log {
                 }
                 Ok(self.slice(offset, max_bytes, upper, at_least_one)?)
             }
-            result => Ok(result?),
+            Err(error) => Err(self.fatal(error).into()),
+            Ok(slice) => Ok(slice),
         }
     }
 
