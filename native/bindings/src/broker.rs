@@ -122,6 +122,7 @@ impl NativeBroker {
         if log_dirs.is_empty() {
             return Err(PyValueError::new_err("log.dirs names no directory"));
         }
+        crate::panics::abort_on_panic();
         Ok(Self {
             broker_id,
             metadata: Arc::new(MetadataHolder::new(&cluster_id)),

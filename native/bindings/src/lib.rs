@@ -11,6 +11,7 @@ mod log_lines;
 mod metadata;
 mod metrics;
 mod orders;
+mod panics;
 mod partition_index;
 mod pending_append;
 mod records;
