@@ -88,6 +88,8 @@ pub struct Log {
     pub(crate) writer: Mutex<Writer>,
     /// Held while syncing files, and by those who change what a sync means (truncation).
     pub(crate) flush: Mutex<()>,
+    /// Its directory was moved away to be deleted: there is nothing to sync any more.
+    pub(crate) staged: AtomicBool,
     /// How often the log was truncated: a sync that began before must not claim what is gone.
     pub(crate) truncations: AtomicI64,
     pub(crate) flush_state: AtomicU8,

@@ -46,6 +46,11 @@ impl Log {
         let moved = {
             let _flushing = self.flush.lock();
             self.health.check()?;
+            if self.staged.load(Ordering::Acquire) {
+                return Err(StorageError::Closed {
+                    path: self.directory(),
+                });
+            }
             let sample = self.sample();
             self.sync(&sample).map_err(|error| self.fatal(error))?;
             self.publish_flushed(&sample)
@@ -87,7 +92,12 @@ impl Log {
     fn sync(&self, sample: &FlushSample) -> Result<(), StorageError> {
         let mut sync_directory = false;
         for (segment, _) in &sample.segments {
-            let file = segment.file(false)?;
+            let file = match segment.file(false) {
+                Ok(file) => file,
+                // Retention took it away since the sample: nobody asks for its bytes any more.
+                Err(error) if error.is_not_found() && !self.holds(segment) => continue,
+                Err(error) => return Err(error),
+            };
             files::sync_data(file.file()).map_err(StorageError::io("sync", &segment.path(LOG)))?;
             sync_directory |= !segment.entry_synced.load(Ordering::Acquire);
         }
@@ -102,6 +112,13 @@ impl Log {
             files::sync_dir(&self.directory())?;
         }
         Ok(())
+    }
+
+    fn holds(&self, segment: &Arc<Segment>) -> bool {
+        self.segments
+            .load()
+            .iter()
+            .any(|held| Arc::ptr_eq(held, segment))
     }
 
     /// Publishes what a finished sync covered; answers the flushed end if it moved. The caller

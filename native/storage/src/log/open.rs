@@ -63,6 +63,7 @@ impl Log {
                 closed: false,
             }),
             flush: Mutex::new(()),
+            staged: AtomicBool::new(false),
             truncations: AtomicI64::new(0),
             flush_state: AtomicU8::new(0),
             on_flush: OnceLock::new(),

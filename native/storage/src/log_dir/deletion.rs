@@ -10,6 +10,7 @@ use crate::log::Log;
 use crate::partition_metadata;
 use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 const DELETION_BYTES_MAX: u64 = 4096;
 
@@ -36,6 +37,7 @@ impl LogDir {
         log.close(false)?;
         let _maintenance = log.maintenance.lock();
         let _flushing = log.flush.lock();
+        log.staged.store(true, Ordering::Release);
         let from = log.directory();
         let to = self.stage(&from, log.id(), deadline_ms)?;
         // Readers that hold a segment without an open file find it at the new place.

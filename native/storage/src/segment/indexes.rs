@@ -1,0 +1,407 @@
+//! The offset and time index of a segment: kept in memory at the tail, written out in batches,
+//! rebuilt from the log whenever a file cannot be right.
+
+use super::{Place, RECENT_BATCHES, Segment};
+use crate::error::StorageError;
+use crate::file_names::{INDEX, LOG, TIME_INDEX, TXN_INDEX};
+use crate::files;
+use crate::index::{self, OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
+use crate::scan::{Depth, Scan};
+use pybroker_model::{BatchHeader, NO_TIMESTAMP};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+/// Index entries held in memory before they are written out: 16 MB of log.
+const INDEX_TAIL_ENTRIES_MAX: usize = 4096;
+
+/// What is known of the indexes.
+#[derive(Debug, Default)]
+pub(crate) struct Indexes {
+    /// Entries in the files; `None` until looked at.
+    pub(super) on_disk: Option<(u64, u64)>,
+    /// Entries after those.
+    pub(super) offsets: Vec<OffsetEntry>,
+    times: Vec<TimeEntry>,
+    /// The last time entry, wherever it is.
+    last_time: Option<TimeEntry>,
+    /// Largest timestamp and the last offset (relative) of its batch; `None` until looked at.
+    largest: Option<TimeEntry>,
+    /// Timestamp of the first batch; `None` until looked at.
+    first_timestamp: Option<i64>,
+    pub(crate) bytes_since_entry: u64,
+}
+
+impl Segment {
+    /// Takes note of a batch just written at `position`; publishes nothing.
+    pub(crate) fn note_batch(
+        &self,
+        header: &BatchHeader,
+        position: u64,
+        index_interval_bytes: u32,
+    ) -> Result<(), StorageError> {
+        let mut indexes = self.indexes.write();
+        if indexes.largest.is_none() && position > 0 {
+            drop(indexes);
+            self.largest_timestamp()?;
+            indexes = self.indexes.write();
+        }
+        self.index_batch(&mut indexes, header, position, index_interval_bytes);
+        if indexes.offsets.len() >= INDEX_TAIL_ENTRIES_MAX {
+            self.write_out(&mut indexes)?;
+        }
+        let place = Place {
+            relative_offset: (header.base_offset - self.base_offset) as u32,
+            position: position as u32,
+        };
+        let slot = self.recent_next.fetch_add(1, Ordering::Relaxed) % RECENT_BATCHES;
+        self.recent[slot].store(place.pack(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes the index files would have if written out now: (offset, time).
+    pub(crate) fn index_bytes(&self) -> Result<(u64, u64), StorageError> {
+        let mut indexes = self.indexes.write();
+        let (offsets, times) = self.look_at_files(&mut indexes)?;
+        Ok((
+            (offsets + indexes.offsets.len() as u64) * OFFSET_ENTRY_BYTES,
+            (times + indexes.times.len() as u64) * TIME_ENTRY_BYTES,
+        ))
+    }
+
+    /// Entries in the files, looked up once. A file that cannot be right is rebuilt.
+    pub(super) fn look_at_files(&self, indexes: &mut Indexes) -> Result<(u64, u64), StorageError> {
+        if let Some(counts) = indexes.on_disk {
+            return Ok(counts);
+        }
+        let size = |suffix| match std::fs::metadata(self.path(suffix)) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::io("look at", &self.path(suffix))(error)),
+        };
+        let (offset_bytes, time_bytes) =
+            (size(INDEX)?.unwrap_or(0), size(TIME_INDEX)?.unwrap_or(0));
+        let counts = (
+            offset_bytes / OFFSET_ENTRY_BYTES,
+            time_bytes / TIME_ENTRY_BYTES,
+        );
+        let whole = offset_bytes % OFFSET_ENTRY_BYTES == 0 && time_bytes % TIME_ENTRY_BYTES == 0;
+        if whole && self.last_entries_fit(counts, indexes)? {
+            indexes.on_disk = Some(counts);
+            return Ok(counts);
+        }
+        self.rebuild_locked(indexes, 4096)
+    }
+
+    fn last_entries_fit(
+        &self,
+        counts: (u64, u64),
+        indexes: &mut Indexes,
+    ) -> Result<bool, StorageError> {
+        let end = self.end();
+        if let Some(at) = counts.0.checked_sub(1) {
+            let path = self.path(INDEX);
+            let file = std::fs::File::open(&path).map_err(StorageError::io("open", &path))?;
+            let last = index::read_offset(&file, at).map_err(StorageError::io("read", &path))?;
+            if last.relative_offset >= end.relative_offset || last.position >= end.position {
+                return Ok(false);
+            }
+        }
+        if let Some(at) = counts.1.checked_sub(1) {
+            let path = self.path(TIME_INDEX);
+            let file = std::fs::File::open(&path).map_err(StorageError::io("open", &path))?;
+            let last = index::read_time(&file, at).map_err(StorageError::io("read", &path))?;
+            if last.relative_offset >= end.relative_offset {
+                return Ok(false);
+            }
+            indexes.last_time = Some(last);
+        }
+        Ok(true)
+    }
+
+    /// Discards the index files and makes them anew from the log.
+    pub(crate) fn rebuild_indexes(&self, index_interval_bytes: u32) -> Result<(), StorageError> {
+        let mut indexes = self.indexes.write();
+        self.rebuild_locked(&mut indexes, index_interval_bytes)
+            .map(|_| ())
+    }
+
+    fn rebuild_locked(
+        &self,
+        indexes: &mut Indexes,
+        interval: u32,
+    ) -> Result<(u64, u64), StorageError> {
+        // Emptied rather than removed: making 10,000 files anew costs seconds on some filesystems.
+        for suffix in [INDEX, TIME_INDEX] {
+            let path = self.path(suffix);
+            match std::fs::OpenOptions::new().write(true).open(&path) {
+                Ok(file) => file
+                    .set_len(0)
+                    .map_err(StorageError::io("truncate", &path))?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StorageError::io("open", &path)(error)),
+            }
+        }
+        *indexes = Indexes {
+            on_disk: Some((0, 0)),
+            ..Indexes::default()
+        };
+        self.indexes_dirty.store(true, Ordering::Release);
+        if self.size() == 0 {
+            return Ok((0, 0));
+        }
+        let file = self.file(false)?;
+        let path = || self.path(LOG);
+        let mut scan = Scan::new(&file, &path, Depth::Headers, 0, self.size());
+        while let Some((position, header, _)) = scan.next().map_err(|f| self.fault(f))? {
+            self.index_batch(indexes, &header, position, interval);
+        }
+        self.write_out(indexes)?;
+        Ok(indexes.on_disk.unwrap_or_default())
+    }
+
+    /// The part of [`Segment::note_batch`] that rebuilding needs, too.
+    fn index_batch(
+        &self,
+        indexes: &mut Indexes,
+        header: &BatchHeader,
+        position: u64,
+        interval: u32,
+    ) {
+        let last = (header.last_offset() - self.base_offset) as u32;
+        let batch = TimeEntry {
+            timestamp: header.max_timestamp,
+            relative_offset: last,
+        };
+        if indexes
+            .largest
+            .is_none_or(|largest| largest.timestamp < batch.timestamp)
+        {
+            indexes.largest = Some(batch);
+        }
+        if position == 0 {
+            indexes.first_timestamp = Some(header.max_timestamp);
+        }
+        if indexes.bytes_since_entry > u64::from(interval) {
+            indexes.offsets.push(OffsetEntry {
+                relative_offset: last,
+                position: position as u32,
+            });
+            push_time(indexes);
+            indexes.bytes_since_entry = 0;
+        }
+        indexes.bytes_since_entry += header.size_in_bytes() as u64;
+    }
+
+    /// Appends what is in memory to the index files, without syncing.
+    fn write_out(&self, indexes: &mut Indexes) -> Result<(), StorageError> {
+        let (offsets, times) = self.look_at_files(indexes)?;
+        if !indexes.offsets.is_empty() {
+            let bytes: Vec<u8> = indexes.offsets.iter().flat_map(|e| e.to_bytes()).collect();
+            self.write_index(INDEX, offsets * OFFSET_ENTRY_BYTES, &bytes)?;
+        }
+        if !indexes.times.is_empty() {
+            let bytes: Vec<u8> = indexes.times.iter().flat_map(|e| e.to_bytes()).collect();
+            self.write_index(TIME_INDEX, times * TIME_ENTRY_BYTES, &bytes)?;
+        }
+        indexes.on_disk = Some((
+            offsets + indexes.offsets.len() as u64,
+            times + indexes.times.len() as u64,
+        ));
+        indexes.offsets.clear();
+        indexes.times.clear();
+        self.indexes_dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn write_index(
+        &self,
+        suffix: &str,
+        position: u64,
+        bytes: &[u8],
+    ) -> Result<(), StorageError> {
+        let path = self.path(suffix);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(StorageError::io("open", &path))?;
+        file.write_all_at(bytes, position)
+            .map_err(StorageError::io("write", &path))
+    }
+
+    /// Brings the index files up to date; with `sealing` also notes the largest timestamp as the
+    /// last time entry and makes sure that both files exist, as Kafka's tools expect.
+    pub(crate) fn persist_indexes(&self, sealing: bool) -> Result<(), StorageError> {
+        if self.size() == 0 {
+            return Ok(());
+        }
+        if sealing {
+            self.largest_timestamp()?;
+        }
+        let mut indexes = self.indexes.write();
+        self.look_at_files(&mut indexes)?;
+        if sealing {
+            push_time(&mut indexes);
+        }
+        self.write_out(&mut indexes)?;
+        if sealing && indexes.on_disk.is_some_and(|(offsets, _)| offsets == 0) {
+            self.write_index(INDEX, 0, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the index files if they changed.
+    pub(crate) fn sync_indexes(&self) -> Result<(), StorageError> {
+        if !self.indexes_dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        for suffix in [INDEX, TIME_INDEX, TXN_INDEX] {
+            let path = self.path(suffix);
+            match std::fs::File::open(&path) {
+                Ok(file) => files::sync_data(&file).map_err(StorageError::io("sync", &path))?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StorageError::io("open", &path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest timestamp and the last offset of the batch that has it; `None` when empty.
+    pub(crate) fn largest_timestamp(&self) -> Result<Option<(i64, i64)>, StorageError> {
+        let absolute = |entry: TimeEntry| {
+            (
+                entry.timestamp,
+                self.base_offset + i64::from(entry.relative_offset),
+            )
+        };
+        if let Some(largest) = self.indexes.read().largest {
+            return Ok(Some(absolute(largest)));
+        }
+        if self.size() == 0 {
+            return Ok(None);
+        }
+        let last = {
+            let mut indexes = self.indexes.write();
+            self.look_at_files(&mut indexes)?;
+            indexes.times.last().copied().or(indexes.last_time)
+        };
+        let mut largest = last;
+        let from = last.map_or(self.base_offset, |e| {
+            self.base_offset + i64::from(e.relative_offset) + 1
+        });
+        self.for_each(Depth::Headers, from, |_, header, _| {
+            if largest.is_none_or(|l| l.timestamp < header.max_timestamp) {
+                let relative_offset = (header.last_offset() - self.base_offset) as u32;
+                largest = Some(TimeEntry {
+                    timestamp: header.max_timestamp,
+                    relative_offset,
+                });
+            }
+            Ok(true)
+        })?;
+        self.indexes.write().largest = largest;
+        Ok(largest.map(absolute))
+    }
+
+    /// Timestamp of the first batch, by which segments roll.
+    pub(crate) fn first_timestamp(&self) -> Result<Option<i64>, StorageError> {
+        if let Some(timestamp) = self.indexes.read().first_timestamp {
+            return Ok(Some(timestamp).filter(|&t| t != NO_TIMESTAMP));
+        }
+        if self.size() == 0 {
+            return Ok(None);
+        }
+        let timestamp = self.header_at(0)?.max_timestamp;
+        self.indexes.write().first_timestamp = Some(timestamp);
+        Ok(Some(timestamp).filter(|&t| t != NO_TIMESTAMP))
+    }
+
+    /// From which offset on a record with a timestamp not below `timestamp` may be found.
+    pub(crate) fn lookup_time(&self, timestamp: i64) -> Result<i64, StorageError> {
+        let (in_memory, on_disk) = {
+            let mut indexes = self.indexes.write();
+            let (_, on_disk) = self.look_at_files(&mut indexes)?;
+            let after = indexes
+                .times
+                .partition_point(|entry| entry.timestamp < timestamp);
+            (after.checked_sub(1).map(|at| indexes.times[at]), on_disk)
+        };
+        let entry = if in_memory.is_some() || on_disk == 0 {
+            in_memory
+        } else {
+            let path = self.path(TIME_INDEX);
+            let file = std::fs::File::open(&path).map_err(StorageError::io("open", &path))?;
+            index::find_time(&file, on_disk, timestamp).map_err(StorageError::io("read", &path))?
+        };
+        // A damaged entry must not skip records: it counts only inside the segment.
+        let relative = entry
+            .map_or(0, |e| e.relative_offset)
+            .min(self.end().relative_offset);
+        Ok(self.base_offset + i64::from(relative))
+    }
+
+    /// Cuts the index files to the entries below `offset`.
+    pub(crate) fn keep_indexes_below(&self, offset: i64) -> Result<(), StorageError> {
+        let relative = u32::try_from(offset - self.base_offset).unwrap_or(u32::MAX);
+        let mut indexes = self.indexes.write();
+        let (offsets, times) = self.look_at_files(&mut indexes)?;
+        let cut = |suffix,
+                   count: u64,
+                   bytes: u64,
+                   above: &dyn Fn(&std::fs::File, u64) -> std::io::Result<bool>| {
+            let path = self.path(suffix);
+            let file = match std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&path)
+            {
+                Ok(file) => file,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && count == 0 => {
+                    return Ok(0);
+                }
+                Err(error) => return Err(StorageError::io("open", &path)(error)),
+            };
+            let mut keep = count;
+            while keep > 0 && above(&file, keep - 1).map_err(StorageError::io("read", &path))? {
+                keep -= 1;
+            }
+            file.set_len(keep * bytes)
+                .map_err(StorageError::io("truncate", &path))?;
+            Ok(keep)
+        };
+        let offsets = cut(INDEX, offsets, OFFSET_ENTRY_BYTES, &|file, at| {
+            Ok(index::read_offset(file, at)?.relative_offset >= relative)
+        })?;
+        let times = cut(TIME_INDEX, times, TIME_ENTRY_BYTES, &|file, at| {
+            Ok(index::read_time(file, at)?.relative_offset >= relative)
+        })?;
+        *indexes = Indexes {
+            on_disk: Some((offsets, times)),
+            ..Indexes::default()
+        };
+        if let Some(at) = times.checked_sub(1) {
+            let path = self.path(TIME_INDEX);
+            let file = std::fs::File::open(&path).map_err(StorageError::io("open", &path))?;
+            indexes.last_time =
+                Some(index::read_time(&file, at).map_err(StorageError::io("read", &path))?);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the largest timestamp so far as an entry if it is above the last one.
+fn push_time(indexes: &mut Indexes) {
+    let Some(largest) = indexes.largest else {
+        return;
+    };
+    let last = indexes.times.last().copied().or(indexes.last_time);
+    let last = last.unwrap_or(TimeEntry {
+        timestamp: NO_TIMESTAMP,
+        relative_offset: 0,
+    });
+    if largest.timestamp > last.timestamp && largest.relative_offset >= last.relative_offset {
+        indexes.times.push(largest);
+        indexes.last_time = Some(largest);
+    }
+}
