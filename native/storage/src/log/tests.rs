@@ -2,7 +2,9 @@ use crate::testing::*;
 use crate::{
     AppendError, AppendOrigin, CleanupPolicy, EpochEntry, LogConfig, ReadError, StorageError,
 };
-use pybroker_model::{BatchBuilder, Codec, ControlType, ValidBatches, end_transaction_marker};
+use pybroker_model::{
+    BatchBuilder, Batches, Codec, ControlType, ValidBatches, end_transaction_marker,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -571,4 +573,75 @@ fn a_compacted_topic_loses_nothing_by_age() {
             .segments,
         0
     );
+}
+
+#[test]
+fn readers_never_stumble_over_the_writer_compaction_or_retention() {
+    let config = LogConfig {
+        segment_bytes: 2000,
+        index_interval_bytes: 200,
+        file_delete_delay_ms: 0,
+        delete_retention_ms: 0,
+        cleanup_policy: CleanupPolicy {
+            delete: false,
+            compact: true,
+        },
+        ..LogConfig::default()
+    };
+    let f = Fixture::new(config);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let read_whole = || {
+        let log = f.log();
+        let (mut offset, end) = (log.log_start_offset(), log.log_end_offset());
+        while offset < end {
+            let slice = match log.read(offset, 700, end, true) {
+                Ok(slice) => slice,
+                Err(ReadError::OutOfRange { start, .. }) if start > offset => {
+                    offset = start;
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            let bytes = slice.to_vec().expect("reads");
+            let mut next = offset;
+            for batch in Batches::new(&bytes) {
+                let (header, batch) = batch.expect("a batch");
+                header.check_crc(batch).expect("checksum");
+                assert!(header.last_offset() >= next, "offsets ascend");
+                next = header.next_offset();
+            }
+            if next == offset {
+                break;
+            }
+            offset = next;
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        read_whole();
+                    }
+                })
+            })
+            .collect();
+        for n in 0..1500i64 {
+            let (key, value) = (format!("k{}", n % 13), n.to_string());
+            f.append(keyed(Codec::None, NOW, &[(&key, Some(&value))]))
+                .expect("appends");
+            if n % 50 == 49 {
+                f.log().compact(n, NOW + n, 1000).expect("compacts");
+            }
+            if n % 400 == 399 {
+                f.log().delete_records(n - 100, n).expect("deletes");
+                f.log().apply_retention(n, NOW).expect("retains");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.join().is_ok(), "a reader stumbled");
+        }
+    });
+    assert!(f.dir().check().is_ok());
 }
