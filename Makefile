@@ -111,5 +111,5 @@ $(VENV)/.locked: tests/requirements.lock $(VENV)/.locked-run
 $(VENV)/.built: $(VENV)/.locked-run $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml
 	@echo 'Building the native core and installing pybroker into $(VENV)'
 	@$(call retry,cargo fetch -q --locked)
-	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q --release --locked
+	@PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q --release --locked
 	@touch $@
