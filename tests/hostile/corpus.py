@@ -16,7 +16,9 @@ EXTREMES = (
     b"\x00\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x00\x01",
 )  # fmt: skip
 
-Fields = dict[str, list[tuple[str, str, bool, str]]]  # class → (field, type, can be None, default)
+Versions = tuple[int, int]
+# class → (field, type, versions that have it, versions in which it may be null, default)
+Fields = dict[str, list[tuple[str, str, Versions, Versions, str]]]
 
 
 def _message(name: str, chance: random.Random) -> object:
@@ -29,7 +31,12 @@ def _message(name: str, chance: random.Random) -> object:
 def _struct(name: str, fields: Fields, chance: random.Random) -> object:
     cls = native.message_class(name)
     assert cls is not None, name
-    return cls(**{field: _value(kind, nullable, fields, chance) for field, kind, nullable, *_ in fields[name]})
+    return cls(
+        **{
+            field: _value(kind, nullable[0] <= nullable[1], fields, chance)
+            for field, kind, _versions, nullable, _default in fields[name]
+        }
+    )
 
 
 def _value(kind: str, nullable: bool, fields: Fields, chance: random.Random) -> object:

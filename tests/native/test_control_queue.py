@@ -168,7 +168,7 @@ def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) ->
                 thread.start()
             token = broker.append(topic_id, 0, [(b"k", b"v")], 1)
             assert completion_of(broker, token).error_code == 0
-            broker.shutdown(6_000)
+            broker.shutdown(60_000)
             stop.set()
             for thread in threads:
                 thread.join()
