@@ -101,7 +101,9 @@ def routes(services: Services) -> dict[int, Handler]:
         k44_incremental_alter_configs.API_KEY: partial(k44_incremental_alter_configs.handle, services.configs),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster),
-        k75_describe_topic_partitions.API_KEY: partial(k75_describe_topic_partitions.handle, services.cluster),
+        k75_describe_topic_partitions.API_KEY: partial(
+            k75_describe_topic_partitions.handle, services.cluster, services.config
+        ),
     }
 
 

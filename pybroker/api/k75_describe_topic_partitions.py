@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pybroker.admin.cluster import TOPIC_OPERATIONS, ClusterAdmin, partition_error
 from pybroker.admin.topic_names import is_topic_name
+from pybroker.config import BrokerConfig
 from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import UpdateMetadataPartitionState
@@ -25,23 +26,20 @@ from pybroker.protocol.messages import (
 
 API_KEY = 75
 
-PARTITIONS_PER_RESPONSE_MAX = 2_000
-"""Kafka's max.request.partition.size.limit."""
-
 Topic = DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponseTopic
 
 
 def handle(
-    cluster: ClusterAdmin, context: RequestContext, request: DescribeTopicPartitionsRequest
+    cluster: ClusterAdmin, config: BrokerConfig, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """From the metadata cache."""
+    """From the metadata cache; never more partitions than `max.request.partition.size.limit`."""
     del context
     first_topic, first_partition = "", 0
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index
         if first_partition < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"The cursor's partition is {first_partition}.")
-    left = max(1, min(request.response_partition_limit, PARTITIONS_PER_RESPONSE_MAX))
+    left = max(1, min(request.response_partition_limit, config["max.request.partition.size.limit"]))
     response = DescribeTopicPartitionsResponse()
     for name in _names(cluster, request, first_topic):
         topic = cluster.topic(name)

@@ -362,7 +362,7 @@ RECORDS = (
         "compression.lz4.level",
         INT,
         9,
-        "Level used when the broker itself compresses with lz4.",
+        "Checked as Kafka checks it and otherwise without effect: the lz4 of this broker has one level, its fast one.",
         between(1, 17),
         CLUSTER,
     ),

@@ -29,6 +29,11 @@ def _optional_host_port(value: Value) -> None:
         host_port(str(value))
 
 
+def _socket_buffer(value: Value) -> None:
+    if value != -1:
+        at_least(1)(value)
+
+
 IDENTITY = (
     ConfigKey(
         "node.id",
@@ -97,6 +102,42 @@ SOCKETS = (
         INT,
         104857600,
         "Largest request accepted, in bytes; a larger one closes the connection before any memory is taken.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "socket.listen.backlog.size",
+        INT,
+        1024,
+        "Connections that the kernel completes before they are accepted (Kafka: 50).",
+        at_least(1),
+    ),
+    ConfigKey(
+        "socket.send.buffer.bytes",
+        INT,
+        -1,
+        "Send buffer of a client's socket, in bytes; -1 lets the kernel size it as the connection needs (Kafka: 102400).",
+        _socket_buffer,
+    ),
+    ConfigKey(
+        "socket.receive.buffer.bytes",
+        INT,
+        -1,
+        "Receive buffer of a client's socket, in bytes; -1 lets the kernel size it as the connection needs (Kafka: 102400).",
+        _socket_buffer,
+    ),
+    ConfigKey(
+        "queued.max.requests",
+        INT,
+        10000,
+        "Requests that may wait for the control plane; above it the broker stops reading from the sockets that bring more "
+        "(Kafka: 500, for its pool of threads). Produce, Fetch and the other requests of the data plane do not count.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "max.request.partition.size.limit",
+        INT,
+        2000,
+        "Most partitions that one answer to DescribeTopicPartitions lists; the client asks for the rest with a cursor.",
         at_least(1),
     ),
     ConfigKey(

@@ -119,7 +119,7 @@ internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs ka
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage log.cleaner.io.buffer.load.factor
 log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
 log.message.downconversion.enable log.message.format.version log.remote.copy.lag.bytes log.remote.copy.lag.ms
-max.decompressed.message.bytes max.request.partition.size.limit metadata.log.dir
+max.decompressed.message.bytes metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
@@ -127,7 +127,7 @@ num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.required.
 offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
 password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
 password.encoder.secret producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
-queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
+quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
 remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
 remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
@@ -171,8 +171,8 @@ share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitio
 share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
 share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
-socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
+socket.connection.setup.timeout.ms
+ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
 ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
 ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
 ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider

@@ -98,6 +98,27 @@ def test_the_descriptor_is_readable_while_something_waits(tmp_path: Path) -> Non
             client.close()
 
 
+def test_requests_above_the_limit_wait_in_their_sockets(tmp_path: Path) -> None:
+    """queued.max.requests, of which heartbeats may take seven eighths: all are served, never more than that at once."""
+    with native([tmp_path], {"queued.max.requests": 8}, listen=False) as broker:
+        port = listening(broker)
+        clients = [Client(port) for _ in range(20)]
+        for client in clients:
+            client.send(m.HeartbeatRequest(), 4)
+        seen: list[object] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(seen) < len(clients):
+            assert time.monotonic() < deadline
+            few = broker.drain(256)
+            assert len(few) <= 7
+            seen += few
+        for request in requests_of(seen):
+            request.reply(m.HeartbeatResponse())
+        for client in clients:
+            client.receive(HEARTBEAT, 4)
+            client.close()
+
+
 def test_requests_pipelined_on_a_connection_are_answered_in_order(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:

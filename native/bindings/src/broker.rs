@@ -123,13 +123,17 @@ impl NativeBroker {
             return Err(PyValueError::new_err("log.dirs names no directory"));
         }
         crate::panics::abort_on_panic();
+        let settings = NativeSettings::default().with(settings)?;
         Ok(Self {
             broker_id,
             metadata: Arc::new(MetadataHolder::new(&cluster_id)),
             cluster_id,
             log_dirs,
-            settings: ArcSwap::from_pointee(NativeSettings::default().with(settings)?),
-            queue: Arc::new(ControlQueue::new(CONTROL_QUEUE_BYTES_MAX)?),
+            queue: Arc::new(ControlQueue::new(
+                CONTROL_QUEUE_BYTES_MAX,
+                settings.queued_requests_max,
+            )?),
+            settings: ArcSwap::from_pointee(settings),
             replicas: ArcSwapOption::empty(),
             server: ArcSwapOption::empty(),
             background: Mutex::new(None),

@@ -48,6 +48,8 @@ pub(crate) struct ControlQueue {
     inner: Mutex<Inner>,
     wake: WakeFd,
     bytes_max: usize,
+    /// `queued.max.requests`.
+    requests_max: usize,
     pub(crate) submitted: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) signals: AtomicU64,
@@ -87,11 +89,12 @@ fn size_of(request: &ControlRequest) -> usize {
 }
 
 impl ControlQueue {
-    pub(crate) fn new(bytes_max: usize) -> io::Result<Self> {
+    pub(crate) fn new(bytes_max: usize, requests_max: usize) -> io::Result<Self> {
         Ok(Self {
             inner: Mutex::default(),
             wake: WakeFd::new()?,
             bytes_max,
+            requests_max,
             submitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             signals: AtomicU64::new(0),
@@ -105,12 +108,14 @@ impl ControlQueue {
     /// Whether a lane may take another request. One request may overshoot the mark, however large: otherwise it could
     /// never pass.
     fn has_room(&self, inner: &Inner, lane: Lane) -> bool {
-        let mark = match lane {
-            Lane::InterBroker => self.bytes_max,
-            Lane::Session => self.bytes_max / 8 * 7,
-            Lane::Admin => self.bytes_max / 8 * 6,
+        let eighths = match lane {
+            Lane::InterBroker => 8,
+            Lane::Session => 7,
+            Lane::Admin => 6,
         };
-        inner.bytes < mark.max(1)
+        let mark = |max: usize| (max.saturating_mul(eighths) / 8).max(1);
+        let queued: usize = inner.lanes.iter().map(VecDeque::len).sum();
+        inner.bytes < mark(self.bytes_max) && queued < mark(self.requests_max)
     }
 
     fn signal(&self, inner: &mut Inner) {

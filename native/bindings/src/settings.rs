@@ -24,6 +24,8 @@ pub(crate) struct NativeSettings {
     pub(crate) delete_delay_ms: i64,
     /// `num.recovery.threads.per.data.dir`.
     pub(crate) threads_per_dir: usize,
+    /// `queued.max.requests`.
+    pub(crate) queued_requests_max: usize,
     /// Those that become settings of logs.
     pub(crate) log: BrokerLogSettings,
     /// When background work is done.
@@ -41,6 +43,7 @@ impl Default for NativeSettings {
             threads: default_threads(cores),
             delete_delay_ms: 4 * 60 * 60 * 1000,
             threads_per_dir: 2,
+            queued_requests_max: 10_000,
             log: BrokerLogSettings::default(),
             intervals: Intervals::default(),
             cleaner: CleanerSettings::default(),
@@ -71,6 +74,9 @@ impl NativeSettings {
             delete_delay_ms: given.number("delete.topic.delay.ms", self.delete_delay_ms)?,
             threads_per_dir: given
                 .number("num.recovery.threads.per.data.dir", self.threads_per_dir)?
+                .max(1),
+            queued_requests_max: given
+                .number("queued.max.requests", self.queued_requests_max)?
                 .max(1),
             log: BrokerLogSettings {
                 flush_mode,
@@ -162,8 +168,22 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
             now.fetch_sessions_max,
         )?,
         fetch_bytes_max: given.number("fetch.max.bytes", now.fetch_bytes_max)?,
+        listen_backlog: given.number("socket.listen.backlog.size", now.listen_backlog)?,
+        socket_send_buffer_bytes: buffer_bytes(
+            given.number("socket.send.buffer.bytes", SYSTEM_BUFFER)?,
+        ),
+        socket_receive_buffer_bytes: buffer_bytes(
+            given.number("socket.receive.buffer.bytes", SYSTEM_BUFFER)?,
+        ),
         ..now.clone()
     })
+}
+
+/// Kafka's sign for a socket buffer whose size the kernel chooses.
+const SYSTEM_BUFFER: i64 = -1;
+
+fn buffer_bytes(given: i64) -> Option<usize> {
+    usize::try_from(given).ok()
 }
 
 /// `address:limit` pairs; host names are resolved by the control plane, if at all.

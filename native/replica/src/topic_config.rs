@@ -175,9 +175,6 @@ impl TopicConfig {
                 "compression.gzip.level" => {
                     levels.gzip = Some(level(text).ok_or_else(|| bad(NOT_WHOLE))?)
                 }
-                "compression.lz4.level" => {
-                    levels.lz4 = Some(level(text).ok_or_else(|| bad(NOT_WHOLE))?)
-                }
                 "compression.zstd.level" => {
                     levels.zstd = Some(level(text).ok_or_else(|| bad(NOT_WHOLE))?)
                 }
@@ -210,7 +207,6 @@ impl TopicConfig {
 #[derive(Default)]
 struct Levels {
     gzip: Option<i32>,
-    lz4: Option<i32>,
     zstd: Option<i32>,
 }
 
@@ -219,9 +215,9 @@ impl Levels {
         match codec {
             // -1 is zlib's own default.
             Codec::Gzip => self.gzip.filter(|&level| level >= 0),
-            Codec::Lz4 => self.lz4,
             Codec::Zstd => self.zstd,
-            Codec::None | Codec::Snappy => None,
+            // lz4 has only its fast level here (pybroker-model, compression).
+            Codec::None | Codec::Snappy | Codec::Lz4 => None,
         }
     }
 }

@@ -34,6 +34,14 @@ pub struct Limits {
     pub fetch_sessions_max: usize,
     /// `fetch.max.bytes`: the largest Fetch response this broker gives.
     pub fetch_bytes_max: i32,
+    /// `socket.listen.backlog.size`: connections that the kernel completes before they are accepted. Read once, when
+    /// a listener is bound.
+    pub listen_backlog: i32,
+    /// `socket.send.buffer.bytes` of accepted connections; `None` leaves the size to the kernel.
+    pub socket_send_buffer_bytes: Option<usize>,
+    /// `socket.receive.buffer.bytes`; set on the listening socket, because the window is agreed on when a connection
+    /// is made. `None` leaves the size to the kernel.
+    pub socket_receive_buffer_bytes: Option<usize>,
 }
 
 impl Default for Limits {
@@ -52,6 +60,9 @@ impl Default for Limits {
             in_flight_connection_bytes_max: 16 * 1024 * 1024,
             fetch_sessions_max: 1_000,
             fetch_bytes_max: 55 * 1024 * 1024,
+            listen_backlog: 1024,
+            socket_send_buffer_bytes: None,
+            socket_receive_buffer_bytes: None,
         }
     }
 }

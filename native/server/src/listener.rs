@@ -11,11 +11,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::config::{ListenerConfig, LogLevel};
 use crate::control_plane::Peer;
+use crate::limits::Limits;
 use crate::shared::{ConnectionInfo, Shared};
 use crate::threads::Command;
 
-/// Connections that the kernel completes before we accept them.
-const BACKLOG: i32 = 1024;
 /// Pause after an accept that failed for want of descriptors or memory: it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,8 +25,8 @@ pub(crate) struct Bound {
     pub(crate) socket: std::net::TcpListener,
 }
 
-/// Binds a listener.
-pub(crate) fn bind(config: &ListenerConfig) -> io::Result<Bound> {
+/// Binds a listener. Accepted sockets inherit the sizes of its buffers.
+pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound> {
     let socket = Socket::new(
         Domain::for_address(config.address),
         Type::STREAM,
@@ -36,8 +35,14 @@ pub(crate) fn bind(config: &ListenerConfig) -> io::Result<Bound> {
     // A restarted broker takes its port over from connections that linger.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    if let Some(bytes) = limits.socket_send_buffer_bytes {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(bytes) = limits.socket_receive_buffer_bytes {
+        socket.set_recv_buffer_size(bytes)?;
+    }
     socket.bind(&config.address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(limits.listen_backlog)?;
     let socket: std::net::TcpListener = socket.into();
     Ok(Bound {
         config: config.clone(),
@@ -170,6 +175,37 @@ impl CreationRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Registry, SecurityProtocol};
+
+    #[test]
+    fn connections_have_the_buffers_that_were_asked_for() {
+        let config = ListenerConfig {
+            name: "PLAINTEXT".into(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            security: SecurityProtocol::Plaintext,
+            registry: Registry::Client,
+        };
+        let limits = Limits {
+            listen_backlog: 5,
+            socket_send_buffer_bytes: Some(20_000),
+            socket_receive_buffer_bytes: Some(30_000),
+            ..Limits::default()
+        };
+        let bound = bind(&config, &limits).expect("a free port");
+        let _client = std::net::TcpStream::connect(bound.address).expect("listening");
+        // The connection is complete before the listener, which does not block, is asked for it.
+        let accepted = loop {
+            match bound.socket.accept() {
+                Ok((socket, _)) => break Socket::from(socket),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        // Linux books twice the size for its own administration; others give it as it is.
+        let send = accepted.send_buffer_size().expect("an open socket");
+        let receive = accepted.recv_buffer_size().expect("an open socket");
+        assert!([20_000, 40_000].contains(&send), "{send}");
+        assert!([30_000, 60_000].contains(&receive), "{receive}");
+    }
 
     #[test]
     fn a_second_of_connections_passes_and_the_next_waits() {

@@ -77,10 +77,12 @@ impl Server {
     ) -> Result<Self, StartError> {
         let mut bound = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            bound.push(bind(listener).map_err(|error| StartError::Bind {
-                name: listener.name.to_string(),
-                address: listener.address,
-                error,
+            bound.push(bind(listener, &config.settings.limits).map_err(|error| {
+                StartError::Bind {
+                    name: listener.name.to_string(),
+                    address: listener.address,
+                    error,
+                }
             })?);
         }
         let limits = config.settings.limits.clone();

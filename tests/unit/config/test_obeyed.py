@@ -16,6 +16,7 @@ TABLES = {"broker_network.py", "broker_log.py", "broker_groups.py", "foreign.py"
 BY_NATURE = {
     "unclean.leader.election.enable": "the only replica of a partition is always in sync",
     "internal.segment.bytes": "becomes segment.bytes when a topic's settings are resolved",
+    "compression.lz4.level": "lz4 has one level here; the value is checked and accepted, as files have it",
     "group.coordinator.rebalance.protocols": "its only value is what is served",
     "leader.replication.throttled.replicas": "no replication between brokers, nothing to throttle",
     "follower.replication.throttled.replicas": "no replication between brokers, nothing to throttle",
