@@ -23,6 +23,7 @@ from pybroker.admin.config_changes import (
     logger_changes,
     topic_changes,
 )
+from pybroker.admin.topic_names import check_topic_name
 from pybroker.config import (
     BROKER_SETTINGS,
     BrokerConfig,
@@ -95,6 +96,7 @@ class ConfigAdmin:
     def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
         """The settings of a resource, all or those named. Raises KafkaError."""
         if resource_type == ResourceType.TOPIC:
+            check_topic_name(name)
             entries = config_views.topic_entries(self._topic(name).config, self._config)
         elif resource_type == ResourceType.BROKER:
             check_broker_name(name, self._broker_id)

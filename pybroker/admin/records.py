@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.cache import CachedTopic, MetadataCache
 from pybroker.native import NativeBroker, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.manager import ReplicaManager
@@ -29,17 +29,20 @@ class RecordAdmin:
 
     async def delete(self, wanted: Sequence[tuple[str, int, int]]) -> list[DeletedRecords]:
         """(topic, partition, offset or -1) → outcome, in order. The disk is touched off the loop, once for all."""
-        resolved = [(self._resolve(topic, partition), partition, offset) for topic, partition, offset in wanted]
+        topics = {name: self._topic(name) for name in dict.fromkeys(name for name, _, _ in wanted)}
+        resolved = [(_resolve(topics[name], partition), partition, offset) for name, partition, offset in wanted]
         return await asyncio.get_running_loop().run_in_executor(None, self._delete, resolved)
 
-    def _resolve(self, name: str, partition: int) -> Uuid | int:
-        """The topic's id, or the error code."""
+    def _topic(self, name: str) -> CachedTopic | int:
+        """The topic, or the error code of all its partitions."""
         topic = self._cache.topic(name)
-        if topic is None or not 0 <= partition < len(topic.partitions):
+        if topic is None:
             return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic.internal:
+            return int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if "delete" not in self._replicas.resolved_config(topic.topic_id)["cleanup.policy"]:
             return int(ErrorCode.POLICY_VIOLATION)
-        return topic.topic_id
+        return topic
 
     def _delete(self, wanted: Sequence[tuple[Uuid | int, int, int]]) -> list[DeletedRecords]:
         return [
@@ -48,3 +51,12 @@ class RecordAdmin:
             else DeletedRecords(*self._native.delete_records(where, partition, offset))
             for where, partition, offset in wanted
         ]
+
+
+def _resolve(topic: CachedTopic | int, partition: int) -> Uuid | int:
+    """The topic's id, or the error code."""
+    if isinstance(topic, int):
+        return topic
+    if not 0 <= partition < len(topic.partitions):
+        return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.topic_id

@@ -217,14 +217,19 @@ class TopicAdmin:
         return {name: future.result() for name, future in waits.items()}
 
     async def _auto_create(self, names: Sequence[str]) -> None:
-        results: Sequence[CreatedTopic | KafkaError]
+        problems: dict[str, KafkaError | None] = {}
         try:
             results = await self.create([self._automatic_spec(name) for name in names], AUTO_CREATE_TIMEOUT_MS)
+            for name, result in zip(names, results, strict=True):
+                failed = isinstance(result, KafkaError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS
+                problems[name] = result if failed and isinstance(result, KafkaError) else None
         except KafkaError as error:
-            results = [error] * len(names)
-        for name, result in zip(names, results, strict=True):
-            exists = not isinstance(result, KafkaError) or result.code == ErrorCode.TOPIC_ALREADY_EXISTS
-            self._creating.pop(name).set_result(None if exists else result)  # type: ignore[arg-type]
+            problems = dict.fromkeys(names, error)
+        finally:
+            # Whatever happened: who waits is answered, and the next request tries again.
+            bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created, see the broker's log.")
+            for name in names:
+                self._creating.pop(name).set_result(problems.get(name, bug))
 
     def _automatic_spec(self, name: str) -> TopicSpec:
         if name == CONSUMER_OFFSETS:

@@ -1,7 +1,8 @@
 """DeleteRecords (key 21), versions 0–2: moves the log start up; offset -1 means the high watermark.
 
-Refused per partition: UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION for a topic whose cleanup.policy is without
-"delete", as in Kafka; OFFSET_OUT_OF_RANGE above the high watermark (the native side knows).
+Refused per partition, as in Kafka: UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION for an internal topic;
+POLICY_VIOLATION for a topic whose cleanup.policy is without "delete"; OFFSET_OUT_OF_RANGE above the high watermark
+(the native side knows).
 """
 
 from __future__ import annotations

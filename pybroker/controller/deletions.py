@@ -111,11 +111,13 @@ class Deletions:
             self._later(broker_id, again)
 
     def _may_retry(self, topic_id: Uuid) -> bool:
+        if topic_id not in self._unconfirmed:
+            return False
         self._tries[topic_id] = self._tries.get(topic_id, 0) + 1
         if self._tries[topic_id] > RETRIES_MAX:
             log.error("a replica of deleted topic %s does not confirm; its next start settles it", topic_id)
             return False
-        return topic_id in self._unconfirmed
+        return True
 
     def _later(self, broker_id: int, ids: list[Uuid]) -> None:
         def run() -> None:

@@ -137,7 +137,8 @@ class Strays:
                         if problem is not None:
                             self._problems[place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, problem)
                     else:
-                        log.error("%s is put aside: %s", directory.directory, directory.problem)
+                        why = directory.problem or f"it has no {partition_metadata.FILE_NAME}"
+                        log.error("%s is put aside: %s", directory.directory, why)
                 elif directory.topic_id in dead:
                     proven.append(directory)
                 elif successor is None:
@@ -191,18 +192,21 @@ class Strays:
 
 
 def _adopt(directory: LocalPartition, topic_id: Uuid) -> str | None:
-    """Writes the id into a directory without one, if its log never held a byte. Gives the problem otherwise."""
+    """Writes the id into a directory without one, if its log never held a byte. Gives the problem otherwise, also that
+    of the disk: one directory that cannot be read or written costs its partition, never the others of the request."""
     path = Path(directory.directory)
     try:
         found = partition_metadata.read(path)
+        if found is not None:
+            return directory.problem
+        for segment in path.glob("*.log"):
+            if segment.stat().st_size > 0:
+                return f"{path} has records but no {partition_metadata.FILE_NAME}: nothing tells whose they are"
+        partition_metadata.write(path, topic_id)
     except PartitionMetadataError as problem:
         return str(problem)
-    if found is not None:
-        return directory.problem
-    for segment in path.glob("*.log"):
-        if segment.stat().st_size > 0:
-            return f"{path} has records but no {partition_metadata.FILE_NAME}: nothing tells whose they are"
-    partition_metadata.write(path, topic_id)
+    except OSError as problem:
+        return f"{path}: {problem.strerror or problem}"
     log.info("%s takes the topic id %s", path, topic_id)
     return None
 

@@ -16,6 +16,9 @@ from pybroker.protocol.messages import (
     CreateTopicsRequest_CreatableTopic,
     CreateTopicsRequest_CreatableTopicConfig,
     CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsRequest_DeleteRecordsPartition,
+    DeleteRecordsRequest_DeleteRecordsTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequest_DeleteTopicState,
     DeleteTopicsResponse,
@@ -348,3 +351,54 @@ async def test_describe_topic_partitions_pages(control_plane: ControlPlane) -> N
             topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
         )
     assert seen == [(name, partition) for name in "abc" for partition in range(3)]
+
+
+async def test_describe_topic_partitions_obeys_the_limit_of_the_broker(control_plane: ControlPlane) -> None:
+    control_plane.settings["max.request.partition.size.limit"] = "4"
+    await control_plane.start()
+    await create(control_plane, topic("a", 3), topic("b", 3))
+    answer = await control_plane.call(75, DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2_000))
+    assert [(one.name, len(one.partitions)) for one in answer.topics] == [("a", 3), ("b", 1)]
+    assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("b", 1)
+
+
+async def test_delete_records_refuses_what_kafka_refuses(control_plane: ControlPlane) -> None:
+    broker = await control_plane.start()
+    assert broker.services is not None
+    await broker.services.topics.ensure_internal("__consumer_offsets")
+    await create(control_plane, topic("kept", 1, cleanup_policy="compact"), topic("t", 1))
+    wanted = {"absent": 0, "kept": 0, "__consumer_offsets": 0, "t": 1}
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsRequest_DeleteRecordsTopic(
+                name=name, partitions=[DeleteRecordsRequest_DeleteRecordsPartition(partition_index=index, offset=-1)]
+            )
+            for name, index in wanted.items()
+        ]
+    )
+    answer = await control_plane.call(21, request)
+    assert [one.partitions[0].error_code for one in answer.topics] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+async def test_an_automatic_creation_that_fails_lets_nobody_wait(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug in the creation once left its names marked as being created: every later request for them hung."""
+    broker = await control_plane.start()
+    assert broker.services is not None
+    topics = broker.services.topics
+
+    async def bug(*_: object, **__: object) -> list[object]:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topics, "create", bug)
+        error = (await topics.auto_create(["t"]))["t"]
+    assert error is not None
+    assert error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await topics.auto_create(["t"]) == {"t": None}

@@ -140,6 +140,9 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
         await describe(control_plane, TOPIC, "absent")
     assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(KafkaError) as caught:
+        await describe(control_plane, TOPIC, "no/topic")
+    assert caught.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    with pytest.raises(KafkaError) as caught:
         await describe(control_plane, 32, "group")
     assert caught.value.code == ErrorCode.INVALID_REQUEST
 

@@ -28,6 +28,7 @@ from pybroker.metadata.control_messages import (
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, Uuid
+from pybroker.replicas import partition_metadata
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.staging import Staging, ranges
 from pybroker.replicas.strays import Strays
@@ -196,6 +197,21 @@ async def test_a_directory_without_id_is_adopted_only_when_empty(host: Host) -> 
     assert sorted(await host.lead(A, 0, 1, kind=FULL)) == [0, 56]
     assert (host.directory / "a-0" / "partition.metadata").read_text().endswith(str(A))
     assert not (host.directory / "a-1" / "partition.metadata").exists()
+
+
+async def test_a_disk_that_takes_no_id_costs_that_partition_only(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the whole FULL request failed, and with it every partition of the broker."""
+
+    def full_disk(directory: Path, topic_id: Uuid) -> None:
+        raise OSError(28, "No space left on device")
+
+    host.found(
+        host.directory_of("a", 0, None, problem="partition.metadata is missing"),
+        host.directory_of("a", 1, A),
+    )
+    monkeypatch.setattr(partition_metadata, "write", full_disk)
+    assert sorted(await host.lead(A, 0, 1, kind=FULL)) == [0, 56]
+    assert host.hosted == {(A, 1)}
 
 
 async def test_a_full_request_that_would_stage_too_much_stages_nothing(host: Host) -> None:
