@@ -118,6 +118,13 @@ class Completion:
     def log_append_time(self) -> int:
         """Milliseconds; -1 unless the topic stamps LogAppendTime."""
 
+@final
+class LogDirsFailed:
+    """The last log directory has failed; the broker has to halt."""
+
+    @property
+    def reason(self) -> str: ...
+
 # ----------------------------------------------------------------------------------------------------------
 # Orders and what they are about
 
@@ -308,7 +315,7 @@ class NativeBroker:
     def wake_fd(self) -> int:
         """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
         by this object."""
-    def drain(self, max_items: int = 256) -> list[Request | Completion]:
+    def drain(self, max_items: int = 256) -> list[Request | Completion | LogDirsFailed]:
         """What has arrived, at most `max_items`, lanes in order of precedence (R13). Requests that
         cannot be decoded are answered here by closing their connection. Also writes native log lines
         to the logger `pybroker.native`. A full batch means there may be more: call again."""

@@ -115,7 +115,7 @@ class Broker:
         self.endpoints = config.advertised_listeners(bound)
         services.configs.load()
         await self._join(services)
-        self._dispatcher = Dispatcher(native, services.appends, routes(services), self._loop)
+        self._dispatcher = Dispatcher(native, services.appends, routes(services), self._loop, self._fail)
         services.groups.start()
         self._dispatcher.start()
         native.start_accepting()

@@ -43,10 +43,10 @@ from pybroker.api import (
 )
 from pybroker.completions import NativeAppends
 from pybroker.context import RequestContext
-from pybroker.errors import KafkaError
+from pybroker.errors import FatalError, KafkaError
 from pybroker.failures import failure_response
 from pybroker.inline_task import InlineTask
-from pybroker.native import NativeBroker, Request
+from pybroker.native import LogDirsFailed, NativeBroker, Request
 from pybroker.services import Services
 
 __all__ = ["Dispatcher", "Handler", "RequestContext", "routes"]
@@ -116,8 +116,10 @@ class Dispatcher:
         appends: NativeAppends,
         table: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[FatalError], None],
     ) -> None:
         self._native = native
+        self._on_fatal = on_fatal
         self._appends = appends
         self._table = table
         self._loop = loop
@@ -164,6 +166,8 @@ class Dispatcher:
         for item in items:
             if isinstance(item, Request):
                 self._dispatch(item)
+            elif isinstance(item, LogDirsFailed):
+                self._on_fatal(FatalError(item.reason))
             else:
                 self._appends.complete(item)
         if len(items) >= DRAIN_MAX_ITEMS:

@@ -155,8 +155,11 @@ class Foreground:
         try:
             await broker.stop()
         except Exception as problem:
-            log.error("The stop was not clean; the next start recovers", exc_info=problem)
-            return EXIT_CANNOT_START
+            if not broker.failed.done():
+                log.error("The stop was not clean; the next start recovers", exc_info=problem)
+                return EXIT_CANNOT_START
+            # The failure that ended the broker says why: one line, no second traceback behind it.
+            log.warning("The stop was not clean, the next start recovers: %s", problem)
         if broker.failed.done():
             return _complain(str(broker.failed.exception() or "the broker failed"), EXIT_CANNOT_START)
         log.info("Stopped")

@@ -250,7 +250,7 @@ class Controller:
             self._on_fatal(fatal)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from error
         except StoreClosedError as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except StoreError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -108,6 +108,16 @@ class BrokerProcess(ABC):
         """kill -9, as a crash; harmless if the broker has gone."""
         return self._end(signal.SIGKILL) if self._child is not None else 0
 
+    def wait(self) -> int:
+        """Waits until the broker ends by itself; its exit code."""
+        assert self._child is not None, "the broker is not running"
+        try:
+            code = self._child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{self.name} still runs:\n{self.log_tail()}") from None
+        self._child = None
+        return code
+
     def _end(self, how: signal.Signals) -> int:
         child = self._child
         assert child is not None, "the broker is not running"

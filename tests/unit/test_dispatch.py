@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from pybroker.completions import NativeAppends
 from pybroker.dispatch import Dispatcher, Handler
-from pybroker.errors import KafkaError
+from pybroker.errors import FatalError, KafkaError
 from pybroker.failures import failure_response
 from pybroker.native import NativeBroker
 from pybroker.protocol.error_codes import ErrorCode
@@ -39,7 +39,10 @@ class Served:
         loop = asyncio.get_running_loop()
         self.appends = NativeAppends(cast(NativeBroker, self.native), loop)
         self.table: dict[int, Handler] = {}
-        self.dispatcher = Dispatcher(cast(NativeBroker, self.native), self.appends, self.table, loop)
+        self.fatal: list[FatalError] = []
+        self.dispatcher = Dispatcher(
+            cast(NativeBroker, self.native), self.appends, self.table, loop, self.fatal.append
+        )
         self.dispatcher.start()
 
     def ask(self, handler: Handler, message: object | None = None) -> FakeRequest:

@@ -32,7 +32,7 @@ use crate::orders::{
     partition_orders, topic_config,
 };
 use crate::pending_append::PendingAppend;
-use crate::request::{Completion, Request};
+use crate::request::{Completion, LogDirsFailed, Request};
 use crate::settings::NativeSettings;
 use crate::uuid::Uuid;
 use crate::{log_lines, metrics, records};
@@ -150,6 +150,7 @@ impl NativeBroker {
         }
         let settings = self.settings.load_full();
         let sink = self.log_sink();
+        let queue = Arc::clone(&self.queue);
         let config = ReplicasConfig {
             broker_id: self.broker_id,
             cluster_id: self.cluster_id.clone(),
@@ -159,6 +160,7 @@ impl NativeBroker {
             log_settings: settings.log,
             clock: Arc::new(now_ms),
             report: Arc::new(move |text| sink(LogLevel::Error, text)),
+            on_all_failed: Arc::new(move |text| queue.fail(text)),
         };
         let (replicas, found) = py
             .detach(|| Replicas::start(config))
@@ -235,6 +237,9 @@ impl NativeBroker {
             match item {
                 Item::Completed(completed) => {
                     drained.append(Bound::new(py, Completion::from(completed))?)?
+                }
+                Item::Failed(reason) => {
+                    drained.append(Bound::new(py, LogDirsFailed::new(reason))?)?
                 }
                 Item::Request(request) => match Request::decode(py, request) {
                     Ok(request) => drained.append(Bound::new(py, request)?)?,

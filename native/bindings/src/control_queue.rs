@@ -31,6 +31,8 @@ pub(crate) struct Completed {
 pub(crate) enum Item {
     Request(ControlRequest),
     Completed(Completed),
+    /// No log directory is left, with the last reason.
+    Failed(String),
 }
 
 /// What a request costs besides its body.
@@ -59,6 +61,7 @@ pub(crate) struct ControlQueue {
 struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
     completed: VecDeque<Completed>,
+    failed: Option<String>,
     log: VecDeque<(LogLevel, String)>,
     log_dropped: u64,
     bytes: usize,
@@ -72,6 +75,7 @@ impl Inner {
     fn is_empty(&self) -> bool {
         self.lanes.iter().all(VecDeque::is_empty)
             && self.completed.is_empty()
+            && self.failed.is_none()
             && self.log.is_empty()
     }
 }
@@ -134,6 +138,15 @@ impl ControlQueue {
         }
     }
 
+    /// No log directory is left.
+    pub(crate) fn fail(&self, reason: &str) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            inner.failed = Some(reason.to_owned());
+            self.signal(&mut inner);
+        }
+    }
+
     pub(crate) fn log(&self, level: LogLevel, text: String) {
         let mut inner = self.inner.lock();
         if inner.log.len() >= LOG_LINES_MAX {
@@ -153,10 +166,11 @@ impl ControlQueue {
         )
     }
 
-    /// Takes at most `items_max`: inter-broker requests, completions, session requests, admin requests.
+    /// Takes at most `items_max`, and before all the news that nothing works any more: inter-broker requests, completions, session requests, admin requests.
     pub(crate) fn drain(&self, items_max: usize) -> Vec<Item> {
         let mut inner = self.inner.lock();
         let mut items = Vec::with_capacity(items_max.min(64));
+        items.extend(inner.failed.take().map(Item::Failed));
         let admin = inner.lanes[position(Lane::Admin)]
             .len()
             .min(items_max / ADMIN_SHARE);

@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use crate::partition_index::PartitionIndex;
     #[pymodule_export]
-    use crate::request::{Completion, Request};
+    use crate::request::{Completion, LogDirsFailed, Request};
     #[pymodule_export]
     use crate::uuid::Uuid;
 

@@ -151,3 +151,15 @@ impl From<Completed> for Completion {
         }
     }
 }
+
+/// No log directory is left: the broker has to halt.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+pub(crate) struct LogDirsFailed {
+    reason: String,
+}
+
+impl LogDirsFailed {
+    pub(crate) const fn new(reason: String) -> Self {
+        Self { reason }
+    }
+}

@@ -126,7 +126,18 @@ impl LogDirs {
         let mut list = Vec::new();
         for (at, dir) in self.dirs.iter().enumerate() {
             let Ok(log_dir) = dir.online() else { continue };
-            for local in log_dir.scan()? {
+            let there = match log_dir.scan() {
+                Ok(there) => there,
+                Err(error) => {
+                    // The others go on; with none left the start fails as it does when none can be opened.
+                    log_dir.note_failure(&error);
+                    if self.dirs.iter().all(|dir| dir.online().is_err()) {
+                        return Err(error);
+                    }
+                    continue;
+                }
+            };
+            for local in there {
                 let mut problem = local.problem;
                 if let (None, Some(topic_id)) = (&problem, local.topic_id) {
                     let tip = TopicIdPartition {

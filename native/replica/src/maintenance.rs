@@ -58,6 +58,7 @@ fn for_each_dir(
         if let Ok(log_dir) = dir.online()
             && let Err(error) = work(at, log_dir)
         {
+            log_dir.note_failure(&error);
             shared
                 .replicas
                 .report_storage(&format_args!("checkpoint of {what}"), &error);

@@ -39,6 +39,8 @@ pub struct ReplicasConfig {
     pub clock: Clock,
     /// Lines for the log.
     pub report: Report,
+    /// Gets one line when the last log directory has failed: the broker can do nothing any more and has to halt.
+    pub on_all_failed: Report,
 }
 
 impl std::fmt::Debug for ReplicasConfig {
@@ -268,6 +270,12 @@ impl Replicas {
         let reason = Arc::from(reason);
         for partition in self.partitions_of(dir) {
             partition.go_offline(&reason);
+        }
+        if self.failed_dirs() == self.dirs.len() {
+            (self.config.on_all_failed)(&format!(
+                "all log directories are offline, the last one {}: {reason}",
+                self.dirs.get(dir).path.display()
+            ));
         }
     }
 

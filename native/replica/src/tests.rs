@@ -38,6 +38,7 @@ pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> Rep
         log_settings: BrokerLogSettings::default(),
         clock: Arc::new(|| 1_000_000),
         report: Arc::new(move |text| reports.lock().push(text.to_owned())),
+        on_all_failed: Arc::new(|_| ()),
     }
 }
 

@@ -103,10 +103,11 @@ impl StorageError {
     }
 }
 
+/// A limit on the size of files (`ulimit -f`) is met as a full disk is: nothing is wrong with what lies there.
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
 }
 

@@ -273,6 +273,15 @@ impl Log {
         error
     }
 
+    /// A sync failed. Whatever the reason, a full disk included: the kernel has dropped pages that nobody can
+    /// write again, so the directory goes offline.
+    pub(crate) fn fatal_sync(&self, error: StorageError) -> StorageError {
+        if !matches!(error, StorageError::Closed { .. }) {
+            self.health.fail(&error.to_string());
+        }
+        error
+    }
+
     pub(crate) fn publish_segments(&self, segments: Segments) {
         debug_assert!(
             segments

@@ -218,6 +218,13 @@ impl LogDir {
         self.health.check()
     }
 
+    /// Takes the directory offline if `error` says that its disk fails.
+    pub fn note_failure(&self, error: &StorageError) {
+        if error.is_of_the_disk() {
+            self.health.fail(&error.to_string());
+        }
+    }
+
     /// Calls `callback` with the reason when the directory goes offline.
     pub fn set_on_failure(&self, callback: OnFailure) {
         *self.health.on_failure.lock() = Some(callback);

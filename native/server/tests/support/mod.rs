@@ -313,6 +313,7 @@ impl Disk {
             },
             clock: Arc::new(now_ms),
             report: Arc::new(|line| eprintln!("{line}")),
+            on_all_failed: Arc::new(|_| ()),
         };
         let (replicas, found) = Replicas::start(config).expect("an empty directory");
         assert!(found.is_empty());

@@ -52,7 +52,7 @@ impl Log {
                 });
             }
             let sample = self.sample();
-            self.sync(&sample).map_err(|error| self.fatal(error))?;
+            self.sync(&sample)?;
             self.publish_flushed(&sample)
         };
         self.tell_flushed(moved);
@@ -96,20 +96,23 @@ impl Log {
                 Ok(file) => file,
                 // Retention took it away since the sample: nobody asks for its bytes any more.
                 Err(error) if error.is_not_found() && !self.holds(segment) => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.fatal(error)),
             };
-            files::sync_data(file.file()).map_err(StorageError::io("sync", &segment.path(LOG)))?;
+            files::sync_data(file.file())
+                .map_err(StorageError::io("sync", &segment.path(LOG)))
+                .map_err(|error| self.fatal_sync(error))?;
             sync_directory |= !segment.entry_synced.load(Ordering::Acquire);
         }
         if self.epochs_dirty.swap(false, Ordering::AcqRel) {
             let path = self.epochs_path();
             File::open(&path)
                 .and_then(|f| files::sync_data(&f))
-                .map_err(StorageError::io("sync", &path))?;
+                .map_err(StorageError::io("sync", &path))
+                .map_err(|error| self.fatal_sync(error))?;
             sync_directory = true;
         }
         if sync_directory {
-            files::sync_dir(&self.directory())?;
+            files::sync_dir(&self.directory()).map_err(|error| self.fatal_sync(error))?;
         }
         Ok(())
     }
@@ -162,7 +165,12 @@ impl Log {
         let _file = self.epochs_file.lock();
         self.epochs_unwritten.store(false, Ordering::Release);
         let text = self.epochs.read().render();
-        files::write_replacing(&self.directory().join(LEADER_EPOCHS), text.as_bytes())?;
+        let path = self.directory().join(LEADER_EPOCHS);
+        if let Err(error) = files::write_replacing(&path, text.as_bytes()) {
+            // A full disk: the next append tries again, and no record gets ahead of its epoch.
+            self.epochs_unwritten.store(true, Ordering::Release);
+            return Err(error);
+        }
         self.epochs_dirty.store(true, Ordering::Release);
         Ok(())
     }

@@ -1,0 +1,110 @@
+"""Small file systems of a test's own, which can be filled, broken and cut off. Mounting takes root on Linux; tests ask
+`can_mount` and use a mechanism that everybody has where it says no.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+# linux/fs.h: _IOR('X', 125, __u32). The flag says what is still written before everything fails with EIO.
+_FS_IOC_SHUTDOWN = 0x8004587D
+_NOTHING_MORE = 2
+_UNMOUNT_PATIENCE_S = 30.0
+
+
+class LoopDisk:
+    """An ext4 file system in an image file. `path` is where it is mounted."""
+
+    def __init__(self, folder: Path, mib: int) -> None:
+        folder.mkdir(parents=True)
+        self.path = folder / "mounted"
+        self.path.mkdir()
+        # In memory where there is such a place: a test of cut power syncs a lot.
+        memory = Path("/dev/shm")
+        handle, name = tempfile.mkstemp(suffix=".ext4", dir=memory if os.access(memory, os.W_OK) else folder)
+        os.close(handle)
+        self._image = Path(name)
+        try:
+            os.truncate(self._image, mib << 20)
+            _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
+            self.mount()
+        except BaseException:
+            self._image.unlink()
+            raise
+
+    def mount(self) -> None:
+        """Mounts it; after a cut this is what a reboot finds."""
+        _run("mount", "-o", "loop", str(self._image), str(self.path))
+
+    def unmount(self) -> None:
+        """Unmounts it once nobody uses it any more."""
+        give_up = time.monotonic() + _UNMOUNT_PATIENCE_S
+        while True:
+            try:
+                return _run("umount", str(self.path))
+            except RuntimeError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.05)
+
+    def fill(self) -> None:
+        """Takes all the room that is left."""
+        with (self.path / "ballast").open("ab", buffering=0) as ballast:
+            size = 1 << 20
+            while size:
+                try:
+                    ballast.write(bytes(size))
+                except OSError:
+                    size //= 2
+            # Blocks are only reserved until they are written.
+            os.fsync(ballast.fileno())
+
+    def free(self) -> None:
+        """Gives the room back."""
+        (self.path / "ballast").unlink()
+
+    def cut(self) -> None:
+        """Cuts the power: what was not synced is gone, every later call fails."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, _FS_IOC_SHUTDOWN, struct.pack("I", _NOTHING_MORE))
+        finally:
+            os.close(descriptor)
+
+    def reboot(self) -> None:
+        """After `cut`, once the broker has ended."""
+        self.unmount()
+        self.mount()
+
+    def close(self) -> None:
+        """Removes it, whoever still uses it."""
+        subprocess.run(["umount", "-l", str(self.path)], capture_output=True, check=False)
+        self._image.unlink(missing_ok=True)
+
+
+@functools.cache
+def can_mount() -> bool:
+    """Whether this process may mount and cut an ext4 image: tried once."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            disk = LoopDisk(Path(folder) / "probe", 8)
+            try:
+                disk.cut()
+            finally:
+                disk.close()
+    except (OSError, RuntimeError):
+        return False
+    return True
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

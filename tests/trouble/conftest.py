@@ -1,0 +1,26 @@
+"""Fixtures of disks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.disks import LoopDisk
+
+MakeDisk = Callable[[int], LoopDisk]
+
+
+@pytest.fixture
+def make_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeDisk]:
+    """Makes mounted disks of so many MiB; they go with the test, after its brokers."""
+    disks: list[LoopDisk] = []
+
+    def make(mib: int) -> LoopDisk:
+        disks.append(LoopDisk(tmp_path / f"disk-{len(disks)}", mib))
+        return disks[-1]
+
+    yield make
+    for disk in disks:
+        disk.close()

@@ -1,0 +1,190 @@
+"""A disk that fails: its directory goes offline at the first failure and for good; the others go on; with the last one
+the broker halts. Cut power takes nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.clients.acknowledged import Writer, violations
+from tests.clients.api import Received
+from tests.conftest import StartBroker
+from tests.support.brokers import BrokerProcess
+from tests.support.disks import can_mount
+from tests.trouble.conftest import MakeDisk
+from tests.trouble.traffic import PATIENCE_S, Sent, complaints, create, missing, read, send
+
+VALUES = [b"value %d" % number * 1_000 for number in range(50)]
+PARTITIONS = 2
+
+
+class Doomed(NamedTuple):
+    """A log directory that a test breaks and, once the broker has ended, mends."""
+
+    directory: Path
+    fail: Callable[[], None]
+    mend: Callable[[], None]
+
+
+@pytest.fixture
+def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> Doomed:
+    """On a disk that fails every call; where that cannot be had, a directory that somebody moves away."""
+    if can_mount():
+        make: MakeDisk = request.getfixturevalue("make_disk")
+        disk = make(48)
+        return Doomed(disk.path / "data", disk.cut, disk.reboot)
+    here, gone = tmp_path / "doomed", tmp_path / "gone"
+
+    def mend() -> None:
+        shutil.rmtree(here, ignore_errors=True)
+        gone.rename(here)
+
+    def fail() -> None:
+        here.rename(gone)
+
+    return Doomed(here, fail, mend)
+
+
+def send_until_refused(broker: BrokerProcess, topic: str, partition: int) -> Sent:
+    """Without the disk's help a failure shows when the next file is opened."""
+    total = Sent()
+    give_up = time.monotonic() + PATIENCE_S
+    while not total.refused and broker.running:
+        assert time.monotonic() < give_up, "the failure never showed"
+        sent = send(broker, topic, partition, VALUES, **{"message.timeout.ms": 3000})
+        total.acknowledged |= sent.acknowledged
+        total.refused += sent.refused
+    return total
+
+
+@pytest.mark.checklist("C9", "C11", "C12")
+def test_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    broker = start_broker({"log.dirs": f"{first},{doomed.directory}"})
+    create(broker, "t", 2, segment_bytes=1 << 20)
+    bad, good = (0, 1) if (doomed.directory / "t-0").exists() else (1, 0)
+    sent = [send(broker, "t", bad, VALUES), send(broker, "t", good, VALUES)]
+    doomed.fail()
+    failed = send_until_refused(broker, "t", bad)
+    assert set(failed.refused) <= {"KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER", "_MSG_TIMED_OUT"}
+    assert "KAFKA_STORAGE_ERROR" in failed.refused
+    meanwhile = send(broker, "t", good, VALUES)
+    assert not meanwhile.refused
+    assert not missing(sent[1].acknowledged | meanwhile.acknowledged, read(broker, "t", good))
+    again = send(broker, "t", bad, VALUES[:1], **{"message.timeout.ms": 2000})
+    assert not again.acknowledged, "the first failure is final"
+    log = broker.console.read_text()
+    assert log.count(f"log directory {doomed.directory} is offline") == 1, log
+    create(broker, "later", 2)
+    assert not send(broker, "later", 0, VALUES).refused, "new partitions go where there is a disk"
+    broker.stop()
+    doomed.mend()
+    broker.start()
+    assert not missing(sent[0].acknowledged | failed.acknowledged, read(broker, "t", bad))
+    assert not missing(sent[1].acknowledged | meanwhile.acknowledged, read(broker, "t", good))
+    assert not send(broker, "t", bad, VALUES).refused
+
+
+@pytest.mark.checklist("C12")
+def test_a_start_while_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_path: Path) -> None:
+    """What lies there stays offline; it is not made anew, empty, on the other disk."""
+    first = tmp_path / "first"
+    broker = start_broker({"log.dirs": f"{first},{doomed.directory}"})
+    create(broker, "t", 2)
+    bad, good = (0, 1) if (doomed.directory / "t-0").exists() else (1, 0)
+    sent = [send(broker, "t", bad, VALUES), send(broker, "t", good, VALUES)]
+    broker.stop()
+    doomed.fail()
+    if not can_mount():
+        doomed.directory.symlink_to(doomed.directory)
+    broker.start()
+    assert not missing(sent[1].acknowledged, read(broker, "t", good))
+    assert not send(broker, "t", bad, VALUES[:1], **{"message.timeout.ms": 2000}).acknowledged
+    assert not (first / f"t-{bad}").exists()
+    broker.stop()
+    if not can_mount():
+        doomed.directory.unlink()
+    doomed.mend()
+    broker.start()
+    assert not missing(sent[0].acknowledged, read(broker, "t", bad))
+
+
+@pytest.mark.checklist("C9")
+def test_the_only_disk_fails(doomed: Doomed, start_broker: StartBroker) -> None:
+    """The broker halts, as Kafka does when no log directory is left: one line, exit code 1."""
+    broker = start_broker({"log.dirs": str(doomed.directory)})
+    create(broker, "t", 1, segment_bytes=1 << 20)
+    sent = send(broker, "t", 0, VALUES)
+    doomed.fail()
+    failed = send_until_refused(broker, "t", 0)
+    assert broker.wait() == 1
+    said = complaints(broker)
+    assert len(said) == 1, broker.log_tail()
+    assert str(doomed.directory) in said[0]
+    doomed.mend()
+    broker.start()
+    assert not missing(sent.acknowledged | failed.acknowledged, read(broker, "t", 0))
+    assert not send(broker, "t", 0, VALUES).refused
+
+
+def cut_power(broker: BrokerProcess, doomed: Doomed) -> None:
+    """The disk first: a process that dies does not sync, and here nothing is written after the cut."""
+    if can_mount():
+        doomed.fail()
+    broker.kill()
+    if can_mount():
+        doomed.mend()
+
+
+def cycles(broker: BrokerProcess, doomed: Doomed, count: int, seed: int) -> None:
+    chance = random.Random(seed)
+    topics = ["plain", "small"]
+    create(broker, "plain", PARTITIONS)
+    create(broker, "small", PARTITIONS, segment_bytes=1 << 20)
+    writers = [
+        Writer(broker.bootstrap, topic, PARTITIONS, f"w{at}", codec)
+        for at, (topic, codec) in enumerate(zip(topics, ("none", "lz4"), strict=True))
+    ]
+    for _ in range(count):
+        wait_for_progress(broker, writers, chance.randrange(100, 1500))
+        time.sleep(chance.random() * 0.05)
+        cut_power(broker, doomed)
+        broker.start()
+    wait_for_progress(broker, writers, 100)
+    for history in [writer.finish() for writer in writers]:
+        found: list[Received] = []
+        for partition in range(PARTITIONS):
+            rows = read(broker, history.topic, partition)
+            found += [Received(partition, offset, None, value.decode()) for offset, value in rows.items()]
+        # Answered by a broker whose disk had just gone; the rule is about what was acknowledged.
+        history.failed.pop("KAFKA_STORAGE_ERROR", None)
+        wrong = violations(found, [history])
+        assert not wrong, f"seed {seed}: {len(wrong)} violations, first {wrong[:10]}"
+    broker.stop()
+
+
+def wait_for_progress(broker: BrokerProcess, writers: list[Writer], more: int) -> None:
+    goals = [writer.count + more for writer in writers]
+    give_up = time.monotonic() + PATIENCE_S
+    while any(writer.count < goal for writer, goal in zip(writers, goals, strict=True)):
+        assert time.monotonic() < give_up, f"writers do not get on\n{broker.log_tail()}"
+        time.sleep(0.01)
+
+
+@pytest.mark.checklist("C2")
+@pytest.mark.timeout(300)
+def test_three_power_cuts_lose_nothing(doomed: Doomed, start_broker: StartBroker) -> None:
+    cycles(start_broker({"log.dirs": str(doomed.directory)}), doomed, 3, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.checklist("C2")
+def test_thirty_power_cuts_lose_nothing(doomed: Doomed, start_broker: StartBroker) -> None:
+    cycles(start_broker({"log.dirs": str(doomed.directory)}), doomed, 30, seed=2)

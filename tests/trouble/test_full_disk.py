@@ -1,0 +1,155 @@
+"""A disk without room: refusals say so, nothing acknowledged is lost, the rest goes on, and room heals it."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import KafkaException
+
+from tests.conftest import StartBroker
+from tests.support.brokers import BrokerProcess
+from tests.support.disks import can_mount
+from tests.trouble.conftest import MakeDisk
+from tests.trouble.traffic import complaints, create, missing, read, send
+
+LIMIT_BYTES = 1 << 20
+VALUES = [bytes([65 + number % 26]) * 20_000 for number in range(20)]
+
+
+class Room(NamedTuple):
+    """A second log directory whose room a test takes away and gives back."""
+
+    directory: Path
+    take: Callable[[BrokerProcess], None]
+    give: Callable[[BrokerProcess], None]
+
+
+def limit_files(broker: BrokerProcess, size: int) -> None:
+    """What `ulimit -f` does, to a running process: writes beyond it fail as those to a full disk do."""
+    if not broker.running:
+        return
+    _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+
+@pytest.fixture(params=["disk", "limit"] if can_mount() else ["limit"])
+def room(request: pytest.FixtureRequest, tmp_path: Path) -> Room:
+    if request.param == "limit":
+        return Room(
+            tmp_path / "second",
+            lambda broker: limit_files(broker, LIMIT_BYTES),
+            lambda broker: limit_files(broker, resource.RLIM_INFINITY),
+        )
+    make: MakeDisk = request.getfixturevalue("make_disk")
+    disk = make(48)
+    return Room(disk.path / "data", lambda broker: disk.fill(), lambda broker: disk.free())
+
+
+@pytest.mark.checklist("C10")
+def test_one_of_two_disks_is_full(room: Room, start_broker: StartBroker, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    broker = start_broker({"log.dirs": f"{first},{room.directory}"})
+    create(broker, "t", 2)
+    full, other = (0, 1) if (room.directory / "t-0").exists() else (1, 0)
+    assert (room.directory / f"t-{full}").exists()
+    assert (first / f"t-{other}").exists()
+    sent = [send(broker, "t", full, VALUES), send(broker, "t", other, VALUES)]
+    room.take(broker)
+    # A few may still fit into room that the file has already.
+    tight = send(broker, "t", full, VALUES * 10)
+    assert set(tight.refused) == {"KAFKA_STORAGE_ERROR"}
+    meanwhile = send(broker, "t", other, VALUES[:3])
+    assert not meanwhile.refused, "the other directory goes on"
+    assert not missing(sent[0].acknowledged | tight.acknowledged, read(broker, "t", full)), "reading goes on"
+    assert broker.running
+    room.give(broker)
+    after = send(broker, "t", full, VALUES)
+    assert not after.refused, "room is all that it takes"
+    kept = sent[0].acknowledged | tight.acknowledged | after.acknowledged
+    assert list(kept) == list(range(len(kept))), "refused records leave no gap"
+    broker.restart()
+    assert not missing(kept, read(broker, "t", full))
+    assert not missing(sent[1].acknowledged | meanwhile.acknowledged, read(broker, "t", other))
+    assert not send(broker, "t", full, VALUES).refused
+
+
+@pytest.mark.checklist("C10")
+def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: StartBroker, tmp_path: Path) -> None:
+    """The metadata store lies there, too. Either CreateTopics is refused, or the broker stops with one line; after a
+    start with room again everything acknowledged is there.
+    """
+    if not can_mount():
+        _the_store_cannot_grow(start_broker)
+        return
+    disk = request.getfixturevalue("make_disk")(48)
+    broker = start_broker({"log.dirs": str(disk.path / "data")})
+    create(broker, "t")
+    sent = send(broker, "t", 0, VALUES)
+    disk.fill()
+    tight = send(broker, "t", 0, VALUES)
+    assert set(tight.refused) == {"KAFKA_STORAGE_ERROR"}
+    created = _create_until_refused(broker)
+    assert created < 100, "the disk was not full"
+    if not broker.running:
+        assert broker.wait() == 1
+        assert len(complaints(broker)) == 1, broker.log_tail()
+    broker.kill()
+    disk.free()
+    broker.start()
+    assert not missing(sent.acknowledged | tight.acknowledged, read(broker, "t", 0))
+    for number in range(created):
+        assert read(broker, f"more-{number}", 0) == {}, "a topic that was made is there"
+    create(broker, "again")
+    assert not send(broker, "again", 0, VALUES).refused
+    broker.stop()
+
+
+def _the_store_cannot_grow(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    create(broker, "t")
+    sent = send(broker, "t", 0, VALUES)
+    limit_files(broker, 4096)
+    assert _create_until_refused(broker) < 100
+    broker.kill()
+    broker.start()
+    assert not missing(sent.acknowledged, read(broker, "t", 0))
+    create(broker, "again")
+
+
+def _create_until_refused(broker: BrokerProcess) -> int:
+    for number in range(100):
+        try:
+            create(broker, f"more-{number}")
+        except KafkaException as refused:
+            code = refused.args[0].name()
+            break
+    else:
+        return 100
+    assert code in {"KAFKA_STORAGE_ERROR", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT"}
+    return number
+
+
+@pytest.mark.checklist("C10")
+def test_a_start_on_a_full_disk(room: Room, start_broker: StartBroker) -> None:
+    """It serves what is there, or says in one line that there is no room; afterwards nothing is amiss."""
+    broker = start_broker({"log.dirs": str(room.directory)})
+    create(broker, "t")
+    sent = send(broker, "t", 0, VALUES)
+    room.take(broker)
+    tight = send(broker, "t", 0, VALUES * 5)
+    broker.kill()
+    try:
+        broker.start()
+    except RuntimeError:
+        assert len(complaints(broker)) == 1, broker.log_tail()
+    else:
+        assert not missing(sent.acknowledged | tight.acknowledged, read(broker, "t", 0))
+        broker.kill()
+    room.give(broker)
+    broker.start()
+    assert not missing(sent.acknowledged | tight.acknowledged, read(broker, "t", 0))
+    assert not send(broker, "t", 0, VALUES).refused

@@ -1,0 +1,104 @@
+"""Producing and reading with every outcome kept: what was acknowledged where, what was refused why."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.brokers import BrokerProcess
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Sent:
+    """What became of the records sent to one partition."""
+
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+
+def create(broker: BrokerProcess, topic: str, partitions: int = 1, segment_bytes: int = 1 << 30) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    wanted = NewTopic(topic, partitions, 1, config={"segment.bytes": str(segment_bytes)})
+    admin.create_topics([wanted], request_timeout=30)[topic].result(PATIENCE_S)
+
+
+def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes], **settings: Any) -> Sent:
+    """One request a record, acks=all, no retry: each answer of the broker is seen."""
+    sent = Sent()
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "acks": "all",
+            "enable.idempotence": False,
+            "retries": 0,
+            "batch.num.messages": 1,
+            "max.in.flight.requests.per.connection": 1,
+            "message.timeout.ms": 20_000,
+            "log_level": 0,
+            **settings,
+        }
+    )
+
+    def delivered(problem: KafkaError | None, message: Message) -> None:
+        if problem is not None:
+            sent.refused.append(problem.name())
+        else:
+            sent.acknowledged[message.offset()] = message.value()  # type: ignore[index, assignment]
+
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0, "neither acknowledged nor refused"
+    return sent
+
+
+def read(broker: BrokerProcess, topic: str, partition: int) -> dict[int, bytes]:
+    """Everything in the partition, by offset. Ends at the end of the partition, which must come."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+    found: dict[int, bytes] = {}
+    try:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        consumer.assign([TopicPartition(topic, partition, low)])
+        give_up = time.monotonic() + PATIENCE_S
+        while time.monotonic() < give_up:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is None:
+                found[message.offset()] = message.value()  # type: ignore[index, assignment]
+            elif problem.code() == KafkaError._PARTITION_EOF:
+                return found
+            elif not problem.retriable():
+                raise AssertionError(f"{topic}-{partition}: {problem}")
+        raise AssertionError(f"the end of {topic}-{partition} was not reached; {len(found)} records came")
+    finally:
+        consumer.close()
+
+
+def missing(sent: dict[int, bytes], found: dict[int, bytes]) -> list[int]:
+    """Offsets of acknowledged records that are not there or are another record."""
+    return [offset for offset, value in sent.items() if found.get(offset) != value]
+
+
+def complaints(broker: BrokerProcess) -> list[str]:
+    """The lines that say why the process ended."""
+    lines = broker.console.read_text(errors="replace").splitlines()
+    assert not any(line.startswith("Traceback") for line in lines), broker.log_tail()
+    return [line for line in lines if line.startswith("pybroker: ")]
