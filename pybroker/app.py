@@ -30,6 +30,7 @@ from pybroker.dispatch import STOPPING, Dispatcher, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.cluster_id import get_or_generate_cluster_id
+from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import MetadataStore, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError, Endpoint
@@ -84,6 +85,7 @@ class Broker:
     async def _start(self) -> None:
         config, broker_id = self._config, self._config.broker_id
         first_dir = Path(config.log_dirs[0])
+        _refuse_lost_store(first_dir)
         store = self._store = await EmbeddedStore.open(first_dir, self._fail)
         try:
             for path in PERSISTENT_PATHS:
@@ -235,3 +237,16 @@ class Broker:
             if clean and self._membership is not None:
                 await self._membership.leave()
             await store.close()
+
+
+def _refuse_lost_store(directory: Path) -> None:
+    """A directory that was claimed for a cluster has a store: one that is gone must not be replaced by an empty one of
+    another cluster, with every topic forgotten.
+    """
+    store = directory / STORE_FILE
+    parts = (store, store.with_name(f"{STORE_FILE}-wal"))
+    if (directory / "meta.properties").exists() and not any(one.exists() and one.stat().st_size for one in parts):
+        raise StartError(
+            f"the metadata store {store} is missing or empty, but {directory} holds data; restore it from a backup, or "
+            "point log.dirs to another directory. Nothing was changed."
+        )

@@ -59,8 +59,10 @@ def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes],
     return sent
 
 
-def read(broker: BrokerProcess, topic: str, partition: int) -> dict[int, bytes]:
-    """Everything in the partition, by offset. Ends at the end of the partition, which must come."""
+def read(
+    broker: BrokerProcess, topic: str, partition: int, start: int | None = None, stop: int | None = None
+) -> dict[int, bytes]:
+    """What is in the partition from offset `start` to below `stop`. Both ends must come; None is the partition's."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -73,8 +75,9 @@ def read(broker: BrokerProcess, topic: str, partition: int) -> dict[int, bytes]:
     )
     found: dict[int, bytes] = {}
     try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
-        consumer.assign([TopicPartition(topic, partition, low)])
+        if start is None:
+            start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        consumer.assign([TopicPartition(topic, partition, start)])
         give_up = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up:
             message = consumer.poll(1.0)
@@ -82,7 +85,11 @@ def read(broker: BrokerProcess, topic: str, partition: int) -> dict[int, bytes]:
                 continue
             problem = message.error()
             if problem is None:
+                if stop is not None and message.offset() >= stop:  # type: ignore[operator]
+                    return found
                 found[message.offset()] = message.value()  # type: ignore[index, assignment]
+                if stop is not None and message.offset() == stop - 1:
+                    return found
             elif problem.code() == KafkaError._PARTITION_EOF:
                 return found
             elif not problem.retriable():

@@ -1,0 +1,160 @@
+"""A damaged file never keeps the broker from starting, or costs more than what was in it. Two files say whose the data
+is; a broker that cannot read those refuses in one line and touches nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.conftest import StartBroker
+from tests.trouble.traffic import complaints, create, missing, read, send
+
+HURT = [b"hurt %04d " % number * 3_000 for number in range(90)]  # three segments
+WELL = [b"well %04d " % number * 100 for number in range(50)]
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "cut by one": lambda content: content[:-1],
+    "zeros": lambda content: bytes(len(content) or 100),
+    "garbage": lambda content: b"\xfe\xed\x00garbage\n" * (len(content) // 11 + 1),
+    "longer": lambda content: content + b"\x7f" * 100,
+    "flipped": lambda content: bytes([*content[: len(content) // 2], 255 - content[len(content) // 2]])
+    + content[len(content) // 2 + 1 :]
+    if content
+    else b"\x01",
+}
+
+QUICK = ("empty", "cut", "garbage")
+"""Tried in the normal suite, after a clean stop; the slow one tries all, after a kill too."""
+
+# Of the log "hurt-0": made by the product, or (the last two) put there as if it had been.
+IN_A_LOG = [
+    "00000000000000000000.log",
+    "last.log",
+    "00000000000000000000.index",
+    "last.index",
+    "00000000000000000000.timeindex",
+    "last.timeindex",
+    "last.snapshot",
+    "00000000000000000000.txnindex",
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+]
+# Where a log file itself is damaged: offsets that lie in other segments and must be there.
+UNHURT = {"00000000000000000000.log": (40, len(HURT)), "last.log": (0, 60)}
+AT_THE_TOP = [
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    ".kafka_cleanshutdown",
+]
+WHOSE_IT_IS = ["meta.properties", "metadata.db"]
+
+
+class Data(NamedTuple):
+    """A data directory to copy, and what is in it."""
+
+    folder: Path
+    hurt: dict[int, bytes]
+    well: dict[int, bytes]
+    kinds: tuple[str, ...]
+
+
+@pytest.fixture(
+    params=["quick", pytest.param("stopped", marks=pytest.mark.slow), pytest.param("killed", marks=pytest.mark.slow)]
+)
+def data(request: pytest.FixtureRequest, start_broker: StartBroker) -> Data:
+    broker = start_broker()
+    create(broker, "hurt", segment_bytes=1 << 20)
+    create(broker, "well")
+    hurt = send(broker, "hurt", 0, HURT, **{"enable.idempotence": True, "retries": 5})
+    well = send(broker, "well", 0, WELL)
+    assert not hurt.refused
+    assert not well.refused
+    # A clean stop writes the checkpoints, so that a kill after it leaves all files, too.
+    broker.stop()
+    if request.param == "killed":
+        broker.start()
+        assert not send(broker, "well", 0, WELL[:1]).refused
+        broker.kill()
+    assert len(list((broker.data_dir / "hurt-0").glob("*.log"))) >= 3
+    kinds = QUICK if request.param == "quick" else tuple(DAMAGE)
+    return Data(broker.data_dir, hurt.acknowledged, well.acknowledged, kinds)
+
+
+def file_of(folder: Path, name: str) -> Path:
+    if name in AT_THE_TOP or name in WHOSE_IT_IS:
+        return folder / name
+    log = folder / "hurt-0"
+    if name.startswith("last."):
+        there = sorted(log.glob(f"*{Path(name).suffix}"))
+        return there[-1] if there else log / f"{0:020}{Path(name).suffix}"
+    return log / name
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.checklist("C14", "C15", "C16", "C20", "I7")
+@pytest.mark.parametrize("name", IN_A_LOG + AT_THE_TOP)
+def test_a_start_with_a_damaged_file(data: Data, name: str, start_broker: StartBroker, tmp_path: Path) -> None:
+    for number, kind in enumerate(data.kinds):
+        damage = DAMAGE[kind]
+        copy = tmp_path / f"copy-{number}"
+        shutil.copytree(data.folder, copy)
+        file = file_of(copy, name)
+        file.write_bytes(damage(file.read_bytes() if file.exists() else b"0\n1\nhurt 0 7\n"))
+        broker = start_broker({"log.dirs": str(copy)})
+        assert not missing(data.well, read(broker, "well", 0)), f"{kind}: another partition"
+        assert not send(broker, "well", 0, WELL[:1]).refused, kind
+        if name != "partition.metadata":
+            start, stop = UNHURT.get(name, (0, len(HURT)))
+            expected = {offset: value for offset, value in data.hurt.items() if start <= offset < stop}
+            lost = missing(expected, read(broker, "hurt", 0, start, stop))
+            assert not lost, f"{kind}: {len(lost)} of {len(expected)} records, first {lost[:5]}"
+            assert not send(broker, "hurt", 0, HURT[:1]).refused, kind
+        log = broker.console.read_text(errors="replace")
+        assert "Traceback" not in log, f"{kind}\n{log}"
+        assert "panicked" not in log, f"{kind}\n{log}"
+        broker.kill()
+        shutil.rmtree(copy)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.checklist("C12")
+@pytest.mark.parametrize("name", WHOSE_IT_IS)
+def test_a_start_without_knowing_whose_data_it_is(
+    data: Data, name: str, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """Served as it was where the damage is harmless, else refused in one line; mended, everything is there."""
+    for number, kind in enumerate(data.kinds):
+        damage = DAMAGE[kind]
+        copy = tmp_path / f"copy-{number}"
+        shutil.copytree(data.folder, copy)
+        file = copy / name
+        whole = {path: path.read_bytes() for path in copy.glob(f"{name}*")}
+        file.write_bytes(damage(whole[file]))
+        try:
+            broker = start_broker({"log.dirs": str(copy)})
+        except RuntimeError as refusal:
+            console = str(refusal)
+            said = [line for line in console.splitlines() if line.startswith("pybroker: ")]
+            assert len(said) == 1, f"{kind}: {console}"
+            assert "Traceback" not in console
+            assert name in said[0], f"{kind}: {said[0]}"
+            assert "bug" not in said[0], f"{kind}: {said[0]}"
+            for path in copy.glob(f"{name}*"):
+                path.unlink()
+            for path, content in whole.items():
+                path.write_bytes(content)
+            broker = start_broker({"log.dirs": str(copy)})
+        assert not complaints(broker)
+        assert not missing(data.well, read(broker, "well", 0)), kind
+        assert not missing(data.hurt, read(broker, "hurt", 0)), kind
+        broker.kill()
+        shutil.rmtree(copy)
