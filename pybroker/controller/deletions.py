@@ -130,7 +130,12 @@ class Deletions:
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("deletions are not recorded any more: this is a bug in pybroker", exc_info=task.exception())
 
     async def _run(self) -> None:
         """Records what was confirmed; finds deletions whose data is gone on every broker."""

@@ -77,6 +77,7 @@ class Staging:
             await self._forget(topic_id)
         self.staged(self._nodes)
         self._task = asyncio.create_task(self._run(), name="staged-removal")
+        self._task.add_done_callback(_ended)
 
     async def stop(self) -> None:
         """Ends the removal; what is left goes on after the next start."""
@@ -175,3 +176,9 @@ class Staging:
                 continue
             log.info("removed %d bytes of deleted topic %s (%s)", freed, self._nodes[topic_id].topic, topic_id)
             await self._forget(topic_id)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    # At once, not when the interpreter happens to collect the task. The data stays, and goes after the next start.
+    if not task.cancelled() and task.exception() is not None:
+        log.error("data of deleted topics is not removed any more until the next start", exc_info=task.exception())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -271,3 +272,20 @@ async def test_the_cache_follows_and_tells(host: Host) -> None:
     assert removed == [("a", A), ("a", B)]
     assert str(B) in host.cache.describe_id(B)
     assert host.native.deltas[-1].topics_removed == [B]
+
+
+async def test_a_removal_that_ends_by_a_bug_is_told_at_once(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    def bug() -> list[object]:
+        raise RuntimeError("a bug")
+
+    await host.lead(A, 0)
+    await host.staging.start(0)
+    host.native.staged_deletions = bug  # type: ignore[method-assign,assignment]
+    await host.staging.promise({A: "a"}, 0)
+    host.staging.staged([A])
+    for _ in range(1_000):
+        if "is not removed any more" in caplog.text:
+            break
+        await asyncio.sleep(0.01)
+    assert "is not removed any more" in caplog.text
+    await host.staging.stop()

@@ -78,8 +78,7 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Uuid, Storage
     }
 }
 
-/// The cluster id that `dir` was claimed for, before anything is opened: an embedded store that
-/// was lost must not make up another one.
+/// The content of `meta.properties` for a directory that this broker claims.
 pub(super) fn render(options: &LogDirOptions, directory_id: Uuid) -> String {
     format!(
         "version=0\nbroker.id={}\ncluster.id={}\ndirectory.id={directory_id}\npybroker.format={FORMAT}\n",
