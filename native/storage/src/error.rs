@@ -88,12 +88,13 @@ impl StorageError {
     }
 
     /// Whether it says something about the disk. Too many open files, in the process or on the
-    /// machine, is a passing trouble of ours.
+    /// machine, is a passing trouble of ours; a file that is shorter than expected (no error of the
+    /// operating system) was replaced by compaction, or is damaged by itself.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         matches!(self, Self::Io { source, .. }
-            if !matches!(source.raw_os_error(), Some(ENFILE | EMFILE)))
+            if !matches!(source.raw_os_error(), None | Some(ENFILE | EMFILE)))
     }
 
     /// Whether a file was simply not there.

@@ -268,7 +268,15 @@ impl Segment {
             .handles
             .get(&self.index, false, || self.path(INDEX))
             .map_err(failed)?;
-        index::find_offset(&file, count, relative).map_err(failed)
+        match index::find_offset(&file, count, relative) {
+            // Shorter than it was: the index of a replacement (`file` answers that), or a damaged one.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                self.file(false)?;
+                self.rebuild_indexes(4096)?;
+                Ok(None)
+            }
+            found => found.map_err(failed),
+        }
     }
 
     fn scan_for(

@@ -71,8 +71,9 @@ impl Log {
         match self.slice(offset, max_bytes, upper, at_least_one) {
             // The segment was removed or replaced between the list and the file: look again.
             Err(error) if error.is_not_found() => {
-                // Compaction swaps files under this lock.
-                drop(self.writer.lock());
+                // Lists and files change under this lock: while it is held, every listed file is there. Without it a
+                // second compaction or removal between list and file would fail the read again.
+                let _writer = self.writer.lock();
                 let start = self.log_start_offset();
                 if offset < start {
                     return Err(ReadError::OutOfRange {
