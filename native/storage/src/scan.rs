@@ -47,6 +47,8 @@ pub(crate) struct Scan<'a> {
     /// File position of the buffer's first byte, and how many bytes of it are filled.
     buffer_at: u64,
     filled: usize,
+    /// Size of the last batch.
+    last_bytes: usize,
 }
 
 impl<'a> Scan<'a> {
@@ -66,6 +68,7 @@ impl<'a> Scan<'a> {
             buffer: Vec::new(),
             buffer_at: 0,
             filled: 0,
+            last_bytes: 0,
         }
     }
 
@@ -100,6 +103,7 @@ impl<'a> Scan<'a> {
                 .map_err(|error| damaged(position, &error, Some(next)))?;
         }
         self.position = next;
+        self.last_bytes = size;
         let start = (position - self.buffer_at) as usize;
         let stop = (start + size).min(self.filled);
         Ok(Some((position, header, &self.buffer[start..stop])))
@@ -119,8 +123,11 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let chunk = match self.depth {
-            // Small batches: read further ahead after the first miss.
-            Depth::Headers => HEADER_CHUNK_BYTES * if self.filled == 0 { 1 } else { 4 },
+            // Small batches: read further ahead after the first miss. Large ones are skipped.
+            Depth::Headers if self.filled == 0 || self.last_bytes >= HEADER_CHUNK_BYTES => {
+                HEADER_CHUNK_BYTES
+            }
+            Depth::Headers => 4 * HEADER_CHUNK_BYTES,
             Depth::Whole => WHOLE_CHUNK_BYTES,
         };
         let left = (self.end - self.position) as usize;

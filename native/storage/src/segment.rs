@@ -14,8 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 mod aborted;
 mod indexes;
+mod places;
+mod reading;
 
 use indexes::Indexes;
+use places::ReaderPlaces;
+pub(crate) use reading::ReadStart;
 
 /// Batches of the tail whose position is remembered, for readers that follow the writer.
 const RECENT_BATCHES: usize = 32;
@@ -58,6 +62,7 @@ pub(crate) struct Segment {
     flushed: AtomicU64,
     recent: [AtomicU64; RECENT_BATCHES],
     recent_next: AtomicUsize,
+    readers: ReaderPlaces,
     indexes: RwLock<Indexes>,
     aborted: Mutex<Option<Vec<AbortedTransaction>>>,
     /// Whether the file's directory entry is durable.
@@ -96,6 +101,7 @@ impl Segment {
             flushed: AtomicU64::new(0),
             recent: [const { AtomicU64::new(NOTHING) }; RECENT_BATCHES],
             recent_next: AtomicUsize::new(0),
+            readers: ReaderPlaces::default(),
             indexes: RwLock::default(),
             aborted: Mutex::new(None),
             entry_synced: AtomicBool::new(false),
@@ -171,6 +177,7 @@ impl Segment {
         for place in &self.recent {
             place.store(NOTHING, Ordering::Relaxed);
         }
+        self.readers.forget();
         *self.indexes.write() = Indexes::default();
         *self.aborted.lock() = None;
     }
@@ -403,6 +410,7 @@ impl Segment {
         for place in &self.recent {
             place.store(NOTHING, Ordering::Relaxed);
         }
+        self.readers.forget();
         self.rebuild_indexes(interval)?;
         let kept = self.aborted().unwrap_or_default();
         let before = kept.len();

@@ -3,7 +3,7 @@
 use super::Log;
 use crate::error::{ReadError, StorageError};
 use crate::handles::SegmentFile;
-use crate::segment::Segment;
+use crate::segment::{ReadStart, Segment};
 use crate::txn_index::AbortedTransaction;
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl Log {
         let mut index = Self::segment_index(&segments, offset);
         // Compaction leaves gaps: the next batch may be in a later segment.
         while let Some(segment) = segments.get(index).filter(|s| s.base_offset < upper) {
-            if let Some(found) = segment.find(offset)? {
+            if let Some(found) = segment.find_start(offset)? {
                 return Self::slice_of(segment, offset, found, max_bytes, upper, at_least_one);
             }
             index += 1;
@@ -112,7 +112,7 @@ impl Log {
     fn slice_of(
         segment: &Segment,
         offset: i64,
-        found: crate::segment::Found,
+        mut found: ReadStart,
         max_bytes: usize,
         upper: i64,
         at_least_one: bool,
@@ -129,11 +129,7 @@ impl Log {
         debug_assert!(offset >= segment.base_offset || found.position == 0);
         let mut len = available.min(max_bytes);
         if len < available {
-            let header = match found.header {
-                Some(header) => header,
-                None => segment.header_at(found.position)?,
-            };
-            let first = header.size_in_bytes();
+            let first = segment.first_bytes(&mut found)?;
             if len < first {
                 len = if at_least_one {
                     first.min(available)

@@ -1,0 +1,89 @@
+//! Look-ups of readers, which come again for the same offset or for what follows.
+
+use super::Segment;
+use super::places::{Cut, ReaderPlace};
+use crate::error::StorageError;
+use pybroker_model::BatchHeader;
+
+/// Where a read starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadStart {
+    /// First batch that reaches the offset.
+    pub(crate) position: u64,
+    /// Its size, as far as it is known without another read.
+    bytes: Option<u32>,
+    relative_offset: u32,
+    cut: Cut,
+}
+
+impl Segment {
+    /// As [`Segment::find`], for a reader: remembers what it finds.
+    pub(crate) fn find_start(&self, offset: i64) -> Result<Option<ReadStart>, StorageError> {
+        let relative_offset = u32::try_from(offset - self.base_offset).unwrap_or(0);
+        // Before the end: a place that is known by then lies in what the end covers, or is not taken.
+        let (known, cut) = self.readers.get(relative_offset);
+        let end = self.end();
+        let asked = offset >= self.base_offset && relative_offset < end.relative_offset;
+        if let Some(place) = known.filter(|place| {
+            asked
+                && u64::from(place.position) + u64::from(place.bytes.unwrap_or(1))
+                    <= u64::from(end.position)
+        }) {
+            return Ok(Some(ReadStart {
+                position: u64::from(place.position),
+                bytes: place.bytes,
+                relative_offset,
+                cut,
+            }));
+        }
+        let Some(found) = self.find(offset)? else {
+            return Ok(None);
+        };
+        let mut start = ReadStart {
+            position: found.position,
+            bytes: None,
+            relative_offset,
+            cut,
+        };
+        if let Some(header) = found.header.filter(|_| offset >= self.base_offset) {
+            self.note_reader(&mut start, &header);
+        }
+        Ok(Some(start))
+    }
+
+    /// Size of the batch that a read starts with.
+    pub(crate) fn first_bytes(&self, start: &mut ReadStart) -> Result<usize, StorageError> {
+        if let Some(bytes) = start.bytes {
+            return Ok(bytes as usize);
+        }
+        let header = self.header_at(start.position)?;
+        self.note_reader(start, &header);
+        Ok(header.size_in_bytes())
+    }
+
+    /// Remembers the batch for who asks again, and its end for who has taken it.
+    fn note_reader(&self, start: &mut ReadStart, header: &BatchHeader) {
+        let bytes = header.size_in_bytes() as u32;
+        start.bytes = Some(bytes);
+        let position = start.position as u32;
+        self.readers.note(
+            start.cut,
+            ReaderPlace {
+                relative_offset: start.relative_offset,
+                position,
+                bytes: Some(bytes),
+            },
+        );
+        let next = u32::try_from(header.last_offset() + 1 - self.base_offset);
+        if let (Ok(relative_offset), Some(position)) = (next, position.checked_add(bytes)) {
+            self.readers.note(
+                start.cut,
+                ReaderPlace {
+                    relative_offset,
+                    position,
+                    bytes: None,
+                },
+            );
+        }
+    }
+}
