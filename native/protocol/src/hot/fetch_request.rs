@@ -191,25 +191,10 @@ impl FetchRequest {
 
     fn read_topics(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<(), DecodeError> {
         let flexible = version >= FLEXIBLE;
-        let by_id = version >= BY_ID;
-        let topics = reader.array_len(
-            flexible,
-            if by_id {
-                18
-            } else if flexible {
-                3
-            } else {
-                6
-            },
-        )?;
+        let topics = read_topic_count(reader, version)?;
         self.topics.reserve(topics);
         for _ in 0..topics {
-            let name = if by_id {
-                Span::default()
-            } else {
-                reader.string_span(flexible)?
-            };
-            let topic_id = if by_id { reader.uuid()? } else { Uuid::ZERO };
+            let (name, topic_id) = read_topic_head(reader, version)?;
             let count = reader.array_len(flexible, 16)?;
             let partitions_start = self.partitions.len() as u32;
             self.partitions.reserve(count);
@@ -230,25 +215,10 @@ impl FetchRequest {
 
     fn read_forgotten(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<(), DecodeError> {
         let flexible = version >= FLEXIBLE;
-        let by_id = version >= BY_ID;
-        let topics = reader.array_len(
-            flexible,
-            if by_id {
-                18
-            } else if flexible {
-                3
-            } else {
-                6
-            },
-        )?;
+        let topics = read_topic_count(reader, version)?;
         self.forgotten.reserve(topics);
         for _ in 0..topics {
-            let name = if by_id {
-                Span::default()
-            } else {
-                reader.string_span(flexible)?
-            };
-            let topic_id = if by_id { reader.uuid()? } else { Uuid::ZERO };
+            let (name, topic_id) = read_topic_head(reader, version)?;
             let count = reader.array_len(flexible, 4)?;
             let partitions_start = self.forgotten_partitions.len() as u32;
             self.forgotten_partitions.reserve(count);
@@ -326,6 +296,28 @@ impl FetchRequest {
                 });
             }
         }
+    }
+}
+
+/// How many topics follow; each takes at least the bytes of its name or id and of an empty array.
+fn read_topic_count(reader: &mut Reader<'_>, version: i16) -> Result<usize, DecodeError> {
+    let topic_bytes_min = if version >= BY_ID {
+        18
+    } else if version >= FLEXIBLE {
+        3
+    } else {
+        6
+    };
+    reader.array_len(version >= FLEXIBLE, topic_bytes_min)
+}
+
+/// A topic's name up to v12, its id from v13.
+#[inline]
+fn read_topic_head(reader: &mut Reader<'_>, version: i16) -> Result<(Span, Uuid), DecodeError> {
+    if version >= BY_ID {
+        Ok((Span::default(), reader.uuid()?))
+    } else {
+        Ok((reader.string_span(version >= FLEXIBLE)?, Uuid::ZERO))
     }
 }
 
