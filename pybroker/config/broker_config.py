@@ -78,18 +78,6 @@ class BrokerConfig(Mapping[str, Any]):
         assert type(value) is int, name
         return value
 
-    def get_float(self, name: str) -> float:
-        """The value of a setting that is a number."""
-        value = self._values[name]
-        assert isinstance(value, int | float), name
-        return float(value)
-
-    def get_bool(self, name: str) -> bool:
-        """The value of a setting that is true or false."""
-        value = self._values[name]
-        assert isinstance(value, bool), name
-        return value
-
     def get_str(self, name: str) -> str:
         """The value of a setting that is a text and is never unset."""
         value = self._values[name]

@@ -226,11 +226,6 @@ def check_path(path: str) -> None:
             raise InvalidPathError(path)
 
 
-def parent_of(path: str) -> str:
-    """The parent's path; "/" for a node at the top."""
-    return path[: path.rindex("/")] or "/"
-
-
 async def ensure_path(store: MetadataStore, path: str) -> None:
     """Creates `path` and its parents as far as they are missing (persistent, empty)."""
     at = ""

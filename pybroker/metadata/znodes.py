@@ -70,10 +70,6 @@ def partitions_path(name: str) -> str:
     return f"{TOPICS}/{name}/partitions"
 
 
-def partition_path(name: str, partition: int) -> str:
-    return f"{TOPICS}/{name}/partitions/{partition}"
-
-
 def state_path(name: str, partition: int) -> str:
     return f"{TOPICS}/{name}/partitions/{partition}/state"
 
@@ -248,16 +244,6 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
     return msgspec.json.encode({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
-
-
-class _ControllerJson(msgspec.Struct):
-    brokerid: int
-
-
-def decode_controller(data: bytes) -> int:
-    """The controller's broker id."""
-    node: _ControllerJson = _decode(CONTROLLER, data, _ControllerJson)
-    return node.brokerid
 
 
 def decode_controller_epoch(data: bytes) -> int:

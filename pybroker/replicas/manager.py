@@ -77,11 +77,6 @@ class ReplicaManager:
         self._ids: dict[tuple[str, int], Uuid] = {}
         self._overrides: dict[Uuid, Mapping[str, str]] = {}
 
-    @property
-    def hosted_partitions(self) -> int:
-        """Partitions that native code serves."""
-        return len(self._ids)
-
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
         """What the scan at start has found; before the first request."""
         self._strays.found(local)
