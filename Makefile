@@ -14,16 +14,21 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 6
 RUST_SOURCES := $(shell find native -name '*.rs' -o -path '*/schema/*' -type f -o -name Cargo.toml 2>/dev/null)
 BROKER ?= pybroker
 PYTEST_ARGS ?=
+# Files of tests at the same time: most of them wait for disks, timers and other processes.
+TEST_WORKERS ?= 3
 export CARGO_NET_RETRY ?= 10
-export PYTHONDONTWRITEBYTECODE ?= 1
 
 # $(call need,command that succeeds when it is there,what it is,how to get it)
 need = @$(1) >/dev/null 2>&1 || { echo "Missing: $(2). $(3)" >&2; exit 1; }
 # A registry drops a connection now and then: $(call retry,command) tries four times.
 retry = for attempt in 1 2 3 4; do $(1) && break; [ $$attempt = 4 ] && exit 1; echo "Trying again: $(firstword $(1))" >&2; sleep $$((attempt * 3)); done
 
-.PHONY: help build run test test-rust test-python test-slow test-kafka lint types fmt fmt-check clippy bench clean \
-	lock fetch need-build need-java need-go
+# $(call install,profile): the native core built, and pybroker installed into the environment
+install = $(call retry,cargo fetch -q --locked); \
+	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
+
+.PHONY: help build run test test-rust test-python test-slow test-kafka kip-coverage lint types fmt fmt-check clippy bench clean \
+	lock fetch need-build need-java need-go need-openssl
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +44,7 @@ test-rust: need-build ## tests of the Rust crates
 	cargo test --workspace --exclude pybroker-bindings
 
 test-python: fetch ## tests of the Python side and of the whole product
-	$(BIN)/python -m pytest tests -m 'not slow' --broker=$(BROKER) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests -m 'not slow' -n $(TEST_WORKERS) --dist loadfile --broker=$(BROKER) $(PYTEST_ARGS)
 
 test-slow: fetch ## the long runs: many kill -9 cycles, fuzzing of a live broker
 	$(BIN)/python -m pytest tests -m slow --timeout=7200 --broker=$(BROKER) $(PYTEST_ARGS)
@@ -47,11 +52,14 @@ test-slow: fetch ## the long runs: many kill -9 cycles, fuzzing of a live broker
 test-kafka: fetch ## the client tests against Apache Kafka: do the tests expect what Kafka does?
 	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=kafka $(PYTEST_ARGS)
 
+kip-coverage: $(VENV)/.locked ## which test or reading settles each of the 321 points of the KIPs: writes docs/kip-coverage.md
+	$(BIN)/python -m tests.kip.coverage
+
 lint: $(VENV)/.locked ## style of the Python files
 	$(BIN)/ruff check pybroker tests benches
 
 types: $(VENV)/.locked ## static types of the Python files
-	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p benches
+	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p tests.client -p benches
 
 fmt: $(VENV)/.locked ## format Rust and sort Python imports
 	cargo fmt --all
@@ -63,7 +71,9 @@ fmt-check: need-build ## is the Rust code formatted?
 clippy: need-build $(VENV)/.created ## Rust lints, as errors
 	PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --workspace --all-targets -- -D warnings
 
-bench: need-java need-go $(VENV)/.locked $(VENV)/.built ## Apache Kafka and pybroker in turn: one table with figures, ratios and limits
+bench: need-java need-go $(VENV)/.locked ## Apache Kafka and pybroker in turn: one table with figures, ratios and limits
+	@echo 'Building the native core as wheels have it (profile dist)'
+	@$(call install,--profile dist)
 	$(BIN)/python -m benches.compare $(BENCH_ARGS)
 	$(BIN)/python -m pytest benches/native -q --benchmark-only --benchmark-disable-gc
 
@@ -77,7 +87,7 @@ clean: ## remove what was built or installed here (downloads stay in the user's 
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks pybroker/*.so
 	$(if $(CARGO_TARGET_DIR),,rm -rf target)
 
-fetch: need-java need-go $(VENV)/.locked $(VENV)/.built
+fetch: need-java need-go need-openssl $(VENV)/.locked $(VENV)/.built
 	@$(BIN)/python -m tests.support.fetch
 
 need-build:
@@ -92,6 +102,9 @@ need-java:
 
 need-go:
 	$(call need,go version,the Go tool chain (one of the test clients is written in Go),See https://go.dev/dl)
+
+need-openssl:
+	$(call need,openssl version,openssl (tests of TLS make their certificates with it),Debian/Ubuntu: apt install openssl; macOS: brew install openssl)
 
 $(VENV)/.created: | need-build
 	$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing. Debian/Ubuntu: apt install python3-venv" >&2; exit 1; }
@@ -110,6 +123,5 @@ $(VENV)/.locked: tests/requirements.lock $(VENV)/.locked-run
 
 $(VENV)/.built: $(VENV)/.locked-run $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml
 	@echo 'Building the native core and installing pybroker into $(VENV)'
-	@$(call retry,cargo fetch -q --locked)
-	@PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q --release --locked
+	@$(call install,--release)
 	@touch $@

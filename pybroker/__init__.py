@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pybroker.broker import Broker, BrokerProcessError
+    from pybroker.native import Uuid
 
-__all__ = ["Broker", "BrokerProcessError"]
+__all__ = ["Broker", "BrokerProcessError", "Uuid"]
 
-_PLACES = {"Broker": "pybroker.broker", "BrokerProcessError": "pybroker.broker"}
+_PLACES = {"Broker": "pybroker.broker", "BrokerProcessError": "pybroker.broker", "Uuid": "pybroker.native"}
 
 
 def __getattr__(name: str) -> Any:

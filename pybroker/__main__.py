@@ -22,7 +22,7 @@ def main() -> None:
     else:
         from pybroker.foreground import start_command
 
-        raise SystemExit(start_command(**options))  # type: ignore[arg-type]
+        raise SystemExit(start_command(**options))  # type: ignore[arg-type]  # names and types are those of the command
 
 
 def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] | None] | None:

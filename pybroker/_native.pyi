@@ -4,7 +4,7 @@ Threads: every method may be called from any thread. Methods marked *blocking* t
 released; the event loop calls them through an executor. All times are milliseconds since the Unix epoch, all
 sizes bytes. Where a method gives error codes they are Kafka's (0 = none)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, final
 
 # ----------------------------------------------------------------------------------------------------------
@@ -86,6 +86,9 @@ class Request:
     @property
     def principal(self) -> str: ...
     @property
+    def sasl_authenticated(self) -> bool:
+        """The client has proven by SASL who it is; false on listeners without SASL."""
+    @property
     def listener(self) -> str: ...
     @property
     def client_host(self) -> str: ...
@@ -100,6 +103,10 @@ class Request:
     def reply(self, message: object) -> None:
         """Encodes the response for `api_version` and sends it. Raises CodecError if it does not fit
         the version (the request stays answerable), RuntimeError if it was answered before."""
+    def reply_authenticated(self, message: object, principal: str, session_lifetime_ms: int | None) -> None:
+        """The same for an authentication that has succeeded: the connection belongs to `principal` from then on."""
+    def reply_and_close(self, message: object) -> None:
+        """The same, then the connection is closed."""
     def close(self) -> None:
         """Drops the connection. Does nothing if it was answered before."""
 
@@ -143,6 +150,7 @@ class PartitionOrder:
         replicas: Sequence[int],
         is_new: bool,
         config: dict[str, str],
+        start_offset: int = 0,
     ) -> PartitionOrder:
         """`config`: all resolved topic settings under Kafka's names (give the same dict object to all
         partitions of a topic: it is parsed once). `is_new`: the controller creates it now; otherwise
@@ -221,6 +229,9 @@ class LogDirPartition:
     def size_bytes(self) -> int: ...
     @property
     def offset_lag(self) -> int: ...
+    @property
+    def is_future(self) -> bool:
+        """It is on its way into this directory (KIP-113)."""
 
 @final
 class LogDirInfo:
@@ -259,6 +270,9 @@ class StagedDirectory:
     @property
     def deadline_ms(self) -> int | None:
         """When it may be purged: staged at + `delete.topic.delay.ms`. None: not known, an operator decides."""
+    @property
+    def purging(self) -> bool:
+        """Its removal has begun: it cannot be brought back."""
 
 # ----------------------------------------------------------------------------------------------------------
 # Metadata published to the data plane
@@ -294,6 +308,32 @@ class MetadataDelta:
 Setting = int | float | str | bool | None
 
 @final
+class NativeIngests:
+    """Staged ingests (docs/staged-ingest.md). An ingest's name is (topic id, ingest id, batch id); `directory` is that
+    of its files, made of letters, digits, "-" and "_", another one for each epoch. Calls raise NativeError with a code
+    of the wire."""
+
+    def open(self, name: tuple[Uuid, str, int], directory: str, epoch: int, config: dict[str, str]) -> None:
+        """*Blocking.* Takes appends from now on, by the rules of `config`; drops an older epoch with what it staged."""
+    def prepare(
+        self, name: tuple[Uuid, str, int], epoch: int, listed: list[tuple[int, int, int, int, int, int]]
+    ) -> list[tuple[int, int, int]]:
+        """*Blocking.* The commit before its decision: compares (partition, writer, attempt, rows, bytes, checksum) with
+        what is staged, brings it to disk, takes no more. Gives (partition, rows, bytes)."""
+    def reopen(self, name: tuple[Uuid, str, int], epoch: int) -> None:
+        """The commit was not decided: takes appends again."""
+    def attach(self, topic_id: Uuid, partition: int, directory: str) -> tuple[int, int, bool]:
+        """*Blocking.* The commit after its decision: (base offset, end offset, done before). Once, however often it is
+        called."""
+    def expire(self, name: tuple[Uuid, str, int], epoch: int, before_ms: int) -> bool:
+        """*Blocking.* Closes it if it took nothing since `before_ms`; whether it is closed."""
+    def drop(self, name: tuple[Uuid, str, int], directory: str) -> None:
+        """*Blocking.* Forgets it and removes its files. Harmless if it is not there."""
+    def collect(self, keep: list[tuple[Uuid, str]]) -> int:
+        """*Blocking.* Removes the files of all ingests but these (topic id, directory); how many there were."""
+    def list(self) -> list[tuple[tuple[Uuid, str, int], int, int, int, list[tuple[int, int, int]]]]:
+        """Open ones: (name, epoch, last append ms, writers, (partition, rows, bytes)); every attempt counts."""
+
 class NativeBroker:
     """The data plane of one broker. Start order: constructor, start_log_dirs, open_listeners,
     apply_partitions, publish_metadata, start_accepting. Stop order: stop_accepting, shutdown (R24)."""
@@ -325,6 +365,29 @@ class NativeBroker:
     def stop_partitions(self, orders: Sequence[StopOrder]) -> list[int]:
         """*Blocking.* An error code for each order. Waiting produces and fetches of the partitions
         are answered."""
+    def publish_acls(
+        self,
+        *,
+        added: Sequence[tuple[int, bool, str, str, str, int, bool]] = (),
+        removed: Sequence[tuple[int, bool, str, str, str, int, bool]] = (),
+        super_users: Sequence[str] | None = None,
+        allow_everyone_without_acls: bool | None = None,
+    ) -> int:
+        """Applies an ordered change of the access control entries, (resource type, prefixed, name, principal, host,
+        operation, allow), removals first; requests that start after it obey it. The first call switches the authorizer
+        on. Returns the new version."""
+    def permits(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
+        """Whether the entries in force permit that; true without authorizer."""
+    def permits_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """The same for any resource of the type (KIP-679)."""
+    def permitted_operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
+        """What the principal may do with the resource, as Kafka's bit field of operations."""
+    def restore_partitions(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
+        """*Blocking.* Moves partitions from `deleting/` back under this name, unserved; an error code for each.
+        What is back already is a success."""
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[tuple[int, int, int]]:
+        """*Blocking, shortly.* Lets the partitions of a topic refuse appends (NOT_LEADER_OR_FOLLOWER), or take them
+        again; (partition, log start, log end) of each that is hosted. While fenced the ends stay where they are."""
     def publish_metadata(self, delta: MetadataDelta) -> int:
         """Applies an ordered delta; requests that start after it see it. Returns the new version."""
     def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
@@ -359,12 +422,21 @@ class NativeBroker:
         """*Blocking.*"""
     def staged_deletions(self) -> list[StagedDirectory]:
         """*Blocking.* What waits in `deleting/` of all log directories that are online."""
+    def adopt_partitions(self, directories: Sequence[tuple[str, Uuid, int]]) -> list[str | None]:
+        """*Blocking.* Writes `partition.metadata` into directories that the scan found without one, as (path, topic
+        id, partition), durably; from then on they wait for their order. None, or the problem, for each."""
+    def set_aside(self, directories: Sequence[str]) -> None:
+        """*Blocking.* These directories of the scan are not to be trusted: never opened, moved or removed."""
+    def move_partition(self, topic_id: Uuid, partition: int, log_dir: str) -> int:
+        """Orders a move to another log directory, which goes on by itself; the error code."""
     def purge(self, path: str) -> int:
         """*Blocking.* Removes a staged directory for good; gives the bytes freed. Raises NativeError,
         ValueError for a path that is not in `deleting/`."""
     def stage_directory(self, directory: str) -> str:
         """*Blocking.* Moves a directory that the scan found, that has a topic id and that is not
         hosted, to `deleting/`; gives its new path. Raises NativeError, ValueError."""
+    def ingests(self) -> NativeIngests:
+        """Staged ingest. After `start_log_dirs`."""
     def metrics(self) -> str:
         """Prometheus text."""
     def stop_accepting(self) -> None:
@@ -456,3 +528,183 @@ class PartitionIndex:
         """How many of the keys (16 bytes of id, 4 of partition, as on the wire) are there."""
     def count_by_name(self, names: Sequence[str], partition: int) -> int:
         """How many of the names have that partition."""
+
+# ----------------------------------------------------------------------------------------------------------
+# What clients need
+
+@final
+class ClientBatch:
+    """The records of one batch in the making. Not for several threads at once."""
+
+    def __new__(cls, compression: str, bytes_max: int, level: int | None = None) -> ClientBatch:
+        """`compression`: none, gzip, snappy, lz4, zstd. `bytes_max`: of records and header, before compression; a
+        single record may exceed it."""
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+    ) -> bool:
+        """Adds a record; False if it does not fit and there are others: it belongs into another batch."""
+    def append_many(
+        self, records: list[bytes] | list[tuple[bytes | None, bytes | None]], start: int, timestamp_ms: int
+    ) -> int:
+        """Adds records from index `start` on, each a value or (key, value), until one does not fit; gives its
+        index, or the length. Raises TypeError; what precedes the wrong record is in."""
+    def build(self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
+        """The finished record batch, compressed without the GIL. May be repeated with another producer id."""
+    def split(self) -> tuple[ClientBatch, ClientBatch]:
+        """The first and the second half of the records. Raises ValueError for a batch of one record."""
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the records so far, before compression."""
+    def __len__(self) -> int:
+        """Records so far."""
+
+def append_partitioned(
+    batches: Sequence[ClientBatch],
+    records: list[tuple[bytes | None, bytes | None]],
+    start: int,
+    timestamp_ms: int,
+    keyless: int,
+) -> tuple[int, int]:
+    """Adds (key, value) records from index `start` on to the batch of the key's partition, `keyless` without a
+    key. Gives the index of the first that does not fit and its partition; the length and -1 if all did."""
+
+def partition_of_key(key: bytes, count: int) -> int:
+    """The partition among `count` that Java's default partitioner chooses (murmur2). Raises ValueError for 0."""
+
+@final
+class ConsumerRecord:
+    """A record that a consumer read."""
+
+    def __new__(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: Any = None,
+        value: Any = None,
+        *,
+        headers: tuple[tuple[str, bytes | None], ...] | None = None,
+        timestamp: int = -1,
+        timestamp_type: int = 0,
+        leader_epoch: int = -1,
+        topic_id: Uuid = ...,
+    ) -> ConsumerRecord: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def topic_id(self) -> Uuid:
+        """Uuid.ZERO from a broker without ids."""
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since 1970."""
+    @property
+    def timestamp_type(self) -> int:
+        """0 = the producer's (CreateTime), 1 = the broker's (LogAppendTime)."""
+    @property
+    def leader_epoch(self) -> int:
+        """Of the leader that appended it; -1 if unknown."""
+    @property
+    def key(self) -> Any:
+        """bytes or None; with a deserializer what that made of it."""
+    @property
+    def value(self) -> Any:
+        """As `key`; None is a tombstone."""
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+def decode_records(
+    data: bytes,
+    from_offset: int,
+    topic: str,
+    topic_id: Uuid,
+    partition: int,
+    *,
+    check_crcs: bool = True,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    key_deserializer: Any = None,
+    value_deserializer: Any = None,
+) -> tuple[list[ConsumerRecord], int, tuple[int, Exception] | None]:
+    """The records of a Fetch answer from `from_offset` on, and the next offset. Control batches are left out; with
+    `aborted`, (producer id, first offset), aborted transactions too. Deserializers are called with (topic, bytes or
+    None, headers). What precedes a damaged batch (NativeError) or a record whose deserializer raises is given; the
+    third part is its offset and the exception."""
+
+# Spark: rows as Arrow batches, requests for planning
+
+@final
+class BlockingClient:
+    """A client of a cluster that blocks, without the GIL. `settings` under Kafka's names, values as text."""
+
+    def __new__(cls, settings: Mapping[str, str]) -> BlockingClient:
+        """Does not connect yet. Raises NativeError for an unusable setting."""
+    def cluster_id(self) -> str | None:
+        """Raises NativeError if no broker can be reached."""
+    def version(self, api_key: int, low: int, high: int, node: int | None = None) -> int | None:
+        """The highest version of low..high that the node serves, None if there is none. `node`: None = anyone,
+        −1 = the controller, else a broker's id. Raises NativeError."""
+    def request(self, message: object, version: int, node: int | None = None) -> Any:
+        """The response to a message of `pybroker.protocol.messages`. Raises NativeError, CodecError."""
+
+@final
+class ArrowSink:
+    """One task's writer: Arrow batches become record batches, sent five at a time to each broker.
+
+    `targets`: (topic id, name, partitions, largest batch in bytes). `topic_column`: the column `topic` chooses
+    instead. `staging`: (ingest id, batch id, epoch, writer, attempt) of a staged ingest; None = Produce. `seed`
+    spreads records without key."""
+
+    def __new__(
+        cls,
+        settings: Mapping[str, str],
+        targets: Sequence[tuple[Uuid, str, int, int]],
+        *,
+        topic_column: bool = False,
+        staging: tuple[str, int, int, int, int] | None = None,
+        seed: int = 0,
+    ) -> ArrowSink:
+        """Connects. Raises NativeError."""
+    def write(self, batch: object) -> None:
+        """Rows of anything with `__arrow_c_array__`: columns value, and if there are key, topic, partition, headers,
+        timestamp. Raises NativeError, ValueError for what is no Arrow data."""
+    def finish(self) -> list[tuple[Uuid, str, int, int, int, int, int, int, int]]:
+        """Waits for all answers. By partition: (topic id, name, partition, records, bytes of keys and values, bytes of
+        batches, CRC-32C over the batches' checksums, first offset, last offset); offsets are −1 where they are not
+        known. Raises NativeError; RuntimeError the second time."""
+
+@final
+class ArrowBatch:
+    """Rows, for whoever imports Arrow data."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The Arrow PyCapsule interface: (schema, array)."""
+
+@final
+class ArrowSource:
+    """Reads offsets `start`..`end` (exclusive) of a partition; `columns` as the data source names them."""
+
+    def __new__(
+        cls,
+        settings: Mapping[str, str],
+        topic_id: Uuid,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        columns: Sequence[str],
+        cluster_id: str = "",
+    ) -> ArrowSource:
+        """Connects at the first `next`. Raises ValueError, NativeError."""
+    @property
+    def position(self) -> int:
+        """The offset that is read next."""
+    def next(self) -> ArrowBatch | None:
+        """The next rows; None at the end of the range. Raises NativeError: OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID …"""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from pybroker.admin.acls import AclAdmin
+from pybroker.admin.closing import Closing
 from pybroker.admin.cluster import ClusterAdmin
-from pybroker.admin.configs import ConfigAdmin
+from pybroker.admin.configs import ConfigAdmin, with_stored
+from pybroker.admin.lineage import LineageAdmin, Waiting
 from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.admin.records import RecordAdmin
 from pybroker.admin.topics import TopicAdmin
+from pybroker.admin.users import UserAdmin
 from pybroker.api import control
 from pybroker.clock import Clock, SystemClock
+from pybroker.cluster_resource import ClusterResource
 from pybroker.completions import NativeAppends
-from pybroker.config import BrokerConfig, Listener
+from pybroker.config import BrokerConfig, ConfigSource, Listener
+from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.controller.channel import LocalChannel
 from pybroker.controller.controller import Controller
 from pybroker.controller.events import AlterConfigs, RegisterBroker
@@ -28,17 +32,25 @@ from pybroker.coordinators.group.topic_view import CachedTopics
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.dispatch import STOPPING, Dispatcher, routes
 from pybroker.errors import FatalError, KafkaError, StartError
+from pybroker.ingest.ingests import Ingests
 from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.cluster_id import get_or_generate_cluster_id
-from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
 from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.load import LocalIds, LoweredError
 from pybroker.metadata.store import MetadataStore, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError, Endpoint
-from pybroker.native import ListenerError, LogDirError, NativeBroker, Uuid
+from pybroker.native import ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
+from pybroker.observability.reporters import Reporters
+from pybroker.ownership import refuse_other_clusters, refuse_others_data
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
+from pybroker.security.authorizer import Authorizer
+from pybroker.security.credentials import Credentials
+from pybroker.security.nodes import ensure_security_paths
+from pybroker.security.sasl import SaslServer
+from pybroker.security.security import Security
 from pybroker.services import Services
 
 log = logging.getLogger(__name__)
@@ -70,6 +82,9 @@ class Broker:
         self._dispatcher: Dispatcher | None = None
         self._staging: Staging | None = None
         self._membership: Membership | None = None
+        self._ingests: Ingests | None = None
+        self._reporters = Reporters(())
+        self._scan: asyncio.Future[list[LocalPartition]] | None = None
 
     async def start(self) -> None:
         """Opens the store and the log directories, becomes controller, applies all partitions, then accepts clients.
@@ -85,15 +100,20 @@ class Broker:
     async def _start(self) -> None:
         config, broker_id = self._config, self._config.broker_id
         first_dir = Path(config.log_dirs[0])
-        _refuse_lost_store(first_dir)
+        refuse_others_data(config.log_dirs, broker_id)
         store = self._store = await EmbeddedStore.open(first_dir, self._fail)
         try:
             for path in PERSISTENT_PATHS:
                 await ensure_path(store, path)
+            await ensure_security_paths(store)
             cluster_id = await get_or_generate_cluster_id(store)
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
+        refuse_other_clusters(config.log_dirs, cluster_id)
         log.info("Cluster ID = %s", cluster_id)
+        self._reporters = Reporters.load(config.get_list("metric.reporters"))
+        self._reporters.start(config.layer(ConfigSource.STATIC_BROKER_CONFIG), self.metrics_text)
+        self._reporters.on_update(ClusterResource(cluster_id))
         native = self._native = self._make_native(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -103,24 +123,43 @@ class Broker:
         services = self.services = self._build(broker_id, cluster_id, store, native)
         try:
             # Both read the disk: side by side. Both are over when one has failed, so that closing meets no work.
-            scan = self._loop.run_in_executor(None, native.start_log_dirs)
+            scan = self._scan = self._loop.run_in_executor(None, native.start_log_dirs)
             election = asyncio.create_task(services.controller.start())
-            await asyncio.wait([election])
-            found = await scan
+            await asyncio.gather(election, scan, return_exceptions=True)
+            if scan.exception() is not None:
+                # The cause; an election that waited for the scan has the same.
+                election.exception()
+            found = scan.result()
             await election
             bound = native.open_listeners([(one.name, one.host, one.port, one.protocol) for one in config.listeners])
         except (LogDirError, ListenerError) as problem:
             raise StartError(problem.message) from None
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
+        except LoweredError as problem:
+            raise StartError(f"{PROTOCOL_VERSION} is below 2.8, but {problem}") from None
         services.replicas.found_on_disk(found)
         self.endpoints = config.advertised_listeners(bound)
         services.configs.load()
         await self._join(services)
         self._dispatcher = Dispatcher(native, services.appends, routes(services), self._loop, self._fail)
         services.groups.start()
+        if services.lineage.pending or services.topics.delete_orders:
+            # Before clients can look: what groups get back, or lose with a topic, is in their memory.
+            await services.groups.loaded()
+        await services.topics.carry_out_delete_orders()
+        services.lineage.start()
         self._dispatcher.start()
         native.start_accepting()
+
+    async def _local_ids(self) -> LocalIds:
+        """What `partition.metadata` on this broker says about names."""
+        assert self._scan is not None, "asked for during the start"
+        ids: dict[str, set[Uuid]] = {}
+        for directory in await self._scan:
+            if directory.topic is not None and directory.topic_id is not None and directory.problem is None:
+                ids.setdefault(directory.topic, set()).add(directory.topic_id)
+        return ids
 
     def _build(self, broker_id: int, cluster_id: str, store: MetadataStore, native: NativeBroker) -> Services:
         config, clock, loop = self._config, self._clock, self._loop
@@ -136,8 +175,18 @@ class Broker:
             broker_id=broker_id,
         )
         self._membership = Membership(store, clock, broker_id, config["log.flush.mode"])
-        channel = LocalChannel(partial(control.handle, replicas))
-        controller = Controller(store, clock, broker_id, {broker_id: channel}, self._fail)
+        authorizer, credentials = Authorizer(native, config), Credentials()
+        channel = LocalChannel(partial(control.handle, replicas, Security(authorizer, credentials)))
+        controller = Controller(
+            store,
+            clock,
+            broker_id,
+            {broker_id: channel},
+            self._fail,
+            local_ids=self._local_ids,
+            topic_ids=lambda stored: with_stored(config, broker_id, stored).topic_ids,
+        )
+        controller.tombstones_max = lambda: config["topic.history.max.incarnations"]
         topics = TopicAdmin(controller, config, clock)
 
         async def alter(event: AlterConfigs) -> Sequence[KafkaError | None]:
@@ -146,7 +195,11 @@ class Broker:
             reply: Sequence[KafkaError | None] = outcome.reply
             return reply
 
-        group_topics = CachedTopics(cache)
+        def owns_epoch(topic_id: Uuid, leader_epoch: int) -> bool:
+            topic = controller.image.topic_by_id(topic_id)
+            return topic is None or topic.lineage.owns_epoch(leader_epoch)
+
+        group_topics = CachedTopics(cache, owns_epoch)
         groups = GroupCoordinator(
             broker_id=broker_id,
             settings=Settings(config),
@@ -159,14 +212,27 @@ class Broker:
         )
         cache.on_topics_removed(groups.topics_removed)
 
-        def committed_offsets(name: str, topic_id: Uuid) -> Sequence[Mapping[str, Any]]:
-            del name
-            return [
-                {"group": group, "partition": partition, **asdict(offset)}
-                for group, partition, offset in groups.offsets_of_topic(topic_id)
-            ]
-
-        topics.committed_offsets = committed_offsets
+        ingests = self._ingests = Ingests(
+            native=native,
+            store=store,
+            controller=controller,
+            cache=cache,
+            config=config,
+            clock=clock,
+            resolved_config=replicas.resolved_config,
+        )
+        closing = topics.closing = Closing(native, groups, lambda topic_id: topic_id in controller.image.names)
+        lineage = LineageAdmin(
+            controller=controller,
+            config=config,
+            clock=clock,
+            native=native,
+            broker_id=broker_id,
+            closing=closing,
+            waiting=Waiting(staging.remaining_ms, staging.is_removing),
+            restore_offsets=groups.give_back,
+        )
+        cache.on_topics_shown(lineage.topics_shown)
         return Services(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -180,13 +246,19 @@ class Broker:
             controller=controller,
             replicas=replicas,
             topics=topics,
+            lineage=lineage,
             cluster=ClusterAdmin(cache),
             records=RecordAdmin(native, cache, replicas),
             configs=ConfigAdmin(broker_id, config, native, lambda: controller.image, alter),
-            log_dirs=LogDirAdmin(native),
+            log_dirs=LogDirAdmin(native, cache.topic_id),
             groups=groups,
+            ingests=ingests,
             group_topics=group_topics,
             producer_ids=ProducerIds(store, broker_id),
+            authorizer=authorizer,
+            sasl=SaslServer(config, credentials, clock),
+            acls=AclAdmin(controller, enabled=authorizer.enabled),
+            users=UserAdmin(controller),
         )
 
     async def _join(self, services: Services) -> None:
@@ -204,6 +276,13 @@ class Broker:
         await outcome.applied
         await self._staging.start(self._config["delete.topic.delay.ms"])
         await services.controller.start_deletions()
+        await services.ingests.start()
+
+    def metrics_text(self) -> str:
+        """The text of /metrics; empty during the start."""
+        from pybroker.observability.broker_metrics import broker_metrics
+
+        return broker_metrics(self.services) if self.services is not None else ""
 
     def _fail(self, problem: FatalError) -> None:
         if not self.failed.done():
@@ -214,6 +293,7 @@ class Broker:
         await self._close(clean=not self.failed.done())
 
     async def _close(self, *, clean: bool) -> None:
+        self._reporters.close()
         native, services, dispatcher = self._native, self.services, self._dispatcher
         self._native = self._dispatcher = None
         if native is not None:
@@ -222,6 +302,10 @@ class Broker:
             # Groups answer their parked requests themselves; the rest gets a moment, then an error.
             await services.groups.stop()
             await dispatcher.cancel_parked(PARKED_GRACE_S)
+        if self._ingests is not None:
+            await self._ingests.stop()
+        if services is not None:
+            await services.lineage.stop()
         if self._staging is not None:
             await self._staging.stop()
         if services is not None:
@@ -237,16 +321,3 @@ class Broker:
             if clean and self._membership is not None:
                 await self._membership.leave()
             await store.close()
-
-
-def _refuse_lost_store(directory: Path) -> None:
-    """A directory that was claimed for a cluster has a store: one that is gone must not be replaced by an empty one of
-    another cluster, with every topic forgotten.
-    """
-    store = directory / STORE_FILE
-    parts = (store, store.with_name(f"{STORE_FILE}-wal"))
-    if (directory / "meta.properties").exists() and not any(one.exists() and one.stat().st_size for one in parts):
-        raise StartError(
-            f"the metadata store {store} is missing or empty, but {directory} holds data; restore it from a backup, or "
-            "point log.dirs to another directory. Nothing was changed."
-        )

@@ -11,6 +11,7 @@ busy interpreter of one side is then the other's. See `pybroker.testing` for pyt
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -21,10 +22,12 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from pybroker.config.properties import write_properties
 
 START_SECONDS_MAX = 60.0
 """Generous, because a start may recover gigabytes; a broker that cannot start says so at once."""
@@ -144,6 +147,11 @@ class Broker:
         """
         if self.running:
             raise BrokerProcessError("the broker runs already")
+        with _private_file(write_properties({name: _text(value) for name, value in self._settings.items()})) as path:
+            self._launch(path)
+        return self
+
+    def _launch(self, settings_file: str) -> None:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         ready, ready_child = os.pipe()
@@ -151,7 +159,7 @@ class Broker:
         try:
             with self.log_path.open("ab") as console:
                 process = subprocess.Popen(
-                    self._command(ready_child, lifeline_child),
+                    self._command(ready_child, lifeline_child, settings_file),
                     stdin=subprocess.DEVNULL,
                     stdout=console,
                     stderr=console,
@@ -177,7 +185,6 @@ class Broker:
         self._endpoints = [(name, host, port) for name, host, port in report["endpoints"]]
         self._cluster_id = report["cluster_id"]
         self._port = self._endpoints[0][2]
-        return self
 
     def stop(self) -> int:
         """A clean stop; the exit code. The data stays, `start()` goes on with it. Harmless if the broker is
@@ -239,12 +246,14 @@ class Broker:
             raise BrokerProcessError("the broker was never started")
         return self._endpoints
 
-    def _command(self, ready_fd: int, parent_fd: int) -> list[str]:
-        settings: dict[str, object] = {
+    def _command(self, ready_fd: int, parent_fd: int, settings_file: str) -> list[str]:
+        """The caller's settings are in the file: passwords are among them, and command lines are shown to every user of
+        the machine.
+        """
+        settings = {
             **TEST_SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
             "log.dirs": str(self.data_dir),
-            **self._settings,
         }
         command = [
             sys.executable,
@@ -255,9 +264,12 @@ class Broker:
             str(ready_fd),
             "--parent-fd",
             str(parent_fd),
+            "--config",
+            settings_file,
         ]
         for name, value in settings.items():
-            command += ["--set", f"{name}={_text(value)}"]
+            if name not in self._settings:
+                command += ["--set", f"{name}={value}"]
         return command
 
     def _wait_ready(self, process: subprocess.Popen[bytes], ready: int, log_begin: int) -> dict[str, Any]:
@@ -298,6 +310,18 @@ class Broker:
             self._child.process = None
             self._child.cut_lifeline()
         return code
+
+
+@contextlib.contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    """The path of a file that only this user can read, and that goes away at the end."""
+    descriptor, path = tempfile.mkstemp(prefix="pybroker-", suffix=".properties")  # mode 0600
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        yield path
+    finally:
+        os.unlink(path)
 
 
 def _text(value: object) -> str:

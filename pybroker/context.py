@@ -16,3 +16,20 @@ class RequestContext(msgspec.Struct, frozen=True):
     listener: str
     client_host: str
     connection_id: int
+    sasl_authenticated: bool = False
+    """The client has proven by SASL who it is; false on listeners without SASL."""
+
+
+class Authenticated(msgspec.Struct, frozen=True):
+    """In place of a response: it is sent, and the connection belongs to this principal from then on."""
+
+    response: object
+    principal: str
+    session_lifetime_ms: int | None
+    """The client must authenticate again within this time (KIP-368); None: never."""
+
+
+class LastResponse(msgspec.Struct, frozen=True):
+    """In place of a response: it is sent, then the connection is closed."""
+
+    response: object

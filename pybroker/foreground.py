@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.errors import FatalError, StartError
+from pybroker.exposure import exposed
 from pybroker.observability.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
     except ConfigError as problem:
         return _complain(str(problem), EXIT_BAD_SETTINGS)
     configure_logging(config.get_str("log.level"))
-    for warning in warnings:
+    for warning in (*warnings, *exposed(file, config.log_dirs)):
         log.warning("%s", warning)
     _raise_file_limit()
     try:
@@ -178,17 +179,12 @@ class Foreground:
         from pybroker.observability.http import MetricsServer
 
         host, port = host_port(address)
-        self._http = MetricsServer(host, port, lambda: self._metrics(broker), lambda: self._serving)
+        self._http = MetricsServer(host, port, broker.metrics_text, lambda: self._serving)
         try:
             bound = await self._http.start()
         except OSError as problem:
             raise StartError(f"metrics.listener={address}: cannot listen: {_reason(problem)}") from None
         log.info("Metrics at http://%s:%d/metrics", *bound)
-
-    def _metrics(self, broker: Broker) -> str:
-        from pybroker.observability.broker_metrics import broker_metrics
-
-        return broker_metrics(broker.services) if broker.services is not None else ""
 
     def _announce(self, broker: Broker) -> None:
         services = broker.services

@@ -11,19 +11,25 @@ from pybroker.completions import NativeAppends
 from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:
+    from pybroker.admin.acls import AclAdmin
     from pybroker.admin.cluster import ClusterAdmin
     from pybroker.admin.configs import ConfigAdmin
+    from pybroker.admin.lineage import LineageAdmin
     from pybroker.admin.log_dirs import LogDirAdmin
     from pybroker.admin.records import RecordAdmin
     from pybroker.admin.topics import TopicAdmin
+    from pybroker.admin.users import UserAdmin
     from pybroker.config import BrokerConfig
     from pybroker.controller.controller import Controller
     from pybroker.coordinators.group.coordinator import GroupCoordinator
     from pybroker.coordinators.group.topic_view import CachedTopics
     from pybroker.coordinators.producer_ids import ProducerIds
+    from pybroker.ingest.ingests import Ingests
     from pybroker.metadata.cache import MetadataCache
     from pybroker.metadata.store import MetadataStore
     from pybroker.replicas.manager import ReplicaManager
+    from pybroker.security.authorizer import Authorizer
+    from pybroker.security.sasl import SaslServer
 
 
 @dataclass(slots=True)
@@ -42,10 +48,16 @@ class Services:
     controller: Controller
     replicas: ReplicaManager
     topics: TopicAdmin
+    lineage: LineageAdmin
     cluster: ClusterAdmin
     records: RecordAdmin
     configs: ConfigAdmin
     log_dirs: LogDirAdmin
     groups: GroupCoordinator
+    ingests: Ingests
     group_topics: CachedTopics
     producer_ids: ProducerIds
+    authorizer: Authorizer
+    sasl: SaslServer
+    acls: AclAdmin
+    users: UserAdmin

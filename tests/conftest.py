@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import KINDS, BrokerProcess
+
+# How fast this machine is says nothing about the code; and the same state of the code has the same result each time.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -42,7 +47,7 @@ def _brokers(config: pytest.Config, folder: Path, shown: Callable[[], bool]) -> 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Lets a fixture know at its end whether its test failed."""
     report = yield
-    if report.failed:  # type: ignore[attr-defined]
+    if report.failed:  # type: ignore[attr-defined]  # pytest's report
         item.stash[_FAILED] = True
         item.session.stash[_FAILED] = True
     return report

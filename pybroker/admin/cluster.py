@@ -10,10 +10,6 @@ from pybroker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""All that one can do to a topic, as a bit field of AclOperation codes: what everybody may without an authorizer."""
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""The same for the cluster."""
 OPERATIONS_NOT_ASKED = -(1 << 31)
 
 

@@ -25,6 +25,7 @@ from pybroker.config import (
     resolve_topic_configs,
     validate_topic_configs,
 )
+from pybroker.config.protocol_version import PROTOCOL_VERSION, check_protocol_version, has_topic_ids
 from pybroker.config.topic_defs import broker_default
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -134,6 +135,8 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
             raise _invalid(f"unknown broker setting {op.name}{hint}")
         if key.scope is Scope.READ_ONLY:
             raise _refused(f"Cannot update these configs dynamically: {op.name} is fixed at start.")
+        if op.name == PROTOCOL_VERSION:
+            _check_protocol_version(op, per_cluster)
         if per_cluster and key.scope is Scope.PER_BROKER:
             raise _refused(f"Cannot update these configs at default cluster level: {op.name} belongs to one broker.")
         if op.op == OpType.DELETE:
@@ -146,6 +149,20 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
             shown = "(hidden)" if key.sensitive else text
             raise _invalid(f"{op.name}={shown}: {problem}") from None
     return changes
+
+
+def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
+    """Only up, and for all brokers: a stored value that means less than the file's would go over it at each start."""
+    if not per_cluster:
+        raise _refused(f"{op.name} is set for all brokers at once (empty resource name).")
+    if op.op != OpType.SET:
+        return
+    try:
+        check_protocol_version(op.value)
+    except InvalidValue as problem:
+        raise _invalid(f"{op.name}={op.value}: {problem}") from None
+    if not has_topic_ids(op.value or ""):
+        raise _invalid(f"{op.name}={op.value}: while brokers run it can be raised to 2.8 or later, and never lowered.")
 
 
 def logger_changes(

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from pybroker.admin import config_views
 from pybroker.admin.config_changes import (
     ResourceOps,
@@ -33,9 +35,10 @@ from pybroker.config import (
     check_resolved,
     resolve_topic_configs,
 )
+from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.controller.events import AlterConfigs, ConfigChange
 from pybroker.errors import KafkaError
-from pybroker.metadata.image import ClusterImage, TopicImage
+from pybroker.metadata.image import ClusterImage, ConfigImage, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.native import Uuid
 from pybroker.observability import logs
@@ -43,8 +46,16 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
+NOTHING_STORED = ConfigImage({}, -1)
+
 TOPICS_A_TURN = 200
 """When a default changes, every topic is told; this many, then other requests get their turn."""
+
+
+def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, ConfigImage]) -> BrokerConfig:
+    """A broker's settings under the dynamic ones of the store."""
+    cluster, broker = (stored.get(name, NOTHING_STORED).config for name in (DEFAULT_BROKER_CONFIG, str(broker_id)))
+    return config.with_dynamic(cluster=_usable(cluster), broker=_usable(broker))
 
 
 class NativeConfigs(Protocol):
@@ -166,11 +177,12 @@ class ConfigAdmin:
         current = self._stored(key)
         changes = broker_changes(resource, current, self._config)
         change = ConfigChange("broker", key, changes, resource.replace)
-        self._check_effect(change, current)
-        return change
+        topic_ids = self._check_effect(change, current)
+        return msgspec.structs.replace(change, topic_ids=topic_ids)
 
-    def _check_effect(self, change: ConfigChange, current: Mapping[str, str]) -> None:
-        """Refuses a change after which the defaults of topics contradict each other."""
+    def _check_effect(self, change: ConfigChange, current: Mapping[str, str]) -> bool:
+        """Refuses a change after which the defaults of topics contradict each other, or topic ids would have to go.
+        Gives whether topics have ids then."""
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
         for name, text in change.changes.items():
@@ -178,12 +190,18 @@ class ConfigAdmin:
                 after.pop(name, None)
         cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
         broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
+        then = self._config.with_dynamic(cluster=_usable(cluster), broker=_usable(broker))
         try:
-            check_resolved(
-                resolve_topic_configs({}, self._config.with_dynamic(cluster=_usable(cluster), broker=_usable(broker)))
-            )
+            check_resolved(resolve_topic_configs({}, then))
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        if self._image().topic_ids and not then.topic_ids:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{PROTOCOL_VERSION} cannot be {then[PROTOCOL_VERSION]}: topics have ids, which no version below 2.8 "
+                "knows, and they cannot be taken back.",
+            )
+        return then.topic_ids
 
     async def _put_in_force(self, changes: Sequence[ConfigChange]) -> None:
         """Native code gets what is stored now, which may be newer than `changes`: the same call twice does no

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pybroker.admin.closing import Closed, Closing
 from pybroker.admin.topic_names import check_topic_name
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
@@ -23,9 +24,11 @@ from pybroker.controller.events import (
     CreateTopics,
     DeletedTopic,
     DeleteTopics,
+    DropDeleteOrders,
     NewPartitions,
     NewTopic,
 )
+from pybroker.controller.topics import unknown_id
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
 from pybroker.metadata.image import INTERNAL_TOPICS
@@ -35,6 +38,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+
+BY_BROKER = "pybroker"
+"""Who made or deleted a topic in its history, when no client asked for it by CreateTopics or DeleteTopics."""
 
 DEFAULT_COUNT = -1
 """In a request: take the broker's default."""
@@ -61,10 +67,6 @@ class GrowSpec(msgspec.Struct, frozen=True):
     assignments: tuple[tuple[int, ...], ...] | None
 
 
-CommittedOffsets = Callable[[str, Uuid], Sequence[Mapping[str, Any]]]
-"""What groups have committed for a topic; the group coordinator sets it (R22)."""
-
-
 class TopicAdmin:
     """See the module."""
 
@@ -73,12 +75,13 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._creating: dict[str, asyncio.Future[KafkaError | None]] = {}
-        self.committed_offsets: CommittedOffsets | None = None
+        self.closing: Closing | None = None
+        """Set once group coordinator and native core are there; without it deletions keep no offsets and log ends."""
 
     # --- create -------------------------------------------------------------------------------------------------------
 
     async def create(
-        self, specs: Sequence[TopicSpec], timeout_ms: int, *, validate_only: bool = False
+        self, specs: Sequence[TopicSpec], timeout_ms: int, *, validate_only: bool = False, created_by: str = BY_BROKER
     ) -> list[CreatedTopic | KafkaError]:
         """One result for each spec, in order. Success means: durable, and its leaders take records."""
         names = Counter(spec.name for spec in specs)
@@ -95,7 +98,7 @@ class TopicAdmin:
             except KafkaError as error:
                 results.append(error)
         if topics:
-            decided = await self._create(topics, timeout_ms, validate_only=validate_only)
+            decided = await self._create(topics, timeout_ms, validate_only=validate_only, created_by=created_by)
             rest = iter(decided)
             results = [next(rest) if result is None else result for result in results]
         return [result for result in results if result is not None]
@@ -139,10 +142,11 @@ class TopicAdmin:
         return config
 
     async def _create(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool, created_by: str
     ) -> list[CreatedTopic | KafkaError]:
         deadline = self._deadline(timeout_ms)
-        outcome = await self._controller.submit(CreateTopics(tuple(topics), validate_only, random.getrandbits(31)))
+        event = CreateTopics(tuple(topics), validate_only, random.getrandbits(31), created_by)
+        outcome = await self._controller.submit(event)
         results: list[CreatedTopic | KafkaError] = outcome.reply
         if validate_only or not any(isinstance(result, CreatedTopic) for result in results):
             return results
@@ -169,7 +173,7 @@ class TopicAdmin:
         if not doomed:
             return results
         ids = tuple(topic.topic_id for topic in doomed)
-        await self._controller.submit(DeleteTopics(ids, "pybroker", self._clock.wall_ms(), 0))
+        await self._controller.submit(DeleteTopics(ids, BY_BROKER, self._clock.wall_ms(), 0))
         error = {
             topic.topic_id: KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -270,24 +274,66 @@ class TopicAdmin:
             return [disabled] * len(which)
         deadline = self._deadline(timeout_ms)
         image = self._controller.image
-        offsets: dict[Uuid, tuple[Mapping[str, Any], ...]] = {}
-        if self.committed_offsets is not None:
-            for one in which:
-                topic = image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one)
-                if topic is not None:
-                    offsets[topic.topic_id] = tuple(self.committed_offsets(topic.name, topic.topic_id))
+        # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
+        topics = {one: image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one) for one in which}
+        living = [topic for topic in topics.values() if topic is not None and not topic.internal]
+        closed = Closed({}, {}) if self.closing is None else await self.closing.close(living)
         event = DeleteTopics(
-            tuple(which), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"], offsets
+            tuple(one if (topic := topics[one]) is None else topic.topic_id for one in which),
+            deleted_by,
+            self._clock.wall_ms(),
+            self._config["delete.topic.delay.ms"],
+            closed.offsets,
+            closed.ends,
         )
-        outcome = await self._controller.submit(event)
-        results: list[DeletedTopic | KafkaError] = outcome.reply
+        try:
+            outcome = await self._controller.submit(event)
+        finally:
+            if self.closing is not None:
+                await self.closing.reopen(living)
+        results: list[DeletedTopic | KafkaError] = [
+            _as_asked(one, result) for one, result in zip(which, outcome.reply, strict=True)
+        ]
+        freed = [self._controller.name_freed(one.topic_id) for one in results if isinstance(one, DeletedTopic)]
+        waits: list[asyncio.Future[Any]] = [outcome.visible, *(future for future in freed if future is not None)]
         left_ms = deadline - self._clock.monotonic_ms()
         if left_ms > 0:
-            await asyncio.wait([outcome.visible], timeout=left_ms / 1000)
-        if not outcome.visible.done():
+            await asyncio.wait(waits, timeout=left_ms / 1000)
+        if not all(future.done() for future in waits):
             late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
             return [late if isinstance(result, DeletedTopic) else result for result in results]
         return results
+
+    def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
+        """What is answered about the id of a topic that does not live; `told`: who may know a name."""
+        return unknown_id(self._controller.image, topic_id, told)
+
+    @property
+    def delete_orders(self) -> bool:
+        """Whether deletions ordered in the old format wait (`/admin/delete_topics`)."""
+        return bool(self._controller.image.delete_orders)
+
+    async def carry_out_delete_orders(self) -> None:
+        """Finishes deletions that an older controller was told to do (checklist 115, 120). Before clients are served,
+        so that nobody meets a topic whose deletion was acknowledged.
+
+        With delete.topic.enable=false the orders are dropped, as Apache Kafka does. A damaged topic keeps its order.
+        Raises KafkaError: the store failed.
+        """
+        image = self._controller.image
+        living = sorted(image.delete_orders & image.topics.keys())
+        dropped = image.delete_orders - image.topics.keys() - image.damaged.keys()
+        if living and self._config["delete.topic.enable"]:
+            for result in await self.delete(living, BY_BROKER, AUTO_CREATE_TIMEOUT_MS):
+                if isinstance(result, DeletedTopic):
+                    log.warning("topic %s (id %s) is deleted: it was ordered before", result.name, result.topic_id)
+                else:
+                    log.error("a deletion that was ordered before: %s", result)
+        elif living:
+            log.warning("delete.topic.enable is false: topics stay whose deletion was ordered: %s", ", ".join(living))
+            dropped |= frozenset(living)
+        if dropped:
+            await self._controller.submit(DropDeleteOrders(tuple(sorted(dropped))))
 
     # --- grow ---------------------------------------------------------------------------------------------------------
 
@@ -322,6 +368,13 @@ class TopicAdmin:
         for index, error in zip(slots, outcome.reply, strict=True):
             results[index] = error if error is not None else late
         return results
+
+
+def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopic | KafkaError:
+    """Who asked by name and came too late is told so by name."""
+    if isinstance(one, str) and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.message)
+    return result
 
 
 def _retrieve(work: asyncio.Future[None]) -> None:

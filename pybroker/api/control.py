@@ -7,18 +7,25 @@ from pybroker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
+    RestoreReplicasRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
+    UpdateSecurity,
 )
 from pybroker.replicas.manager import ReplicaManager
+from pybroker.security.security import Security
 
 
-async def handle(replicas: ReplicaManager, request: ControlRequest) -> ControlResponse:
-    """To the handler of its key; changed configs, which have none, go straight to the replica manager."""
+async def handle(replicas: ReplicaManager, security: Security, request: ControlRequest) -> ControlResponse:
+    """To the handler of its key; what is no message of Kafka's goes straight to who obeys it."""
+    if isinstance(request, UpdateSecurity):
+        return security.update(request)
     if isinstance(request, LeaderAndIsrRequest):
         return await k04_leader_and_isr.handle(replicas, request)
     if isinstance(request, StopReplicaRequest):
         return await k05_stop_replica.handle(replicas, request)
     if isinstance(request, UpdateMetadataRequest):
         return await k06_update_metadata.handle(replicas, request)
+    if isinstance(request, RestoreReplicasRequest):
+        return await replicas.restore_replicas(request)
     return replicas.update_configs(request)

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pybroker.admin.cluster import (
-    CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
     ClusterAdmin,
     partition_error,
 )
@@ -35,27 +33,58 @@ from pybroker.protocol.messages import (
     MetadataResponse_MetadataResponsePartition,
     MetadataResponse_MetadataResponseTopic,
 )
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer, cluster_operations
 
 API_KEY = 3
 FIRST_NULLABLE_NAME = 12
 
 
+class _Asker:
+    """What the one who asks may see and do."""
+
+    def __init__(self, authorizer: Authorizer, context: RequestContext, *, with_operations: bool) -> None:
+        self._authorizer = authorizer
+        self._context = context
+        self._with_operations = with_operations
+
+    def lists(self, name: str) -> bool:
+        return self._authorizer.lists(self._context, ResourceType.TOPIC, name)
+
+    def describes(self, name: str) -> bool:
+        return self._authorizer.permits_topic(self._context, AclOperation.DESCRIBE, name)
+
+    def creates(self, name: str) -> bool:
+        return self._authorizer.may_on_cluster(self._context, AclOperation.CREATE) or self._authorizer.permits_topic(
+            self._context, AclOperation.CREATE, name
+        )
+
+    def operations(self, name: str) -> int:
+        if not self._with_operations:
+            return OPERATIONS_NOT_ASKED
+        return self._authorizer.operations(self._context, ResourceType.TOPIC, name)
+
+
 async def handle(
-    cluster: ClusterAdmin, topics: TopicAdmin, context: RequestContext, request: MetadataRequest
+    cluster: ClusterAdmin,
+    topics: TopicAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: MetadataRequest,
 ) -> MetadataResponse:
     """Answers after automatic creation, if there is any to do."""
     version = context.api_version
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    asker = _Asker(authorizer, context, with_operations=request.include_topic_authorized_operations)
     if request.topics is None or (version == 0 and not request.topics):
-        answers = [_shown(topic, operations) for topic in list(cluster.topics.values())]
+        answers = [_shown(topic, asker) for topic in list(cluster.topics.values()) if asker.lists(topic.name)]
     elif any(topic.topic_id != Uuid.ZERO for topic in request.topics):
         ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO)
-        answers = [_by_id(cluster, topic_id, operations, version) for topic_id in ids]
+        answers = [_by_id(cluster, topic_id, asker, version) for topic_id in ids]
     else:
         names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
         may_create = topics.auto_create_enabled and (version < 4 or request.allow_auto_topic_creation)
-        errors = await _create_missing(cluster, topics, names) if may_create else {}
-        answers = [_by_name(cluster, name, operations, errors) for name in names]
+        errors = await _create_missing(cluster, topics, asker, names) if may_create else {}
+        answers = [_by_name(cluster, name, asker, errors) for name in names]
     return MetadataResponse(
         brokers=[
             MetadataResponse_MetadataResponseBroker(
@@ -67,24 +96,32 @@ async def handle(
         controller_id=cluster.controller_id,
         topics=answers,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+            cluster_operations(authorizer, context)
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED
         ),
     )
 
 
 async def _create_missing(
-    cluster: ClusterAdmin, topics: TopicAdmin, names: Sequence[str]
+    cluster: ClusterAdmin, topics: TopicAdmin, asker: _Asker, names: Sequence[str]
 ) -> dict[str, KafkaError | None]:
-    missing = [name for name in names if is_topic_name(name) and cluster.topic(name) is None]
-    return await topics.auto_create(missing) if missing else {}
+    missing = [name for name in names if is_topic_name(name) and asker.describes(name) and cluster.topic(name) is None]
+    refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    errors: dict[str, KafkaError | None] = {name: refused for name in missing if not asker.creates(name)}
+    wanted = [name for name in missing if name not in errors]
+    return {**errors, **await topics.auto_create(wanted)} if wanted else errors
 
 
 def _by_name(
-    cluster: ClusterAdmin, name: str, operations: int, errors: dict[str, KafkaError | None]
+    cluster: ClusterAdmin, name: str, asker: _Asker, errors: dict[str, KafkaError | None]
 ) -> MetadataResponse_MetadataResponseTopic:
+    if not asker.describes(name):
+        # Alike whether it exists or not (H3).
+        return MetadataResponse_MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = cluster.topic(name)
     if topic is not None:
-        return _shown(topic, operations)
+        return _shown(topic, asker)
     code: int
     if not is_topic_name(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -105,19 +142,21 @@ def _creation_error(error: KafkaError) -> int:
 
 
 def _by_id(
-    cluster: ClusterAdmin, topic_id: Uuid, operations: int, version: int
+    cluster: ClusterAdmin, topic_id: Uuid, asker: _Asker, version: int
 ) -> MetadataResponse_MetadataResponseTopic:
     topic = cluster.topic(topic_id)
-    if topic is not None:
-        return _shown(topic, operations)
+    if topic is not None and asker.describes(topic.name):
+        return _shown(topic, asker)
+    # Ids are no secret, names are (X22).
+    code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return MetadataResponse_MetadataResponseTopic(
-        error_code=int(ErrorCode.UNKNOWN_TOPIC_ID),
+        error_code=int(code),
         name=None if version >= FIRST_NULLABLE_NAME else "",
         topic_id=topic_id,
     )
 
 
-def _shown(topic: CachedTopic, operations: int) -> MetadataResponse_MetadataResponseTopic:
+def _shown(topic: CachedTopic, asker: _Asker) -> MetadataResponse_MetadataResponseTopic:
     partitions: list[Any] = [
         MetadataResponse_MetadataResponsePartition(
             error_code=partition_error(partition),
@@ -135,5 +174,5 @@ def _shown(topic: CachedTopic, operations: int) -> MetadataResponse_MetadataResp
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=partitions,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=asker.operations(topic.name),
     )

@@ -16,23 +16,33 @@ from typing import Any
 from pybroker.context import RequestContext
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.ports import Topics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     OffsetCommitRequest,
+    OffsetCommitRequest_OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponse_OffsetCommitResponsePartition,
     OffsetCommitResponse_OffsetCommitResponseTopic,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 8
 
 
 def handle(
-    groups: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest
+    groups: GroupCoordinator,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetCommitRequest,
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Answers at once when nothing has to be written, else when it is."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
     by_id = context.api_version >= 10
+    denied = [_denied(topics, authorizer, context, topic, by_id=by_id) for topic in request.topics]
     items = tuple(
         CommitItem(
             None if by_id else topic.name,
@@ -43,7 +53,8 @@ def handle(
             partition.committed_metadata,
             partition.commit_timestamp,
         )
-        for topic in request.topics
+        for topic, refused in zip(request.topics, denied, strict=True)
+        if not refused
         for partition in topic.partitions
     )
     try:
@@ -59,18 +70,33 @@ def handle(
             )
         )
     except KafkaError as error:
-        return _response(request, [ErrorCode(error.code)] * len(items))
+        return _response(request, denied, [ErrorCode(error.code)] * len(items))
     if isinstance(outcome, asyncio.Future):
-        return _wait(request, outcome)
-    return _response(request, outcome)
+        return _wait(request, denied, outcome)
+    return _response(request, denied, outcome)
 
 
-async def _wait(request: OffsetCommitRequest, outcome: asyncio.Future[list[ErrorCode]]) -> OffsetCommitResponse:
-    return _response(request, await outcome)
+def _denied(
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    topic: OffsetCommitRequest_OffsetCommitRequestTopic,
+    *,
+    by_id: bool,
+) -> bool:
+    """An id that nobody has is unknown before anything is asked (X22)."""
+    name = topics.topic_name(topic.topic_id) if by_id else topic.name
+    return name is not None and not authorizer.permits_topic(context, AclOperation.READ, name)
 
 
-def _response(request: OffsetCommitRequest, codes: list[ErrorCode]) -> OffsetCommitResponse:
-    """`codes` are in the order of the request's partitions."""
+async def _wait(
+    request: OffsetCommitRequest, denied: list[bool], outcome: asyncio.Future[list[ErrorCode]]
+) -> OffsetCommitResponse:
+    return _response(request, denied, await outcome)
+
+
+def _response(request: OffsetCommitRequest, denied: list[bool], codes: list[ErrorCode]) -> OffsetCommitResponse:
+    """`codes` are in the order of the request's partitions that were not denied."""
     remaining = iter(codes)
     return OffsetCommitResponse(
         topics=[
@@ -79,11 +105,12 @@ def _response(request: OffsetCommitRequest, codes: list[ErrorCode]) -> OffsetCom
                 topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponse_OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=next(remaining)
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else next(remaining),
                     )
                     for partition in topic.partitions
                 ],
             )
-            for topic in request.topics
+            for topic, refused in zip(request.topics, denied, strict=True)
         ]
     )

@@ -28,10 +28,20 @@ from pybroker.protocol.messages import (
     OffsetFetchResponse_OffsetFetchResponseTopic,
     OffsetFetchResponse_OffsetFetchResponseTopics,
 )
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 9
 
 NO_OFFSET = CommittedOffset(-1, -1, "", -1)
+
+
+class _Asker(NamedTuple):
+    authorizer: Authorizer
+    context: RequestContext
+
+    def describes(self, name: str) -> bool:
+        return self.authorizer.permits_topic(self.context, AclOperation.DESCRIBE, name)
 
 
 class _Topic(NamedTuple):
@@ -49,17 +59,22 @@ class _Wanted(NamedTuple):
 
 
 def handle(
-    groups: GroupCoordinator, topics: Topics, context: RequestContext, request: OffsetFetchRequest
+    groups: GroupCoordinator,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetFetchRequest,
 ) -> OffsetFetchResponse:
     """A plain function: everything is in memory."""
+    asker = _Asker(authorizer, context)
     if context.api_version >= 8:
         return OffsetFetchResponse(
-            groups=[_group(groups, topics, context.api_version, group) for group in request.groups]
+            groups=[_group(groups, topics, asker, context.api_version, group) for group in request.groups]
         )
     wanted = None
     if request.topics is not None:
-        wanted = [_by_name(topics, topic.name, topic.partition_indexes) for topic in request.topics]
-    error, found = _fetch(groups, request.group_id, wanted)
+        wanted = [_by_name(topics, asker, topic.name, topic.partition_indexes) for topic in request.topics]
+    error, found = _fetch(groups, asker, request.group_id, wanted)
     return OffsetFetchResponse(
         error_code=error,
         topics=[
@@ -83,17 +98,21 @@ def handle(
 
 
 def _group(
-    groups: GroupCoordinator, topics: Topics, version: int, request: OffsetFetchRequest_OffsetFetchRequestGroup
+    groups: GroupCoordinator,
+    topics: Topics,
+    asker: _Asker,
+    version: int,
+    request: OffsetFetchRequest_OffsetFetchRequestGroup,
 ) -> OffsetFetchResponse_OffsetFetchResponseGroup:
     wanted = None
     if request.topics is not None:
         wanted = [
-            _by_id(topics, topic.topic_id, topic.partition_indexes)
+            _by_id(topics, asker, topic.topic_id, topic.partition_indexes)
             if version >= 10
-            else _by_name(topics, topic.name, topic.partition_indexes)
+            else _by_name(topics, asker, topic.name, topic.partition_indexes)
             for topic in request.topics
         ]
-    error, found = _fetch(groups, request.group_id, wanted)
+    error, found = _fetch(groups, asker, request.group_id, wanted)
     if error is not ErrorCode.NONE:
         found = []
     return OffsetFetchResponse_OffsetFetchResponseGroup(
@@ -119,17 +138,25 @@ def _group(
     )
 
 
-def _by_name(topics: Topics, name: str, partitions: Sequence[int]) -> _Wanted:
+def _by_name(topics: Topics, asker: _Asker, name: str, partitions: Sequence[int]) -> _Wanted:
+    if not asker.describes(name):
+        return _Wanted(name, None, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _Wanted(name, topics.topic_id(name), partitions, ErrorCode.NONE)
 
 
-def _by_id(topics: Topics, topic_id: Uuid, partitions: Sequence[int]) -> _Wanted:
-    known = topics.topic_name(topic_id) is not None
-    return _Wanted("", topic_id, partitions, ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_ID)
+def _by_id(topics: Topics, asker: _Asker, topic_id: Uuid, partitions: Sequence[int]) -> _Wanted:
+    name = topics.topic_name(topic_id)
+    if name is None:
+        return _Wanted("", topic_id, partitions, ErrorCode.UNKNOWN_TOPIC_ID)
+    permitted = asker.describes(name)
+    return _Wanted("", topic_id, partitions, ErrorCode.NONE if permitted else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _fetch(groups: GroupCoordinator, group_id: str, wanted: Sequence[_Wanted] | None) -> tuple[ErrorCode, list[_Topic]]:
+def _fetch(
+    groups: GroupCoordinator, asker: _Asker, group_id: str, wanted: Sequence[_Wanted] | None
+) -> tuple[ErrorCode, list[_Topic]]:
     try:
+        asker.authorizer.require_group(asker.context, AclOperation.DESCRIBE, group_id)
         if wanted is None:
             return ErrorCode.NONE, [
                 _Topic(
@@ -138,6 +165,7 @@ def _fetch(groups: GroupCoordinator, group_id: str, wanted: Sequence[_Wanted] | 
                     [(index, offset, ErrorCode.NONE) for index, offset in sorted(topic.partitions.items())],
                 )
                 for topic_id, topic in groups.fetch_all(group_id)
+                if asker.authorizer.lists(asker.context, ResourceType.TOPIC, topic.name)
             ]
         keys = [(w.topic_id or Uuid.ZERO, partition) for w in wanted for partition in w.partitions]
         offsets = iter(groups.fetch(group_id, keys))
@@ -151,7 +179,11 @@ def _fetch(groups: GroupCoordinator, group_id: str, wanted: Sequence[_Wanted] | 
         _Topic(
             w.name,
             w.topic_id or Uuid.ZERO,
-            [(partition, next(offsets) or NO_OFFSET, w.error) for partition in w.partitions],
+            [(partition, _shown(next(offsets), w.error), w.error) for partition in w.partitions],
         )
         for w in wanted
     ]
+
+
+def _shown(found: CommittedOffset | None, error: ErrorCode) -> CommittedOffset:
+    return NO_OFFSET if found is None or error is not ErrorCode.NONE else found

@@ -17,6 +17,8 @@ from pybroker.protocol.messages import (
     FindCoordinatorResponse,
     FindCoordinatorResponse_Coordinator,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 10
 
@@ -26,11 +28,11 @@ NO_TRANSACTIONS = "This broker does not serve transactions."
 
 
 async def handle(
-    groups: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """Waits only while the offsets topic is being created."""
     if context.api_version < 4:
-        one = await _find(groups, context, request.key_type, request.key)
+        one = await _find(groups, authorizer, context, request.key_type, request.key)
         return FindCoordinatorResponse(
             error_code=one.error_code,
             error_message=one.error_message,
@@ -39,18 +41,21 @@ async def handle(
             port=one.port,
         )
     return FindCoordinatorResponse(
-        coordinators=[await _find(groups, context, request.key_type, key) for key in request.coordinator_keys]
+        coordinators=[
+            await _find(groups, authorizer, context, request.key_type, key) for key in request.coordinator_keys
+        ]
     )
 
 
 async def _find(
-    groups: GroupCoordinator, context: RequestContext, key_type: int, key: str
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, key_type: int, key: str
 ) -> FindCoordinatorResponse_Coordinator:
     try:
         if key_type == TRANSACTION:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if key_type != GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of key type {key_type} are not served.")
+        authorizer.require_group(context, AclOperation.DESCRIBE, key)
         node_id, host, port = await groups.find(key, context.listener)
     except KafkaError as error:
         return FindCoordinatorResponse_Coordinator(

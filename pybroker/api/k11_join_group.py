@@ -14,7 +14,7 @@ from typing import Any
 from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
-from pybroker.coordinators.group.rebalance import NO_REASON, JoinRequest
+from pybroker.coordinators.group.requests import NO_REASON, JoinRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -22,14 +22,17 @@ from pybroker.protocol.messages import (
     JoinGroupResponse,
     JoinGroupResponse_JoinGroupResponseMember,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 11
 
 
 def handle(
-    groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     """Answers at once, or waits for the round."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
     version = context.api_version
     try:
         outcome = groups.join(

@@ -6,13 +6,17 @@ from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 12
 
 
-def handle(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse:
     """A plain function: the most frequent request of an idle cluster never waits for anything."""
-    del context
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
     try:
         code: int = groups.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.coordinators.group.rebalance import NO_REASON, LeavingMember
+from pybroker.coordinators.group.requests import NO_REASON, LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     LeaveGroupResponse_MemberResponse,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 13
 
 
-def handle(groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse:
     """A plain function."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
     single = context.api_version < 3
     leaving = (
         [LeavingMember(request.member_id, None)]

@@ -13,18 +13,21 @@ from typing import Any
 from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import SyncResult
-from pybroker.coordinators.group.rebalance import SyncRequest
+from pybroker.coordinators.group.requests import SyncRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 14
 
 
 def handle(
-    groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     """Answers at once, or waits for the assignment."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         # From version 5 on both are mandatory (KIP-559).
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

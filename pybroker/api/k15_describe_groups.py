@@ -18,22 +18,34 @@ from pybroker.protocol.messages import (
     DescribeGroupsResponse_DescribedGroup,
     DescribeGroupsResponse_DescribedGroupMember,
 )
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 15
-
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe configs, alter configs: all that Kafka knows for groups; without an authorizer
-everybody may do all of it."""
 
 NOT_ASKED = -(1 << 31)
 
 
-def handle(groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
     """A plain function."""
-    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return DescribeGroupsResponse(
-        groups=[_describe(groups, context.api_version, group_id, allowed) for group_id in request.groups]
-    )
+    answers = []
+    for group_id in request.groups:
+        if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            answers.append(
+                DescribeGroupsResponse_DescribedGroup(
+                    group_id=group_id,
+                    error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED,
+                    error_message="Group authorization failed.",
+                )
+            )
+            continue
+        allowed = NOT_ASKED
+        if request.include_authorized_operations:
+            allowed = authorizer.operations(context, ResourceType.GROUP, group_id)
+        answers.append(_describe(groups, context.api_version, group_id, allowed))
+    return DescribeGroupsResponse(groups=answers)
 
 
 def _describe(

@@ -14,18 +14,23 @@ from pybroker.protocol.messages import (
     ListGroupsResponse,
     ListGroupsResponse_ListedGroup,
 )
+from pybroker.security.acls import CLUSTER_NAME, ResourceType
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 16
 
 GROUP_TYPE = "classic"
 
 
-def handle(groups: GroupCoordinator, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """A plain function."""
-    del context
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    """A plain function. Who may describe the cluster sees all groups, others those that they may describe."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     found, loading = groups.list_groups()
+    if not authorizer.lists(context, ResourceType.CLUSTER, CLUSTER_NAME):
+        found = [group for group in found if authorizer.lists(context, ResourceType.GROUP, group.group_id)]
     if types and GROUP_TYPE not in types:
         found = []
     return ListGroupsResponse(

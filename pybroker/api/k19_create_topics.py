@@ -13,6 +13,7 @@ from pybroker.config import BrokerConfig
 from pybroker.context import RequestContext
 from pybroker.controller.events import CreatedTopic
 from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequest_CreatableTopic,
@@ -20,21 +21,37 @@ from pybroker.protocol.messages import (
     CreateTopicsResponse_CreatableTopicConfigs,
     CreateTopicsResponse_CreatableTopicResult,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 19
 FIRST_WITH_CONFIGS = 5
 
 
 async def handle(
-    topics: TopicAdmin, config: BrokerConfig, context: RequestContext, request: CreateTopicsRequest
+    topics: TopicAdmin,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     """Answers when the created topics take records, or after timeout_ms."""
-    specs = [_spec(topic) for topic in request.topics]
-    results = await topics.create(specs, request.timeout_ms, validate_only=request.validate_only)
-    with_configs = context.api_version >= FIRST_WITH_CONFIGS
+    everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     answers: dict[str, CreateTopicsResponse_CreatableTopicResult] = {}
+    specs = []
+    for topic in request.topics:
+        if everywhere or authorizer.permits_topic(context, AclOperation.CREATE, topic.name):
+            specs.append(_spec(topic))
+        else:
+            refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+            answers[topic.name] = _answer(topic.name, refused, config, with_configs=False, describes=False)
+    results = await topics.create(
+        specs, request.timeout_ms, validate_only=request.validate_only, created_by=context.principal
+    )
+    with_configs = context.api_version >= FIRST_WITH_CONFIGS
     for spec, result in zip(specs, results, strict=True):
-        answers[spec.name] = _answer(spec.name, result, config, with_configs=with_configs)
+        describes = authorizer.permits_topic(context, AclOperation.DESCRIBE_CONFIGS, spec.name)
+        answers[spec.name] = _answer(spec.name, result, config, with_configs=with_configs, describes=describes)
     return CreateTopicsResponse(topics=list(answers.values()))
 
 
@@ -49,11 +66,22 @@ def _spec(topic: CreateTopicsRequest_CreatableTopic) -> TopicSpec:
 
 
 def _answer(
-    name: str, result: CreatedTopic | KafkaError, config: BrokerConfig, *, with_configs: bool
+    name: str, result: CreatedTopic | KafkaError, config: BrokerConfig, *, with_configs: bool, describes: bool
 ) -> CreateTopicsResponse_CreatableTopicResult:
     if isinstance(result, KafkaError):
         return CreateTopicsResponse_CreatableTopicResult(
             name=name, error_code=result.code, error_message=result.message, configs=None
+        )
+    if not describes:
+        # What a caller may not look up by DescribeConfigs is not told here either (KIP-525).
+        return CreateTopicsResponse_CreatableTopicResult(
+            name=name,
+            topic_id=result.topic_id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
         )
     return CreateTopicsResponse_CreatableTopicResult(
         name=name,

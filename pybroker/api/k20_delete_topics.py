@@ -9,6 +9,8 @@ UNKNOWN_TOPIC_ID. With delete.topic.enable=false: TOPIC_DELETION_DISABLED, befor
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.topics import TopicAdmin
@@ -22,6 +24,8 @@ from pybroker.protocol.messages import (
     DeleteTopicsResponse,
     DeleteTopicsResponse_DeletableTopicResult,
 )
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 20
 FIRST_BY_ID = 6
@@ -32,19 +36,59 @@ Asked = tuple[str | None, Uuid]
 
 
 async def handle(
-    topics: TopicAdmin, cluster: ClusterAdmin, context: RequestContext, request: DeleteTopicsRequest
+    topics: TopicAdmin,
+    cluster: ClusterAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
     """Answers when this broker shows the topics no more, or after timeout_ms."""
     asked = _asked(context.api_version, request)
-    outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_refused(cluster, asked))
+    outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_malformed(asked))
+    denied: dict[Asked, bool] = {}
+    for one in asked:
+        describes = _denied(cluster, authorizer, context, one) if one not in outcomes else None
+        if describes is not None:
+            denied[one] = describes
+            outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    # Only now: that a name and an id are the same topic is told to those who may know both.
+    outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
     wanted = [one for one in asked if one not in outcomes]
     results = await topics.delete(
         [name if name is not None else topic_id for name, topic_id in wanted], context.principal, request.timeout_ms
     )
-    outcomes.update(zip(wanted, results, strict=True))
+    for one, result in zip(wanted, results, strict=True):
+        outcomes[one] = result
+        if one[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
+            # The name that a dead id had is told to those who may describe topics of that name.
+            outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
     return DeleteTopicsResponse(
-        responses=[_answer(one, outcomes[one], context.api_version) for one in dict.fromkeys(asked)]
+        responses=[
+            _answer(_told(cluster, one, denied), outcomes[one], context.api_version) for one in dict.fromkeys(asked)
+        ]
     )
+
+
+def _denied(cluster: ClusterAdmin, authorizer: Authorizer, context: RequestContext, asked: Asked) -> bool | None:
+    """None if it may go on, else whether the caller may know of the topic. An id that nobody has, and a name that may
+    be described and does not exist, are left to the controller: they are unknown whatever the caller may do."""
+    name, topic_id = asked
+    topic = cluster.topic(topic_id if name is None else name)
+    if name is None:
+        if topic is None:
+            return None
+        name = topic.name
+    if not authorizer.permits_topic(context, AclOperation.DESCRIBE, name):
+        return False
+    permitted = topic is None or authorizer.permits_topic(context, AclOperation.DELETE, name)
+    return None if permitted else True
+
+
+def _told(cluster: ClusterAdmin, asked: Asked, denied: Mapping[Asked, bool]) -> Asked:
+    """By id, the name is told to those who may describe the topic (D19)."""
+    name, topic_id = asked
+    topic = cluster.topic(topic_id) if name is None and denied.get(asked) else None
+    return asked if topic is None else (topic.name, topic_id)
 
 
 def _asked(version: int, request: DeleteTopicsRequest) -> list[Asked]:
@@ -53,22 +97,25 @@ def _asked(version: int, request: DeleteTopicsRequest) -> list[Asked]:
     return [(topic.name, topic.topic_id) for topic in request.topics]
 
 
-def _refused(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaError]:
-    """What is refused before anybody is asked; a topic that is asked for twice is refused once."""
+def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
+    """What is refused before anybody is asked."""
     refused: dict[Asked, KafkaError] = {}
-    targets = Counter(_target(cluster, name, topic_id) for name, topic_id in asked)
     for one in asked:
         name, topic_id = one
-        problem = None
         if name is not None and topic_id != Uuid.ZERO:
-            problem = "A topic must be given by name or by id, not by both."
+            refused[one] = KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, not by both.")
         elif name is None and topic_id == Uuid.ZERO:
-            problem = "A topic must be given by name or by id; this one has neither."
-        elif targets[_target(cluster, name, topic_id)] > 1:
-            problem = "The request names this topic more than once."
-        if problem is not None:
-            refused[one] = KafkaError(ErrorCode.INVALID_REQUEST, problem)
+            refused[one] = KafkaError(
+                ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id; this one has neither."
+            )
     return refused
+
+
+def _repeated(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaError]:
+    """A topic that is asked for twice is refused once."""
+    targets = Counter(_target(cluster, name, topic_id) for name, topic_id in asked)
+    problem = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+    return {one: problem for one in asked if targets[_target(cluster, *one)] > 1}
 
 
 def _target(cluster: ClusterAdmin, name: str | None, topic_id: Uuid) -> str | Uuid:

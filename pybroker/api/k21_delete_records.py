@@ -9,22 +9,32 @@ from __future__ import annotations
 
 from pybroker.admin.records import DeletedRecords, RecordAdmin
 from pybroker.context import RequestContext
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsResponse_DeleteRecordsPartitionResult,
     DeleteRecordsResponse_DeleteRecordsTopicResult,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 21
 
+_DENIED = DeletedRecords(low_watermark=-1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-async def handle(records: RecordAdmin, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+
+async def handle(
+    records: RecordAdmin, authorizer: Authorizer, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
     """Answers when the new log starts are in force."""
-    del context
+    denied = {
+        topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.DELETE, topic.name)
+    }
     wanted = [
         (topic.name, partition.partition_index, partition.offset)
         for topic in request.topics
+        if topic.name not in denied
         for partition in topic.partitions
     ]
     outcomes = iter(await records.delete(wanted))
@@ -32,7 +42,10 @@ async def handle(records: RecordAdmin, context: RequestContext, request: DeleteR
         topics=[
             DeleteRecordsResponse_DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_answer(partition.partition_index, next(outcomes)) for partition in topic.partitions],
+                partitions=[
+                    _answer(partition.partition_index, _DENIED if topic.name in denied else next(outcomes))
+                    for partition in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -13,6 +13,8 @@ from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 22
 
@@ -20,10 +22,9 @@ NONE_GIVEN = -1
 
 
 async def handle(
-    producer_ids: ProducerIds, context: RequestContext, request: InitProducerIdRequest
+    producer_ids: ProducerIds, authorizer: Authorizer, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Waits only for a new block of ids, once in a thousand."""
-    del context
     if request.transactional_id is not None:
         code = (
             ErrorCode.INVALID_REQUEST
@@ -31,6 +32,12 @@ async def handle(
             else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         )
         return _refused(code)
+    # Who may write to any topic may do so idempotently (KIP-679).
+    permitted = authorizer.may_on_cluster(context, AclOperation.IDEMPOTENT_WRITE) or authorizer.permits_any(
+        context, AclOperation.WRITE, ResourceType.TOPIC
+    )
+    if not permitted:
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
         return _refused(ErrorCode.INVALID_REQUEST)
     try:

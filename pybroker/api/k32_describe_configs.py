@@ -10,6 +10,9 @@ settings of client metrics or groups: these resource types answer INVALID_REQUES
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from pybroker.admin.config_views import ConfigEntry
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.config import ConfigSource
@@ -24,27 +27,43 @@ from pybroker.protocol.messages import (
     DescribeConfigsResponse_DescribeConfigsResult,
     DescribeConfigsResponse_DescribeConfigsSynonym,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
+from pybroker.security.config_access import require_configs
 
 API_KEY = 32
 
 
-def handle(configs: ConfigAdmin, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(
+    configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     """One result for each resource, in the request's order."""
     return DescribeConfigsResponse(
         results=[
-            _describe(configs, resource, request.include_synonyms, request.include_documentation)
+            _describe(
+                configs,
+                partial(require_configs, authorizer, context, AclOperation.DESCRIBE_CONFIGS),
+                resource,
+                request.include_synonyms,
+                request.include_documentation,
+            )
             for resource in request.resources
         ]
     )
 
 
 def _describe(
-    configs: ConfigAdmin, resource: DescribeConfigsRequest_DescribeConfigsResource, synonyms: bool, documentation: bool
+    configs: ConfigAdmin,
+    require: Callable[[int, str], None],
+    resource: DescribeConfigsRequest_DescribeConfigsResource,
+    synonyms: bool,
+    documentation: bool,
 ) -> DescribeConfigsResponse_DescribeConfigsResult:
     result = DescribeConfigsResponse_DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
+        require(resource.resource_type, resource.resource_name)
         entries = configs.describe(resource.resource_type, resource.resource_name, resource.configuration_keys)
     except KafkaError as problem:
         result.error_code, result.error_message = problem.code, problem.message

@@ -14,12 +14,19 @@ from pybroker.protocol.messages import (
     AlterConfigsResponse,
     AlterConfigsResponse_AlterConfigsResourceResponse,
 )
+from pybroker.security.authorizer import Authorizer
+from pybroker.security.config_access import refused_configs
 
 API_KEY = 33
 
 
-async def handle(configs: ConfigAdmin, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(
+    configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
     """One response for each resource, in the request's order."""
+    refused = refused_configs(
+        authorizer, context, [(one.resource_type, one.resource_name) for one in request.resources]
+    )
     resources = [
         ResourceOps(
             resource.resource_type,
@@ -27,9 +34,11 @@ async def handle(configs: ConfigAdmin, context: RequestContext, request: AlterCo
             tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs),
             replace=True,
         )
-        for resource in request.resources
+        for resource, problem in zip(request.resources, refused, strict=True)
+        if problem is None
     ]
-    results = await configs.alter(resources, request.validate_only, context.principal)
+    altered = iter(await configs.alter(resources, request.validate_only, context.principal))
+    results = [problem if problem is not None else next(altered) for problem in refused]
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResponse_AlterConfigsResourceResponse(
@@ -38,6 +47,6 @@ async def handle(configs: ConfigAdmin, context: RequestContext, request: AlterCo
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, problem in zip(resources, results, strict=True)
+            for resource, problem in zip(request.resources, results, strict=True)
         ]
     )

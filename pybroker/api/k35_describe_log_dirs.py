@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.context import RequestContext
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -16,14 +17,19 @@ from pybroker.protocol.messages import (
     DescribeLogDirsResponse_DescribeLogDirsResult,
     DescribeLogDirsResponse_DescribeLogDirsTopic,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 35
 
 
 async def handle(
-    log_dirs: LogDirAdmin, context: RequestContext, request: DescribeLogDirsRequest
+    log_dirs: LogDirAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """All partitions with null topics, else those that are both named and hosted here."""
+    if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
+        # Before version 3 there is no place for the code: nothing is shown.
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[str, set[int]] | None = None
     if request.topics is not None:
         wanted = {}
@@ -39,9 +45,9 @@ async def handle(
                         name=name,
                         partitions=[
                             DescribeLogDirsResponse_DescribeLogDirsPartition(
-                                partition_index=partition, partition_size=size, offset_lag=lag
+                                partition_index=partition, partition_size=size, offset_lag=lag, is_future_key=future
                             )
-                            for partition, size, lag in partitions
+                            for partition, size, lag, future in partitions
                         ],
                     )
                     for name, partitions in topics.items()

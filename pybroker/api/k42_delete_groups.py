@@ -15,19 +15,21 @@ from pybroker.protocol.messages import (
     DeleteGroupsResponse,
     DeleteGroupsResponse_DeletableGroupResult,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 42
 
 
 async def handle(
-    groups: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     """Starts all deletions, then waits for them; a group named twice is deleted once."""
-    del context
     outcomes: dict[str, ErrorCode | asyncio.Future[ErrorCode] | KafkaError] = {}
     for group_id in request.groups_names:
         if group_id not in outcomes:
             try:
+                authorizer.require_group(context, AclOperation.DELETE, group_id)
                 outcomes[group_id] = groups.delete_group(group_id)
             except KafkaError as error:
                 outcomes[group_id] = error

@@ -14,23 +14,30 @@ from pybroker.protocol.messages import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponse_AlterConfigsResourceResponse,
 )
+from pybroker.security.authorizer import Authorizer
+from pybroker.security.config_access import refused_configs
 
 API_KEY = 44
 
 
 async def handle(
-    configs: ConfigAdmin, context: RequestContext, request: IncrementalAlterConfigsRequest
+    configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """One response for each resource, in the request's order."""
+    refused = refused_configs(
+        authorizer, context, [(one.resource_type, one.resource_name) for one in request.resources]
+    )
     resources = [
         ResourceOps(
             resource.resource_type,
             resource.resource_name,
             tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs),
         )
-        for resource in request.resources
+        for resource, problem in zip(request.resources, refused, strict=True)
+        if problem is None
     ]
-    results = await configs.alter(resources, request.validate_only, context.principal)
+    altered = iter(await configs.alter(resources, request.validate_only, context.principal))
+    results = [problem if problem is not None else next(altered) for problem in refused]
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResponse_AlterConfigsResourceResponse(
@@ -39,6 +46,6 @@ async def handle(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, problem in zip(resources, results, strict=True)
+            for resource, problem in zip(request.resources, results, strict=True)
         ]
     )

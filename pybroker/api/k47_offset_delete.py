@@ -18,30 +18,42 @@ from pybroker.protocol.messages import (
     OffsetDeleteResponse_OffsetDeleteResponsePartition,
     OffsetDeleteResponse_OffsetDeleteResponseTopic,
 )
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 47
 
 
 def handle(
-    groups: GroupCoordinator, context: RequestContext, request: OffsetDeleteRequest
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
     """Answers when the tombstones are on disk. An error of the group stands at the top, and no partitions with it."""
-    del context
-    wanted = [(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions]
+    authorizer.require_group(context, AclOperation.DELETE, request.group_id)
+    denied = {
+        topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.READ, topic.name)
+    }
+    wanted = [
+        (topic.name, p.partition_index)
+        for topic in request.topics
+        if topic.name not in denied
+        for p in topic.partitions
+    ]
     try:
         outcome = groups.delete_offsets(request.group_id, wanted)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     if isinstance(outcome, asyncio.Future):
-        return _wait(request, outcome)
-    return _response(request, outcome)
+        return _wait(request, denied, outcome)
+    return _response(request, denied, outcome)
 
 
-async def _wait(request: OffsetDeleteRequest, outcome: asyncio.Future[list[ErrorCode]]) -> OffsetDeleteResponse:
-    return _response(request, await outcome)
+async def _wait(
+    request: OffsetDeleteRequest, denied: set[str], outcome: asyncio.Future[list[ErrorCode]]
+) -> OffsetDeleteResponse:
+    return _response(request, denied, await outcome)
 
 
-def _response(request: OffsetDeleteRequest, codes: list[ErrorCode]) -> OffsetDeleteResponse:
+def _response(request: OffsetDeleteRequest, denied: set[str], codes: list[ErrorCode]) -> OffsetDeleteResponse:
     remaining = iter(codes)
     return OffsetDeleteResponse(
         topics=[
@@ -49,7 +61,8 @@ def _response(request: OffsetDeleteRequest, codes: list[ErrorCode]) -> OffsetDel
                 name=topic.name,
                 partitions=[
                     OffsetDeleteResponse_OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index, error_code=next(remaining)
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in denied else next(remaining),
                     )
                     for partition in topic.partitions
                 ],

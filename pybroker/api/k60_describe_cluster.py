@@ -6,7 +6,7 @@ v1 adds the endpoint type (1 = brokers; 2 = controllers, of which clients see no
 
 from __future__ import annotations
 
-from pybroker.admin.cluster import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterAdmin
+from pybroker.admin.cluster import OPERATIONS_NOT_ASKED, ClusterAdmin
 from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -14,6 +14,7 @@ from pybroker.protocol.messages import (
     DescribeClusterResponse,
     DescribeClusterResponse_DescribeClusterBroker,
 )
+from pybroker.security.authorizer import Authorizer, cluster_operations
 
 API_KEY = 60
 
@@ -21,7 +22,9 @@ ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2
 
 
-def handle(cluster: ClusterAdmin, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(
+    cluster: ClusterAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     """From the metadata cache."""
     kind = request.endpoint_type
     if kind != ENDPOINTS_OF_BROKERS:
@@ -41,6 +44,8 @@ def handle(cluster: ClusterAdmin, context: RequestContext, request: DescribeClus
             for broker in cluster.brokers(context.listener)
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+            cluster_operations(authorizer, context)
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED
         ),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pybroker.admin.cluster import TOPIC_OPERATIONS, ClusterAdmin, partition_error
+from pybroker.admin.cluster import ClusterAdmin, partition_error
 from pybroker.admin.topic_names import is_topic_name
 from pybroker.config import BrokerConfig
 from pybroker.context import RequestContext
@@ -23,6 +23,8 @@ from pybroker.protocol.messages import (
     DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponseTopic,
 )
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
 
 API_KEY = 75
 
@@ -30,10 +32,13 @@ Topic = DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponseTopic
 
 
 def handle(
-    cluster: ClusterAdmin, config: BrokerConfig, context: RequestContext, request: DescribeTopicPartitionsRequest
+    cluster: ClusterAdmin,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse:
     """From the metadata cache; never more partitions than `max.request.partition.size.limit`."""
-    del context
     first_topic, first_partition = "", 0
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -42,6 +47,11 @@ def handle(
     left = max(1, min(request.response_partition_limit, config["max.request.partition.size.limit"]))
     response = DescribeTopicPartitionsResponse()
     for name in _names(cluster, request, first_topic):
+        if not request.topics and not authorizer.lists(context, ResourceType.TOPIC, name):
+            continue
+        if not authorizer.permits_topic(context, AclOperation.DESCRIBE, name):
+            response.topics.append(Topic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         topic = cluster.topic(name)
         if topic is None:
             response.topics.append(_unknown(name))
@@ -58,7 +68,7 @@ def handle(
                 topic_id=topic.topic_id,
                 is_internal=topic.internal,
                 partitions=_partitions(shown),
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=authorizer.operations(context, ResourceType.TOPIC, name),
             )
         )
         if start + len(shown) < len(topic.partitions):

@@ -11,7 +11,9 @@ from enum import IntEnum
 from typing import Any
 
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
+from pybroker.config.listener_settings import ListenerSecurity, listener_security
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
+from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
 from pybroker.config.values import ConfigError, InvalidValue, Value, render_value
 
 
@@ -38,9 +40,13 @@ class BrokerConfig(Mapping[str, Any]):
     `admin.config_changes`).
     """
 
-    __slots__ = ("_layers", "_values")
+    __slots__ = ("_layers", "_values", "listener_settings")
 
-    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, static: Mapping[str, str] | None = None, listener_settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.listener_settings: Mapping[str, str] = dict(listener_settings or {})
+        """The `listener.name.…` settings, static and not shown to clients: some hold passwords."""
         self._layers: dict[ConfigSource, dict[str, str]] = {
             ConfigSource.DYNAMIC_BROKER_CONFIG: {},
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
@@ -59,7 +65,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
         """A copy under other dynamic settings, to see what they would come to."""
-        copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG])
+        copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG], self.listener_settings)
         copy.set_dynamic(cluster=cluster, broker=broker)
         return copy
 
@@ -91,6 +97,11 @@ class BrokerConfig(Mapping[str, Any]):
         return value or ()
 
     @property
+    def topic_ids(self) -> bool:
+        """Whether `inter.broker.protocol.version` gives topics ids that clients see."""
+        return has_topic_ids(self.get_str(PROTOCOL_VERSION))
+
+    @property
     def broker_id(self) -> int:
         """This broker's number: node.id, or broker.id where only that is given."""
         static = self.layer(ConfigSource.STATIC_BROKER_CONFIG)
@@ -107,6 +118,15 @@ class BrokerConfig(Mapping[str, Any]):
     def listeners(self) -> tuple[Listener, ...]:
         """Where to listen; a port 0 stands for a free one."""
         return parse_listeners(self.get_list("listeners"), protocol_map(self.get_str("listener.security.protocol.map")))
+
+    def listener_security(self, listener: str) -> ListenerSecurity:
+        """What SASL does on a listener."""
+        return listener_security(
+            listener,
+            self.listener_settings,
+            self.get_list("sasl.enabled.mechanisms"),
+            self.get_int("connections.max.reauth.ms"),
+        )
 
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """What clients are told, given the addresses that were bound, as (name, host, port)."""
@@ -160,9 +180,10 @@ class BrokerConfig(Mapping[str, Any]):
 
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
         """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated
-        text.
+        text; and `topic.ids`, what the protocol version comes to.
         """
-        return {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
+        values = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
+        return {**values, "topic.ids": self.topic_ids}
 
 
 def _parse(name: str, text: str) -> Value:

@@ -7,7 +7,7 @@ differs, its documentation says so. What Kafka has and this broker has not is in
 
 from __future__ import annotations
 
-from pybroker.config import broker_groups, broker_log, broker_network
+from pybroker.config import broker_groups, broker_ingest, broker_log, broker_network, broker_security
 from pybroker.config.definition import ConfigDef
 
 BROKER_SETTINGS = ConfigDef(
@@ -15,6 +15,8 @@ BROKER_SETTINGS = ConfigDef(
     + broker_network.LISTENERS
     + broker_network.SOCKETS
     + broker_network.OPERATION
+    + broker_security.SASL
+    + broker_security.AUTHORIZATION
     + broker_log.DIRECTORIES
     + broker_log.DURABILITY
     + broker_log.SEGMENTS
@@ -22,6 +24,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_log.COMPACTION
     + broker_log.RECORDS
     + broker_log.TOPICS
+    + broker_ingest.INGEST
     + broker_groups.GROUPS
     + broker_groups.OFFSETS
 )

@@ -75,6 +75,13 @@ DIRECTORIES = (
         "How long the data of a deleted topic waits in the directory `deleting` before it is removed, in ms (KIP-516).",
         at_least(0),
     ),
+    ConfigKey(
+        "topic.history.max.incarnations",
+        INT,
+        10000,
+        "How many deleted topics are remembered after their data is gone: what the history of topics shows, and what proves that a replica that turns up belongs to a deleted topic. Not one of Kafka's settings.",
+        at_least(1),
+    ),
 )
 
 DURABILITY = (

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 from pybroker.config.listeners import host_port
+from pybroker.config.protocol_version import LATEST, PROTOCOL_VERSION, check_protocol_version
 from pybroker.config.values import ConfigKey, ConfigType, Scope, Value, at_least, between, not_empty, one_of
 
 BOOLEAN, STRING, INT, LONG, LIST = (
@@ -85,6 +86,12 @@ LISTENERS = (
         "Address host:port on which /metrics (Prometheus text), /healthz and /readyz are served over plain HTTP. Empty: none. "
         "Not one of Kafka's settings.",
         _optional_host_port,
+    ),
+    ConfigKey(
+        "metric.reporters",
+        LIST,
+        (),
+        "Python classes, module:Class each, that get this broker's metrics and, if they are ClusterResourceListeners, its cluster id. Classes of the JVM are passed over.",
     ),
 )
 
@@ -212,6 +219,14 @@ SOCKETS = (
 )
 
 OPERATION = (
+    ConfigKey(
+        PROTOCOL_VERSION,
+        STRING,
+        LATEST,
+        "Below 2.8 topics have no ids that clients see, as before KIP-516. Can be raised to 2.8 or later while running, for all brokers; never lowered below 2.8 again.",
+        check_protocol_version,
+        CLUSTER,
+    ),
     ConfigKey(
         "shutdown.timeout.ms",
         LONG,

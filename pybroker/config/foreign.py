@@ -3,11 +3,10 @@ start, and what to do instead.
 
 A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises
 protection or another way of
-running (an authorizer, a policy class, a quorum elsewhere) is refused: passing over it in silence would be
+running (a policy class, a quorum elsewhere) is refused: passing over it in silence would be
 the worse surprise.
 """
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -23,7 +22,6 @@ class Refusal(NamedTuple):
 
 
 _NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
-_NO_AUTHORIZER = "access control is not enforced by this broker, so that everybody who can connect may do everything; remove the line only if that is meant"
 _NO_QUORUM = "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
 _NO_TIERED = "tiered storage is not part of this broker; remove the line"
 
@@ -40,11 +38,8 @@ REFUSED: dict[str, Refusal] = {
         "the controller runs in the broker's process; remove the line and the listener"
     ),
     "security.inter.broker.protocol": Refusal(
-        "one broker has no connections to others; remove the line", ("", "plaintext")
+        "one broker has no connections to others; remove the line", ("", "plaintext", "sasl_plaintext")
     ),
-    "authorizer.class.name": Refusal(_NO_AUTHORIZER),
-    "super.users": Refusal(_NO_AUTHORIZER),
-    "allow.everyone.if.no.acl.found": Refusal(_NO_AUTHORIZER, ("", "true")),
     "principal.builder.class": Refusal(
         _NO_CLASSES, ("", "org.apache.kafka.common.security.authenticator.defaultkafkaprincipalbuilder")
     ),
@@ -75,8 +70,8 @@ _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 auto.include.jmx.reporter auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms
-broker.id.generation.enable broker.session.timeout.ms connection.failed.authentication.delay.ms
-connections.max.reauth.ms controlled.shutdown.enable controlled.shutdown.max.retries
+broker.id.generation.enable broker.session.timeout.ms
+controlled.shutdown.enable controlled.shutdown.max.retries
 controlled.shutdown.retry.backoff.ms controller.listener.names controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
@@ -114,7 +109,7 @@ group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
 group.streams.min.task.offset.interval.ms group.streams.num.standby.replicas group.streams.num.warmup.replicas
 group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms group.streams.task.offset.interval.ms
 group.streams.topology.description.plugin.class initial.broker.registration.timeout.ms
-inter.broker.protocol.version internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage log.cleaner.io.buffer.load.factor
 log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
@@ -122,7 +117,7 @@ log.message.downconversion.enable log.message.format.version log.remote.copy.lag
 max.decompressed.message.bytes metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
-metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
+metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
 num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.required.acks
 offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
 password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
@@ -144,7 +139,7 @@ remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix rep
 replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
 replica.lag.max.messages replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes
 replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-reserved.broker.max.id sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
+reserved.broker.max.id sasl.client.callback.handler.class sasl.jaas.config
 sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
 sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
 sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
@@ -163,7 +158,7 @@ sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.b
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
 sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-sasl.server.callback.handler.class sasl.server.max.receive.size server.max.startup.time.ms
+sasl.server.callback.handler.class server.max.startup.time.ms
 share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
 share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
 share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec

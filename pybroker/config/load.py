@@ -12,6 +12,7 @@ from pybroker.config import foreign
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.definition import nearest_name
+from pybroker.config.listener_settings import check_listener_setting, listener_setting
 from pybroker.config.listeners import SERVED_PROTOCOLS, parse_listeners, protocol_map
 from pybroker.config.properties import PropertiesError, read_properties
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
@@ -19,6 +20,10 @@ from pybroker.config.values import ConfigError, InvalidValue, render_value
 
 PROPERTIES_BYTES_MAX = 1 << 20
 """Longer than any settings file: something else was named by mistake (a log, a device)."""
+
+
+SHORT_DELAY_MS = 60_000
+"""`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds (X6)."""
 
 
 class Setting(NamedTuple):
@@ -85,9 +90,19 @@ def check_settings(given: Mapping[str, Setting]) -> Loaded:
     cannot be obeyed.
     """
     static: dict[str, str] = {}
+    listener_settings: dict[str, str] = {}
     without_effect: list[str] = []
     for name, setting in given.items():
         key = BROKER_SETTINGS.get(name)
+        of_listener = listener_setting(name)
+        if of_listener is not None:
+            try:
+                check_listener_setting(of_listener, setting.text)
+            except InvalidValue as problem:
+                shown = "(hidden)" if of_listener.sensitive else setting.text
+                raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
+            listener_settings[name] = setting.text
+            continue
         if key is None:
             _check_foreign(name, setting)
             without_effect.append(name)
@@ -98,12 +113,39 @@ def check_settings(given: Mapping[str, Setting]) -> Loaded:
             shown = "(hidden)" if key.sensitive else setting.text
             raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
     _drop_controller_listeners(static, given)
-    config = BrokerConfig(static)
+    config = BrokerConfig(static, listener_settings)
     _check_together(config, given)
-    warnings = []
+    warnings = _security_warnings(config)
     if without_effect:
         warnings.append("Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(without_effect)))
+    if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:
+        warnings.append(
+            f"delete.topic.delay.ms={config['delete.topic.delay.ms']}: data of deleted topics is removed within a "
+            "minute, and cannot be undeleted afterwards"
+        )
     return Loaded(config, warnings)
+
+
+def _security_warnings(config: BrokerConfig) -> list[str]:
+    warnings = []
+    sasl = [listener for listener in config.listeners if listener.protocol.startswith("SASL_")]
+    for listener in sasl:
+        security = config.listener_security(listener.name)
+        if security.mechanisms == ("PLAIN",) and not security.plain_users:
+            warnings.append(
+                f"Nobody can authenticate on listener {listener.name}: PLAIN is its only mechanism and "
+                f"listener.name.{listener.name.lower()}.plain.sasl.jaas.config names no user"
+            )
+    if not config.get_str("authorizer.class.name"):
+        without = [name for name in ("super.users",) if config.get_str(name)]
+        if without:
+            warnings.append(f"{', '.join(without)} has no effect without authorizer.class.name")
+        if sasl:
+            warnings.append(
+                "Clients authenticate, but without authorizer.class.name everybody who has authenticated may do "
+                "everything"
+            )
+    return warnings
 
 
 def _check_foreign(name: str, setting: Setting) -> None:

@@ -7,7 +7,7 @@ HTTP client, which takes two thirds of what all other imports of a start take; t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _BLANK = " \t\f"
@@ -16,6 +16,8 @@ _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|u|.)", re.DOTALL)
 _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = str.maketrans({"\\": "\\\\", **{char: f"\\{name}" for name, char in _NAMED.items()}})
+_WRITTEN_IN_KEY = {**_WRITTEN, **str.maketrans({char: f"\\{char}" for char in "=: #!"})}
 
 
 class PropertiesError(ValueError):
@@ -56,6 +58,17 @@ def read_properties(text: str) -> Iterator[Property]:
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None, "the pattern matches the empty text"
         yield Property(_unescaped(key.group(), begin), _unescaped(line[separator.end() :], begin), begin)
+
+
+def write_properties(properties: Mapping[str, str]) -> str:
+    """Text of which `read_properties` makes these properties again."""
+    lines = []
+    for key, value in properties.items():
+        text = value.translate(_WRITTEN)
+        # A blank would be taken for a part of the separator.
+        blank = "\\" if text.startswith(" ") else ""
+        lines.append(f"{key.translate(_WRITTEN_IN_KEY)}={blank}{text}\n")
+    return "".join(lines)
 
 
 def _continues(line: str) -> bool:

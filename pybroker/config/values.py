@@ -150,7 +150,7 @@ def at_least(low: int | float) -> Validator:
     """Numbers from `low`; null passes, because unset is not a number."""
 
     def check(value: Value) -> None:
-        if value is not None and value < low:  # type: ignore[operator]
+        if value is not None and value < low:  # type: ignore[operator]  # stands only beside numeric kinds
             raise InvalidValue(f"must be at least {low}")
 
     return check
@@ -160,7 +160,7 @@ def between(low: int | float, high: int | float) -> Validator:
     """Numbers from `low` to `high`, both included."""
 
     def check(value: Value) -> None:
-        if value is not None and not low <= value <= high:  # type: ignore[operator]
+        if value is not None and not low <= value <= high:  # type: ignore[operator]  # stands only beside numeric kinds
             raise InvalidValue(f"must be between {low} and {high}")
 
     return check

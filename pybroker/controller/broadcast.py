@@ -19,6 +19,8 @@ from pybroker.metadata.control_messages import (
     LeaderAndIsrTopicState,
     LeaderAndIsrType,
     LiveLeader,
+    RestoreReplicasRequest,
+    RestoreTopicState,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
@@ -28,8 +30,8 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from pybroker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
 from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
-from pybroker.metadata.znodes import DeletionRecord
 
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
@@ -62,14 +64,17 @@ class Broadcast:
             out: list[ControlRequest] = []
             if shown:
                 out.append(self._update_metadata(after, broker, shown))
-                stop = self._stop_deleted(after, broker, delta)
-                if stop is not None:
-                    out.append(stop)
+            stop = self._stop_deleted(after, broker, delta)
+            if stop is not None:
+                out.append(stop)
+            restore = self.restore(after, broker.broker_id, delta.deletions)
+            if restore is not None:
+                out.append(restore)
             orders = []
             for topic, indexes in states:
                 mine = [index for index in indexes if broker.broker_id in topic.partitions[index].replicas]
                 if mine:
-                    orders.append((topic, mine, before.names.get(topic.topic_id) is None))
+                    orders.append((topic, mine, _is_new(before, topic)))
             if orders:
                 out.append(self._leader_and_isr(after, broker, orders, full=False))
             if states or delta.brokers or delta.lost_brokers:
@@ -90,12 +95,28 @@ class Broadcast:
     def _stop_deleted(self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta) -> StopReplicaRequest | None:
         topics = []
         for record in delta.deletions:
+            if record.state != DELETING:
+                continue
             mine = [index for index, replicas in record.partitions.items() if broker.broker_id in replicas]
             if mine:
                 topics.append(_stopped(record, mine))
         if not topics:
             return None
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
+
+    def restore(
+        self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]
+    ) -> RestoreReplicasRequest | None:
+        """The order to move data of topics that are being undeleted back; None if a broker has no part in it."""
+        topics = []
+        for record in records:
+            mine = tuple(index for index, replicas in record.partitions.items() if broker_id in replicas)
+            if record.state == UNDELETING and record.restore_as is not None and mine:
+                topics.append(RestoreTopicState(record.restore_as, record.topic_id, mine))
+        if not topics:
+            return None
+        epoch = image.brokers[broker_id].epoch
+        return RestoreReplicasRequest(self._controller_id, image.controller_epoch, epoch, tuple(topics))
 
     def _leader_and_isr(
         self,
@@ -114,7 +135,7 @@ class Broadcast:
                 if full and broker.broker_id not in partition.replicas:
                     continue
                 leaders.add(partition.leader)
-                partitions.append(_state(index, partition, new))
+                partitions.append(_state(index, partition, new, topic.lineage.start_offset(index)))
             if partitions:
                 states.append(LeaderAndIsrTopicState(topic.name, topic.topic_id, partitions))
         live = [
@@ -133,6 +154,11 @@ class Broadcast:
         )
 
 
+def _is_new(before: ClusterImage, topic: TopicImage) -> bool:
+    """Whether its replicas make empty logs for it. One that was undeleted has its data."""
+    return topic.topic_id not in before.names and topic.topic_id not in before.deletions
+
+
 def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:
     if before is None or before.topic_id != after.topic_id:
         return range(len(after.partitions))
@@ -144,7 +170,7 @@ def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:
     ]
 
 
-def _state(index: int, partition: PartitionImage, new: bool) -> LeaderAndIsrPartitionState:
+def _state(index: int, partition: PartitionImage, new: bool, start_offset: int) -> LeaderAndIsrPartitionState:
     return LeaderAndIsrPartitionState(
         index,
         partition.controller_epoch,
@@ -156,6 +182,7 @@ def _state(index: int, partition: PartitionImage, new: bool) -> LeaderAndIsrPart
         partition.adding_replicas,
         partition.removing_replicas,
         new,
+        start_offset,
     )
 
 

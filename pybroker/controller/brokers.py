@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from pybroker.controller.decision import Decision
 from pybroker.controller.events import RegisterBroker, ReplicasOffline
 from pybroker.controller.leader_election import Election, elect
@@ -77,15 +79,7 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
 
 def with_partitions(topic: TopicImage, partitions: list[PartitionImage]) -> TopicImage:
     """The topic with other partition states; its node is unchanged."""
-    return TopicImage(
-        topic.name,
-        topic.topic_id,
-        tuple(partitions),
-        topic.config,
-        topic.created_ms,
-        topic.node_version,
-        topic.config_version,
-    )
+    return msgspec.structs.replace(topic, partitions=tuple(partitions))
 
 
 def _next_state(image: ClusterImage, before: PartitionImage, election: Election) -> PartitionImage:

@@ -13,6 +13,8 @@ from pybroker.metadata.control_messages import (
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateConfigsResponse,
@@ -67,6 +69,8 @@ def _failed(request: ControlRequest) -> ControlResponse:
         return LeaderAndIsrResponse(code)
     if isinstance(request, StopReplicaRequest):
         return StopReplicaResponse(code)
+    if isinstance(request, RestoreReplicasRequest):
+        return RestoreReplicasResponse(code)
     if isinstance(request, UpdateMetadataRequest):
         return UpdateMetadataResponse(code)
     return UpdateConfigsResponse(code)

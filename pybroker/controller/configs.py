@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from pybroker.controller.decision import Decision
 from pybroker.controller.events import AlterConfigs, ConfigChange
+from pybroker.controller.protocol import decide_raise
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
@@ -14,9 +17,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
-    """Sets and removes; each resource succeeds or fails by itself. A resource must not be named twice in one event."""
+    """Sets and removes; each resource succeeds or fails by itself. A resource must not be named twice in one event.
+    The setting that gives topics ids does so in the same multi."""
     operations: list[Operation] = []
-    topics: list[TopicImage] = []
+    topics: dict[str, TopicImage] = {}
+    raised = not image.topic_ids and any(change.topic_ids for change in event.changes)
+    if raised:
+        step = decide_raise(image)
+        operations += step.operations
+        topics |= step.topics
     brokers: dict[str, ConfigImage] = {}
     reply: list[KafkaError | None] = []
     for change in event.changes:
@@ -28,26 +37,17 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
                 brokers[change.name] = ConfigImage(config, before.version + 1)
             reply.append(None)
             continue
-        topic = image.topics.get(change.name)
+        topic = topics.get(change.name) or image.topics.get(change.name)
         if topic is None or change.topic_id not in (None, topic.topic_id):
             reply.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'."))
             continue
         config = _merged(topic.config, change)
         if config != topic.config:
             operations.append(_write(znodes.topic_config_path(topic.name), config, topic.config_version))
-            topics.append(
-                TopicImage(
-                    topic.name,
-                    topic.topic_id,
-                    topic.partitions,
-                    config,
-                    topic.created_ms,
-                    topic.node_version,
-                    topic.config_version + 1,
-                )
-            )
+            topics[topic.name] = msgspec.structs.replace(topic, config=config, config_version=topic.config_version + 1)
         reply.append(None)
-    return Decision(tuple(operations), ImageDelta(topics=tuple(topics), broker_configs=brokers), reply)
+    delta = ImageDelta(topics=tuple(topics.values()), broker_configs=brokers, raised=raised)
+    return Decision(tuple(operations), delta, reply)
 
 
 def _merged(before: Mapping[str, str], change: ConfigChange) -> dict[str, str]:

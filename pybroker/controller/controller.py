@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,29 +24,63 @@ from pybroker.controller.deletions import Deletions
 from pybroker.controller.events import (
     AdvanceDeletions,
     AlterConfigs,
+    AlterUsers,
+    BeginIngest,
+    CommitIngest,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
+    DropDeleteOrders,
+    DropIngests,
     Event,
+    FinishIngest,
+    FinishMigrations,
+    FinishUndelete,
+    OffsetsRestored,
     RegisterBroker,
     ReplicasOffline,
+    TruncateTopics,
+    UndeleteTopic,
 )
-from pybroker.controller.topic_deletion import decide_advance
+from pybroker.controller.ingests import (
+    decide_begin_ingest,
+    decide_commit_ingest,
+    decide_drop_ingests,
+    decide_finish_ingest,
+)
+from pybroker.controller.migration import Migrations, decide_drop_orders, decide_finish
+from pybroker.controller.security import (
+    all_security,
+    changed_security,
+    decide_alter_users,
+    decide_create_acls,
+    decide_delete_acls,
+)
+from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance
 from pybroker.controller.topics import decide_create, decide_create_partitions, decide_delete
+from pybroker.controller.truncate import decide_truncate
+from pybroker.controller.undelete import decide_finish_undelete, decide_offsets_restored, decide_undelete
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata import znodes
+from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
 from pybroker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,
+    LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
     StopReplicaRequest,
     StopReplicaResponse,
     TopicConfigState,
     UpdateConfigs,
     UpdateMetadataRequest,
 )
-from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.load import Nodes, load_image
+from pybroker.metadata.deletion_records import DELETING, REMOVED
+from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.metadata.load import LocalIds, Nodes, broker_configs, lacks_ids, load_image
 from pybroker.metadata.store import (
     Check,
     Create,
@@ -66,6 +100,10 @@ log = logging.getLogger(__name__)
 
 EVENTS_QUEUED_MAX = 10_000
 """Events that wait for their turn. Clients wait for their own answers, so this many means that something is wrong."""
+
+
+async def _no_local_ids() -> LocalIds:
+    return {}
 
 
 class Outcome(NamedTuple):
@@ -88,12 +126,19 @@ class Controller:
         broker_id: int,
         channels: dict[int, LocalChannel],
         on_fatal: Callable[[FatalError], None],
+        *,
+        local_ids: Callable[[], Awaitable[LocalIds]] = _no_local_ids,
+        topic_ids: Callable[[Mapping[str, ConfigImage]], bool] = lambda stored: True,
     ) -> None:
+        """`topic_ids`: whether the protocol version gives topics ids, under these stored settings of brokers."""
         self._store = store
         self._clock = clock
         self._broker_id = broker_id
         self._channels = channels
         self._on_fatal = on_fatal
+        self._local_ids = local_ids
+        self._topic_ids = topic_ids
+        self._migrations = Migrations()
         self._broadcast = Broadcast(broker_id)
         self._events: asyncio.Queue[tuple[Event, asyncio.Future[Outcome]]] = asyncio.Queue(EVENTS_QUEUED_MAX)
         self._task: asyncio.Task[None] | None = None
@@ -101,7 +146,9 @@ class Controller:
         self._image = ClusterImage.initial(0)
         self._active = False
         self._reports: set[asyncio.Future[None]] = set()
-        self._deletions = Deletions(store, clock, self.submit, self._stop_again)
+        self.tombstones_max: Callable[[], int] = lambda: TOMBSTONES_MAX
+        """`topic.history.max.incarnations`; `app` sets it."""
+        self._deletions = Deletions(store, self.submit, self._send_deletions_again, lambda: self.tombstones_max())  # noqa: PLW0108 - set later
 
     @property
     def image(self) -> ClusterImage:
@@ -116,22 +163,32 @@ class Controller:
     # --- becoming controller ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Takes the office with a new epoch and loads everything; nothing is sent before it is complete (A12)."""
+        """Takes the office with a new epoch and loads everything; nothing is sent before it is complete (A12).
+
+        Raises LoweredError: topics have ids already, and the protocol version does not know them.
+        """
         epoch = await self._take_office()
-        names = (znodes.BROKER_IDS, znodes.TOPICS, "/config", "/admin")
-        loaded = load_image(epoch, Nodes(*[await self._store.subtree(name) for name in names]))
+        names = (znodes.BROKER_IDS, znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest")
+        nodes = Nodes(*[await self._store.subtree(name) for name in names])
+        # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
+        local_ids = await self._local_ids() if lacks_ids(nodes) else {}
+        topic_ids = self._topic_ids(broker_configs(nodes.configs))
+        loaded = load_image(epoch, nodes, local_ids, topic_ids=topic_ids)
         if loaded.repairs:
             await self._store.multi([self._epoch_check(), *loaded.repairs])
         # Brokers are announced by their registration, which also elects leaders for what they host.
         self._image = loaded.image.apply(ImageDelta(lost_brokers=tuple(loaded.image.brokers)))
+        gone = self._migrations.start(self._image, loaded.unfinished)
         self._active = True
         self._task = asyncio.create_task(self._run(), name="controller")
+        if gone:
+            await self.submit(FinishMigrations(gone))
         log.info(
             "broker %d is controller with epoch %d: %d topics, %d deletions in progress",
             self._broker_id,
             epoch,
             len(self._image.topics),
-            sum(record.state != znodes.REMOVED for record in self._image.deletions.values()),
+            sum(record.state != REMOVED for record in self._image.deletions.values()),
         )
 
     async def _take_office(self) -> int:
@@ -218,6 +275,9 @@ class Controller:
             await self._write(decision.operations)
         self._image = before.apply(decision.delta)
         self._deletions.observe(self._image, decision.delta)
+        if decision.delta.raised:
+            log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
+            self._report(FinishMigrations(self._migrations.settled(self._image)))
         return self._send(before, decision)
 
     def _decide(self, event: Event) -> Decision:
@@ -226,16 +286,42 @@ class Controller:
                 return decide_create(self._image, event, self._clock.wall_ms())
             case DeleteTopics():
                 return decide_delete(self._image, event)
+            case TruncateTopics():
+                return decide_truncate(self._image, event)
+            case UndeleteTopic():
+                return decide_undelete(self._image, event)
+            case FinishUndelete():
+                return decide_finish_undelete(self._image, event)
+            case OffsetsRestored():
+                return decide_offsets_restored(self._image, event)
             case CreatePartitions():
                 return decide_create_partitions(self._image, event)
             case AlterConfigs():
                 return decide_alter_configs(self._image, event)
+            case CreateAcls():
+                return decide_create_acls(self._image, event)
+            case DeleteAcls():
+                return decide_delete_acls(self._image, event)
+            case AlterUsers():
+                return decide_alter_users(self._image, event)
             case RegisterBroker():
                 return decide_register(self._image, event)
             case ReplicasOffline():
                 return decide_offline(self._image, event)
+            case FinishMigrations():
+                return decide_finish(event)
+            case DropDeleteOrders():
+                return decide_drop_orders(self._image, event)
             case AdvanceDeletions():
                 return decide_advance(self._image, event)
+            case BeginIngest():
+                return decide_begin_ingest(self._image, event)
+            case CommitIngest():
+                return decide_commit_ingest(self._image, event)
+            case FinishIngest():
+                return decide_finish_ingest(self._image, event)
+            case DropIngests():
+                return decide_drop_ingests(self._image, event)
 
     async def _write(self, operations: Sequence[Operation]) -> None:
         try:
@@ -261,9 +347,12 @@ class Controller:
         sent: list[tuple[int, ControlRequest, asyncio.Future[ControlResponse]]] = []
         new = [broker.broker_id for broker in delta.brokers]
         for broker_id in new:
-            sent += self._send_to(broker_id, [_all_configs(self._image), *self._broadcast.full(self._image, broker_id)])
+            sent += self._send_to(
+                broker_id,
+                [all_security(self._image), _all_configs(self._image), *self._broadcast.full(self._image, broker_id)],
+            )
         # Configs go first: a replica that becomes leader takes them from there.
-        configs = _changed_configs(before, delta)
+        configs = [*changed_security(before, delta), *_changed_configs(before, delta)]
         changes = self._broadcast.changes(before, self._image, delta)
         for broker_id in self._image.brokers:
             if broker_id not in new:
@@ -302,22 +391,47 @@ class Controller:
                 if partition.error_code
             )
             if failed and self._active:
-                report = asyncio.ensure_future(self._report_offline(ReplicasOffline(broker_id, failed)))
-                self._reports.add(report)
-                report.add_done_callback(self._reports.discard)
+                self._report(ReplicasOffline(broker_id, failed))
+            if isinstance(request, LeaderAndIsrRequest):
+                finished = self._migrations.confirmed(broker_id, request, response)
+                # Without topic ids the records stay: they are all that knows the ids.
+                if finished and self._active and self._image.topic_ids:
+                    self._report(FinishMigrations(finished))
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
-            self._deletions.confirmed(broker_id, request, response)
+            self._deletions.stopped(broker_id, request, response)
+        elif isinstance(response, RestoreReplicasResponse) and isinstance(request, RestoreReplicasRequest):
+            self._deletions.restored(broker_id, request, response)
 
-    async def _report_offline(self, event: ReplicasOffline) -> None:
+    def _report(self, event: ReplicasOffline | FinishMigrations) -> None:
+        report = asyncio.ensure_future(self._record(event))
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
+
+    async def _record(self, event: ReplicasOffline | FinishMigrations) -> None:
         try:
             await self.submit(event)
         except KafkaError as error:
-            log.error("partitions out of service could not be recorded: %s", error)
+            log.error("what brokers answered could not be recorded (%s): %s", type(event).__name__, error)
 
-    def _stop_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
+    def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
+        """Done, with the topic or a KafkaError, when an undeletion that `submit` has begun has ended."""
+        return self._deletions.undelete_finished(topic_id)
+
+    def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
+        """None when the name of a deleted topic is free; else done when it is."""
+        record = self._image.deletions.get(topic_id)
+        return self._deletions.name_freed(topic_id) if record is not None and record.by_order else None
+
+    def _send_deletions_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
+        if broker_id not in self._image.brokers:
+            return
         records = [self._image.deletions[topic_id] for topic_id in ids if topic_id in self._image.deletions]
-        if records and broker_id in self._image.brokers:
-            self._send_to(broker_id, [self._broadcast.stop_again(self._image, broker_id, records)])
+        stopping = [record for record in records if record.state == DELETING]
+        if stopping:
+            self._send_to(broker_id, [self._broadcast.stop_again(self._image, broker_id, stopping)])
+        restore = self._broadcast.restore(self._image, broker_id, records)
+        if restore is not None:
+            self._send_to(broker_id, [restore])
 
 
 def _all_configs(image: ClusterImage) -> UpdateConfigs:

@@ -1,25 +1,32 @@
 """The controller's care for deletions in progress: who has confirmed, asking again, and when the data is gone
-everywhere.
+everywhere; and for undeletions, whose replicas have to move their data back.
 
-A replica that never answers blocks nothing (R11): the name is free already. What it holds is settled when it comes
-back, by its first FULL LeaderAndIsr.
+A replica that never answers blocks no deletion (R11): the name is free already. What it holds is settled when it comes
+back, by its first FULL LeaderAndIsr. Only without topic ids does the name wait for every replica (checklist 118).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from pybroker.clock import Clock
-from pybroker.controller.events import AdvanceDeletions, Event
+from pybroker.controller.events import AdvanceDeletions, Event, FinishUndelete
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
+from pybroker.metadata.control_messages import (
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitionErrors,
+)
+from pybroker.metadata.deletion_records import DELETING, STAGED, UNDELETING, DeletionRecord
 from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.store import MetadataStore, NoNodeError, StoreClosedError, StoreError
+from pybroker.metadata.store import MetadataStore, NoNodeError, StoreClosedError, StoreError, WatchEvent
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -35,34 +42,43 @@ class Deletions:
     def __init__(
         self,
         store: MetadataStore,
-        clock: Clock,
         submit: Callable[[Event], Awaitable[Any]],
-        stop_again: Callable[[int, Sequence[Uuid]], None],
+        send_again: Callable[[int, Sequence[Uuid]], None],
+        tombstones_max: Callable[[], int],
     ) -> None:
         self._store = store
-        self._clock = clock
         self._submit = submit
-        self._stop_again = stop_again
+        self._send_again = send_again
+        self._tombstones_max = tombstones_max
+        self._image = ClusterImage.initial(-1)
+        """For names in log lines."""
         self._unconfirmed: dict[Uuid, set[int]] = {}
+        """Brokers that have not answered StopReplica, by topic."""
+        self._restoring: dict[Uuid, set[int]] = {}
+        """Brokers that have not answered RestoreReplicas. A StopReplica may still be on its way to them."""
         self._tries: dict[Uuid, int] = {}
-        self._staged: dict[Uuid, int] = {}
-        """Staged everywhere; wall time before which nothing is removed."""
+        self._staged: set[Uuid] = set()
+        """Staged everywhere; brokers remove the data when they think it is time."""
+        self._unchecked: set[Uuid] = set()
+        """Of these: who may have been removed since somebody looked."""
         self._newly_staged: set[Uuid] = set()
+        self._restored: dict[Uuid, str | None] = {}
+        """Undeletions whose replicas have answered, and what speaks against them."""
+        self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
+        self._freed: dict[Uuid, asyncio.Future[None]] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
 
     async def start(self, image: ClusterImage) -> None:
         """Goes on with what is not finished."""
-        for record in image.deletions.values():
-            if record.state == znodes.DELETING:
-                self._unconfirmed[record.topic_id] = {b for replicas in record.partitions.values() for b in replicas}
-            elif record.state == znodes.STAGED_STATE:
-                self._staged[record.topic_id] = record.remove_after_ms
+        self._image = image
+        self._take(image.deletions.values())
         for broker_id in image.brokers:
-            waiting = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
+            missing = [*self._unconfirmed.items(), *self._restoring.items()]
+            waiting = [topic_id for topic_id, brokers in missing if broker_id in brokers]
             if waiting:
-                self._stop_again(broker_id, waiting)
+                self._send_again(broker_id, waiting)
         self._spawn(self._run())
 
     async def stop(self) -> None:
@@ -72,36 +88,53 @@ class Deletions:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for future in self._undeletes.values():
+            if not future.done():
+                future.set_result(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker stops; it goes on later."))
 
     def observe(self, image: ClusterImage, delta: ImageDelta) -> None:
         """A decision was made durable."""
-        del image
-        for record in delta.deletions:
-            if record.state == znodes.DELETING:
-                brokers = {broker for replicas in record.partitions.values() for broker in replicas}
-                self._unconfirmed[record.topic_id] = brokers
-            elif record.state == znodes.STAGED_STATE:
-                self._staged[record.topic_id] = record.remove_after_ms
-                self._wake.set()
-            else:
-                self._staged.pop(record.topic_id, None)
+        self._image = image
+        self._take(delta.deletions)
+        for topic_id in delta.forgotten_deletions:
+            self._drop(topic_id)
+        named = [record.topic_id for record in delta.deletions if not record.by_order]
+        for topic_id in (*named, *delta.forgotten_deletions):
+            waiting = self._freed.pop(topic_id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)
 
-    def confirmed(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+    def _take(self, records: Iterable[DeletionRecord]) -> None:
+        for record in records:
+            self._drop(record.topic_id)
+            brokers = {broker for replicas in record.partitions.values() for broker in replicas}
+            if record.state == DELETING:
+                self._unconfirmed[record.topic_id] = brokers
+            elif record.state == UNDELETING:
+                self._restoring[record.topic_id] = brokers
+            elif record.state == STAGED:
+                self._staged.add(record.topic_id)
+                self._unchecked.add(record.topic_id)
+                self._wake.set()
+
+    def _drop(self, topic_id: Uuid) -> None:
+        self._unconfirmed.pop(topic_id, None)
+        self._restoring.pop(topic_id, None)
+        self._tries.pop(topic_id, None)
+        self._staged.discard(topic_id)
+        self._unchecked.discard(topic_id)
+        self._newly_staged.discard(topic_id)
+        self._restored.pop(topic_id, None)
+
+    # --- answers of brokers -------------------------------------------------------------------------------------------
+
+    def stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
         """A broker has answered StopReplica."""
-        failed = {
-            topic.topic_id
-            for topic in response.topics
-            if any(partition.error_code for partition in topic.partition_errors)
-        }
+        failed = set(_failures(response.topics))
         if response.error_code:
             failed = {topic.topic_id for topic in request.topic_states}
         for topic in request.topic_states:
-            waiting = self._unconfirmed.get(topic.topic_id)
-            if waiting is None or topic.topic_id in failed:
-                continue
-            waiting.discard(broker_id)
-            if not waiting:
-                del self._unconfirmed[topic.topic_id]
+            if topic.topic_id not in failed and _answered_by_all(self._unconfirmed, broker_id, topic.topic_id):
                 self._tries.pop(topic.topic_id, None)
                 self._newly_staged.add(topic.topic_id)
         if self._newly_staged:
@@ -110,19 +143,49 @@ class Deletions:
         if again:
             self._later(broker_id, again)
 
+    def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
+        """A broker has answered RestoreReplicas: one that cannot ends the undeletion."""
+        failures = _failures(response.topics)
+        for topic in request.topic_states:
+            codes = {response.error_code} if response.error_code else failures.get(topic.topic_id)
+            if codes and topic.topic_id in self._restoring:
+                self._restoring.pop(topic.topic_id, None)
+                names = ", ".join(sorted(_code_name(code) for code in codes))
+                self._restored[topic.topic_id] = f"broker {broker_id} does not have all of its data any more ({names})"
+            elif _answered_by_all(self._restoring, broker_id, topic.topic_id):
+                self._restored[topic.topic_id] = None
+        if self._restored:
+            self._wake.set()
+
+    def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
+        """Done with the reply of FinishUndelete when an undeletion that has begun has ended."""
+        future = self._undeletes.get(topic_id)
+        if future is None:
+            future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def name_freed(self, topic_id: Uuid) -> asyncio.Future[None]:
+        """Done when a deletion by order has given its name up. Ask only while it has not; wait with a limit."""
+        future = self._freed.get(topic_id)
+        if future is None:
+            future = self._freed[topic_id] = asyncio.get_running_loop().create_future()
+        return future
+
     def _may_retry(self, topic_id: Uuid) -> bool:
         if topic_id not in self._unconfirmed:
             return False
         self._tries[topic_id] = self._tries.get(topic_id, 0) + 1
         if self._tries[topic_id] > RETRIES_MAX:
-            log.error("a replica of deleted topic %s does not confirm; its next start settles it", topic_id)
+            log.error(
+                "a replica of topic %s does not confirm; its next start settles it", self._image.describe(topic_id)
+            )
             return False
         return True
 
     def _later(self, broker_id: int, ids: list[Uuid]) -> None:
         def run() -> None:
             self._timers.discard(timer)
-            self._stop_again(broker_id, ids)
+            self._send_again(broker_id, ids)
 
         timer = asyncio.get_running_loop().call_later(RETRY_S, run)
         self._timers.add(timer)
@@ -137,43 +200,93 @@ class Deletions:
         if not task.cancelled() and task.exception() is not None:
             log.error("deletions are not recorded any more: this is a bug in pybroker", exc_info=task.exception())
 
+    # --- records ------------------------------------------------------------------------------------------------------
+
     async def _run(self) -> None:
         """Records what was confirmed; finds deletions whose data is gone on every broker."""
         while True:
             self._wake.clear()
-            staged = tuple(self._newly_staged)
             try:
-                if staged:
-                    await self._submit(AdvanceDeletions(staged=staged))
-                    self._newly_staged.difference_update(staged)
-                removed = await self._removed()
-                if removed:
-                    await self._submit(AdvanceDeletions(removed=removed))
+                await self._record()
             except StoreClosedError:
                 return  # the broker stops
             except (KafkaError, StoreError) as problem:
                 log.error("deletions could not be recorded, trying again: %s", problem)
                 await asyncio.sleep(RETRY_S)
                 continue
-            now_ms = self._clock.wall_ms()
-            later = [at for at in self._staged.values() if at > now_ms]
-            wait_s = (min(later) - now_ms) / 1000 if later else None
-            try:
-                await asyncio.wait_for(self._wake.wait(), wait_s)
-            except TimeoutError:
-                continue
+            await self._wake.wait()
+
+    async def _record(self) -> None:
+        for topic_id, problem in list(self._restored.items()):
+            outcome = await self._submit(FinishUndelete(topic_id, problem))
+            self._restored.pop(topic_id, None)
+            # Who waits hears of it when clients see it.
+            await asyncio.wait([outcome.applied])
+            waiting = self._undeletes.pop(topic_id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(outcome.reply)
+        staged = tuple(self._newly_staged)
+        if staged:
+            await self._submit(AdvanceDeletions(staged=staged, tombstones_max=self._tombstones_max()))
+            self._newly_staged.difference_update(staged)
+        removed = await self._removed()
+        if removed:
+            await self._submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Deletions past their time of which no broker holds anything any more. Watches for brokers that finish."""
-        now_ms = self._clock.wall_ms()
-        due = {str(topic_id): topic_id for topic_id, at in self._staged.items() if at <= now_ms}
-        if not due:
+        """Staged deletions of which no broker holds anything any more. Each broker notes what it holds before it
+        confirms, and takes the note away when it has removed the data: no clock is needed here."""
+        if not self._unchecked:
             return ()
-        for broker in await self._store.children(znodes.STAGED):
-            try:
-                held = await self._store.children(f"{znodes.STAGED}/{broker}", lambda event: self._wake.set())
-            except NoNodeError:
-                continue
-            for name in held:
-                due.pop(name, None)
-        return tuple(due.values())
+        topics, self._unchecked = self._unchecked, set()
+        brokers = await self._store.children(znodes.STAGED)
+        gone = []
+        for topic_id in topics:
+            held = [await self._holds(broker, topic_id) for broker in brokers]
+            # What was undeleted during the reads is not staged any more.
+            if not any(held) and topic_id in self._staged:
+                gone.append(topic_id)
+        return tuple(gone)
+
+    async def _holds(self, broker: str, topic_id: Uuid) -> bool:
+        """Whether a broker holds data of a deleted topic; if so, it is looked at again when that changes."""
+
+        def changed(event: WatchEvent) -> None:
+            del event
+            if topic_id in self._staged:
+                self._unchecked.add(topic_id)
+                self._wake.set()
+
+        try:
+            await self._store.get(f"{znodes.STAGED}/{broker}/{topic_id}", changed)
+        except NoNodeError:
+            return False
+        return True
+
+
+def _answered_by_all(waiting: dict[Uuid, set[int]], broker_id: int, topic_id: Uuid) -> bool:
+    """Notes an answer; whether it was the last that was waited for."""
+    brokers = waiting.get(topic_id)
+    if brokers is None:
+        return False
+    brokers.discard(broker_id)
+    if brokers:
+        return False
+    del waiting[topic_id]
+    return True
+
+
+def _failures(topics: Iterable[TopicPartitionErrors]) -> dict[Uuid, set[int]]:
+    found: dict[Uuid, set[int]] = {}
+    for topic in topics:
+        codes = {partition.error_code for partition in topic.partition_errors if partition.error_code}
+        if codes:
+            found[topic.topic_id] = codes
+    return found
+
+
+def _code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

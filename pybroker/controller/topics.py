@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from pybroker.controller.decision import Decision
 from pybroker.controller.events import (
@@ -15,8 +18,10 @@ from pybroker.controller.events import (
     NewTopic,
 )
 from pybroker.controller.placement import place
+from pybroker.controller.protocol import id_operations, topic_node
 from pybroker.errors import KafkaError
-from pybroker.metadata import znodes
+from pybroker.metadata import deletion_records, znodes
+from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.image import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -27,12 +32,16 @@ from pybroker.metadata.image import (
     clash_key,
     has_clash_key,
 )
+from pybroker.metadata.lineage import CREATED, DELETED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.metadata.times import time_text
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 50_000
 """Partitions that one request may add: bounds the multi, the messages and the files made at once."""
+
+NO_SUCH_ID = "There is no topic with id {}."
 
 Replicas = tuple[int, ...]
 
@@ -52,7 +61,7 @@ def decide_create(
     partitions_left = PARTITIONS_PER_REQUEST_MAX
     for topic in event.topics:
         try:
-            _check_name_is_free(image, topic.name, keys)
+            check_name_is_free(image, topic.name, keys)
             replicas = _assign(image, topic, event.seed, partitions_left)
         except KafkaError as error:
             reply.append(error)
@@ -62,21 +71,40 @@ def decide_create(
             keys[clash_key(topic.name)] = topic.name
         topic_id = Uuid.ZERO
         if not event.validate_only:
-            topic_id = _unused_id(image, created, new_id)
-            made = _new_topic(image, topic, topic_id, replicas, now_ms)
-            operations += _create_operations(made)
-            created.append(made)
+            topic_id = unused_id(image, created, new_id)
+            epoch = first_leader_epoch(image, topic.name)
+            made = TopicEvent(CREATED, now_ms, event.created_by, topic.name)
+            new = new_topic(
+                image,
+                topic.name,
+                topic_id,
+                replicas=replicas,
+                config=topic.config,
+                lineage=TopicLineage((made,), epoch),
+                created_ms=now_ms,
+            )
+            operations += create_operations(image, new)
+            created.append(new)
         reply.append(CreatedTopic(topic.name, topic_id, len(replicas), len(replicas[0]), topic.config))
     return Decision(tuple(operations), ImageDelta(topics=tuple(created)), reply)
 
 
-def _check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) -> None:
+def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) -> None:
+    """Raises KafkaError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in image.damaged:
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"Topic '{name}' already exists, but its metadata is damaged: {image.damaged[name]}",
+        )
+    if name in image.reserved:
+        taken = image.deletions[image.reserved[name]]
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic '{name}' is marked for deletion."
+            if taken.by_order
+            else f"The name '{name}' is taken: topic id {taken.topic_id} is being undeleted under it.",
         )
     if has_clash_key(name):
         key = clash_key(name)
@@ -88,12 +116,13 @@ def _check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str])
             )
 
 
-def _unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
-    """A23: never an id that lives or is known to be dead."""
+def unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
+    """A23: never an id that lives or is known to be dead, and never a reserved one, whatever makes them."""
     while True:
         topic_id = new_id()
         if (
-            topic_id not in image.names
+            topic_id not in (Uuid.ZERO, Uuid.METADATA)
+            and topic_id not in image.names
             and topic_id not in image.deletions
             and all(topic.topic_id != topic_id for topic in created)
         ):
@@ -168,43 +197,46 @@ def first_leader_epoch(image: ClusterImage, name: str) -> int:
     return image.floors.get(name, -1) + 1
 
 
-def _new_topic(
-    image: ClusterImage, topic: NewTopic, topic_id: Uuid, replicas: Sequence[Replicas], now_ms: int
+def new_topic(
+    image: ClusterImage,
+    name: str,
+    topic_id: Uuid,
+    *,
+    replicas: Sequence[Replicas],
+    config: Mapping[str, str],
+    lineage: TopicLineage,
+    created_ms: int,
 ) -> TopicImage:
-    epoch = first_leader_epoch(image, topic.name)
+    """A topic whose partitions begin with the first leader epoch that its lineage names."""
     # Most partitions of a topic have the same replicas: one object stands for all of them.
     states: dict[Replicas, PartitionImage] = {}
     partitions = []
     for assigned in replicas:
         state = states.get(assigned)
         if state is None:
-            state = states[assigned] = _new_partition(image, assigned, epoch)
+            state = states[assigned] = _new_partition(image, assigned, lineage.first_epoch)
         partitions.append(state)
     return TopicImage(
-        name=topic.name,
+        name=name,
         topic_id=topic_id,
         partitions=tuple(partitions),
-        config=dict(topic.config),
-        created_ms=now_ms,
+        config=dict(config),
+        created_ms=created_ms,
         node_version=0,
-        config_version=0 if topic.config else -1,
+        config_version=0 if config else -1,
+        lineage=lineage,
     )
 
 
-def topic_node(topic: TopicImage) -> znodes.TopicNode:
-    """The node's content for a topic as it is in the image."""
-    return znodes.TopicNode(
-        topic.topic_id,
-        {index: partition.replicas for index, partition in enumerate(topic.partitions)},
-        {index: part.adding_replicas for index, part in enumerate(topic.partitions) if part.adding_replicas},
-        {index: part.removing_replicas for index, part in enumerate(topic.partitions) if part.removing_replicas},
-    )
-
-
-def _create_operations(topic: TopicImage) -> list[Operation]:
-    operations: list[Operation] = [Create(znodes.topic_path(topic.name), topic_node(topic).encode())]
+def create_operations(image: ClusterImage, topic: TopicImage) -> list[Operation]:
+    """Makes all nodes of a topic."""
+    operations: list[Operation] = [
+        Create(znodes.topic_path(topic.name), topic_node(topic, image.topic_ids)),
+        *id_operations(topic, image.topic_ids),
+    ]
     if topic.config:
         operations.append(Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)))
+    operations.append(Create(znodes.lineage_path(topic.topic_id), topic.lineage.encode()))
     operations.append(Create(znodes.partitions_path(topic.name)))
     return operations + state_operations(topic.name, 0, topic.partitions)
 
@@ -235,34 +267,57 @@ def decide_delete(image: ClusterImage, event: DeleteTopics) -> Decision:
     """Deletes at once (R11): one multi removes the topic's nodes, writes its deletion record and raises the name's
     epoch floor.
 
-    From then on the name is free and the id is dead, whatever the replicas do.
+    From then on the name is free and the id is dead, whatever the replicas do. Without topic ids the multi writes the
+    order to delete instead of removing the topic's node: the name is free when the replicas have answered.
     """
     operations: list[Operation] = []
     removed: dict[Uuid, TopicImage] = {}
-    records: list[znodes.DeletionRecord] = []
+    records: list[DeletionRecord] = []
     floors: dict[str, int] = {}
     reply: list[DeletedTopic | KafkaError] = []
     for which in event.topics:
-        topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
-        if topic is None or topic.topic_id in removed:
-            reply.append(_unknown(image, which))
+        try:
+            topic = deletable(image, which, removed)
+        except KafkaError as error:
+            reply.append(error)
             continue
-        if topic.internal:
-            reply.append(
-                KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is internal and cannot be deleted.")
-            )
-            continue
-        record = _deletion_record(topic, event)
+        what = TopicEvent(DELETED, event.now_ms, event.deleted_by, topic.name)
+        record, gone = bury(
+            image,
+            topic,
+            what,
+            event.delay_ms,
+            offsets=event.offsets.get(topic.topic_id, ()),
+            ends=event.ends.get(topic.topic_id, ()),
+        )
         removed[topic.topic_id] = topic
         records.append(record)
-        floors[topic.name] = max(image.floors.get(topic.name, -1), record.leader_epoch_max)
-        operations += _delete_operations(image, topic, record, floors[topic.name])
+        floors[topic.name] = floor_after(image, record)
+        operations += gone
         reply.append(DeletedTopic(topic.name, topic.topic_id))
     delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
     return Decision(tuple(operations), delta, reply)
 
 
-def _unknown(image: ClusterImage, which: str | Uuid) -> KafkaError:
+def deletable(image: ClusterImage, which: str | Uuid, removed: Container[Uuid]) -> TopicImage:
+    """The topic to delete. KafkaError: there is none (`removed`: it was deleted a moment ago)."""
+    topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
+    if topic is None or topic.topic_id in removed:
+        raise unknown_topic(image, which)
+    return topic
+
+
+def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
+    """As `unknown_topic`. `told`: whether the asker may know that a topic of this name exists; to others an id that had
+    the name once is one of which nothing is known (X22)."""
+    dead = image.deletions.get(topic_id)
+    if dead is None or told(dead.topic):
+        return unknown_topic(image, topic_id)
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(topic_id))
+
+
+def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
+    """What is answered about a topic that does not live, by name or by id; what is known of its death is said."""
     if isinstance(which, str):
         if which in image.damaged:
             return KafkaError(
@@ -270,43 +325,82 @@ def _unknown(image: ClusterImage, which: str | Uuid) -> KafkaError:
             )
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'.")
     dead = image.deletions.get(which)
-    if dead is not None:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {which} ('{dead.topic}') is already deleted.")
-    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {which}.")
-
-
-def _deletion_record(topic: TopicImage, event: DeleteTopics) -> znodes.DeletionRecord:
-    return znodes.DeletionRecord(
-        topic=topic.name,
-        topic_id=topic.topic_id,
-        state=znodes.DELETING,
-        created_ms=topic.created_ms,
-        deleted_ms=event.now_ms,
-        deleted_by=event.deleted_by,
-        remove_after_ms=event.now_ms + event.delay_ms,
-        partitions={index: partition.replicas for index, partition in enumerate(topic.partitions)},
-        config=topic.config,
-        leader_epoch_max=max((partition.leader_epoch for partition in topic.partitions), default=-1),
-        offsets=event.offsets.get(topic.topic_id, ()),
+    if dead is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(which))
+    successor = image.topics.get(dead.topic)
+    replaced = "" if successor is None else f", and replaced by id {successor.topic_id}"
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"Topic id {which} was '{dead.topic}': it was deleted by {dead.deleted_by or 'somebody unknown'} at "
+        f"{time_text(dead.deleted_ms)}{replaced}.",
     )
 
 
-def _delete_operations(
-    image: ClusterImage, topic: TopicImage, record: znodes.DeletionRecord, floor: int
-) -> list[Operation]:
-    prefix = znodes.partitions_path(topic.name)
+def bury(
+    image: ClusterImage,
+    topic: TopicImage,
+    what: TopicEvent,
+    delay_ms: int,
+    *,
+    offsets: tuple[Mapping[str, Any], ...],
+    ends: tuple[tuple[int, int], ...],
+    successor: Uuid | None = None,
+    offsets_for: Uuid | None = None,
+) -> tuple[DeletionRecord, list[Operation]]:
+    """The deletion record of a topic, and the operations that end its life (all but the floor of its name are here)."""
+    last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
+    record = DeletionRecord(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        state=deletion_records.DELETING,
+        created_ms=topic.created_ms,
+        deleted_ms=what.at_ms,
+        deleted_by=what.by,
+        remove_after_ms=what.at_ms + delay_ms,
+        partitions={index: partition.replicas for index, partition in enumerate(topic.partitions)},
+        config=topic.config,
+        leader_epoch_max=last_epoch,
+        offsets=offsets,
+        how=what.what,
+        ends=ends,
+        lineage=topic.lineage.with_event(what).ended(last_epoch),
+        successor=successor,
+        offsets_for=offsets_for,
+        by_order=not image.topic_ids,
+    )
     operations: list[Operation] = []
-    for index in range(len(topic.partitions)):
-        operations.append(Delete(f"{prefix}/{index}/state"))
-        operations.append(Delete(f"{prefix}/{index}"))
-    operations.append(Delete(prefix))
-    operations.append(Delete(znodes.topic_path(topic.name), topic.node_version))
+    if record.by_order:
+        operations.append(Delete(znodes.topic_id_path(topic.name)))
+        if topic.name not in image.delete_orders:
+            operations.append(Create(znodes.old_deletion_path(topic.name)))
+    else:
+        operations += name_operations(topic.name, len(topic.partitions), topic.node_version)
+        if topic.name in image.delete_orders:
+            operations.append(Delete(znodes.old_deletion_path(topic.name)))
     if topic.config_version >= 0:
         operations.append(Delete(znodes.topic_config_path(topic.name)))
-    operations.append(Create(znodes.deletion_path(topic.topic_id), record.encode()))
-    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor)
-    operations.append(Set(path, data) if topic.name in image.floors else Create(path, data))
-    return operations
+    if not topic.lineage.empty:
+        operations.append(Delete(znodes.lineage_path(topic.topic_id)))
+    # There is one already if it was undeleted a moment ago.
+    record, written = deletion_records.write_operations(image.deletions.get(topic.topic_id), record)
+    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
+    written.append(Set(path, data) if topic.name in image.floors else Create(path, data))
+    return record, operations + written
+
+
+def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
+    """Removes the nodes that take a name."""
+    prefix = znodes.partitions_path(name)
+    operations: list[Operation] = []
+    for index in range(partitions):
+        operations.append(Delete(f"{prefix}/{index}/state"))
+        operations.append(Delete(f"{prefix}/{index}"))
+    return [*operations, Delete(prefix), Delete(znodes.topic_path(name), version)]
+
+
+def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
+    """The epoch floor of a name once this incarnation of it is dead (R6)."""
+    return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
 
 
 # --- add partitions ---------------------------------------------------------------------------------------------------
@@ -328,17 +422,11 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
         reply.append(None)
         if event.validate_only:
             continue
-        bigger = TopicImage(
-            topic.name,
-            topic.topic_id,
-            topic.partitions + tuple(added),
-            topic.config,
-            topic.created_ms,
-            topic.node_version + 1,
-            topic.config_version,
+        bigger = msgspec.structs.replace(
+            topic, partitions=topic.partitions + tuple(added), node_version=topic.node_version + 1
         )
         # The version check ties the change to the incarnation that the decision read (A33).
-        operations.append(Set(znodes.topic_path(topic.name), topic_node(bigger).encode(), topic.node_version))
+        operations.append(Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version))
         operations += state_operations(topic.name, len(topic.partitions), added)
         grown.append(bigger)
     return Decision(tuple(operations), ImageDelta(topics=tuple(grown)), reply)

@@ -7,7 +7,6 @@ never disagree for longer than a call. Everything runs on the loop's thread.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -21,11 +20,6 @@ from pybroker.metadata.control_messages import (
 )
 from pybroker.metadata.image import INTERNAL_TOPICS
 from pybroker.native import MetadataDelta, NativeBroker, Uuid
-
-log = logging.getLogger(__name__)
-
-DEAD_IDS_MAX = 10_000
-"""Names of deleted topics that are remembered so that log lines can resolve their ids (checklist 59)."""
 
 
 class CachedTopic(msgspec.Struct):
@@ -59,9 +53,9 @@ class MetadataCache:
         """Of the native view: the number that `publish_metadata` gave last."""
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
-        self._dead: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
         self._removed_listeners: list[Callable[[Sequence[RemovedTopic]], None]] = []
+        self._shown_listeners: list[Callable[[Sequence[Uuid]], None]] = []
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -93,24 +87,21 @@ class MetadataCache:
         """The name of a live topic."""
         return self._names.get(topic_id)
 
-    def describe_id(self, topic_id: Uuid) -> str:
-        """For log lines: name and id, of dead topics too."""
-        name = self._names.get(topic_id)
-        if name is not None:
-            return f"{name} ({topic_id})"
-        dead = self._dead.get(topic_id)
-        return f"{dead} ({topic_id}, deleted)" if dead is not None else f"unknown topic {topic_id}"
-
     def on_topics_removed(self, listener: Callable[[Sequence[RemovedTopic]], None]) -> None:
         """Calls `listener` after topics were removed, on the loop's thread. It must not raise and must not take
         long."""
         self._removed_listeners.append(listener)
+
+    def on_topics_shown(self, listener: Callable[[Sequence[Uuid]], None]) -> None:
+        """As `on_topics_removed`, after incarnations have become visible that were not."""
+        self._shown_listeners.append(listener)
 
     # --- the change ---------------------------------------------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest) -> None:
         """Applies a request that the caller has found to be current."""
         removed: list[RemovedTopic] = []
+        fresh: list[Uuid] = []
         shown: list[
             tuple[Uuid, str, bool, list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]]
         ] = []
@@ -125,6 +116,8 @@ class MetadataCache:
                 removed.append(RemovedTopic(replaced.name, replaced.topic_id, len(replaced.partitions)))
                 self._forget(replaced)
                 replaced = None
+            if replaced is None:
+                fresh.append(state.topic_id)
             self._topics[state.topic_name] = topic = _merged(replaced, state)
             self._names[state.topic_id] = state.topic_name
             shown.append((topic.topic_id, topic.name, topic.internal, _native_partitions(topic.partitions)))
@@ -144,6 +137,9 @@ class MetadataCache:
         if removed:
             for listener in self._removed_listeners:
                 listener(removed)
+        if fresh:
+            for shown_to in self._shown_listeners:
+                shown_to(fresh)
 
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)
@@ -156,9 +152,6 @@ class MetadataCache:
     def _forget(self, topic: CachedTopic) -> None:
         del self._topics[topic.name]
         del self._names[topic.topic_id]
-        self._dead[topic.topic_id] = topic.name
-        while len(self._dead) > DEAD_IDS_MAX:
-            del self._dead[next(iter(self._dead))]
 
 
 def _merged(before: CachedTopic | None, state: UpdateMetadataTopicState) -> CachedTopic:

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
+from pybroker.metadata.acls import AclBinding
 from pybroker.native import Uuid
 
 NO_ERROR = 0
@@ -39,6 +40,8 @@ class LeaderAndIsrPartitionState(msgspec.Struct, gc=False):
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     is_new: bool
+    start_offset: int = 0
+    """Where the log begins if it is new: above 0 it continues an earlier incarnation. A tag of ours (X1)."""
 
 
 class LeaderAndIsrTopicState(msgspec.Struct):
@@ -123,6 +126,31 @@ class StopReplicaResponse(msgspec.Struct):
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
+
+
+class RestoreTopicState(msgspec.Struct, frozen=True):
+    """Partitions of a deleted topic that the receiver may still hold, and the name that they get."""
+
+    topic_name: str
+    topic_id: Uuid
+    partitions: tuple[int, ...]
+
+
+class RestoreReplicasRequest(msgspec.Struct, frozen=True):
+    """Undelete: move what waits for removal back, unserved; LeaderAndIsr follows when every replica has done so. No
+    Kafka message: with the embedded store it travels as an object."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topic_states: tuple[RestoreTopicState, ...]
+
+
+class RestoreReplicasResponse(msgspec.Struct, frozen=True):
+    """An answer for each partition."""
+
+    error_code: int
+    topics: tuple[TopicPartitionErrors, ...] = ()
 
 
 class UpdateMetadataPartitionState(msgspec.Struct, frozen=True, gc=False):
@@ -210,5 +238,36 @@ class UpdateConfigsResponse(msgspec.Struct, frozen=True):
     error_code: int = 0
 
 
-ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest | UpdateConfigs
-ControlResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse | UpdateConfigsResponse
+class UpdateSecurity(msgspec.Struct, frozen=True):
+    """Access control entries and users that changed; like UpdateConfigs no message of Kafka's."""
+
+    acls_added: tuple[AclBinding, ...] = ()
+    acls_removed: tuple[AclBinding, ...] = ()
+    users: Mapping[str, Mapping[str, str]] = {}
+    """All that is stored for each user that changed."""
+    full: bool = False
+    """This is all there is; what the broker knew before is void."""
+
+
+class UpdateSecurityResponse(msgspec.Struct, frozen=True):
+    """Requests that start from now on obey it."""
+
+    error_code: int = 0
+
+
+ControlRequest = (
+    LeaderAndIsrRequest
+    | StopReplicaRequest
+    | RestoreReplicasRequest
+    | UpdateMetadataRequest
+    | UpdateConfigs
+    | UpdateSecurity
+)
+ControlResponse = (
+    LeaderAndIsrResponse
+    | StopReplicaResponse
+    | RestoreReplicasResponse
+    | UpdateMetadataResponse
+    | UpdateConfigsResponse
+    | UpdateSecurityResponse
+)

@@ -6,14 +6,23 @@ Mappings are plain dicts that are never changed after construction. `apply` copi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from pybroker.metadata.znodes import DeletionRecord, Endpoint
+from pybroker.metadata.acls import AclNode, AclPattern
+from pybroker.metadata.deletion_records import UNDELETING, DeletionRecord
+from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
+from pybroker.metadata.lineage import TopicLineage
+from pybroker.metadata.times import time_text
+from pybroker.metadata.znodes import Endpoint
 from pybroker.native import Uuid
 
 NO_LEADER = -1
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class PartitionImage(msgspec.Struct, frozen=True, gc=False):
@@ -43,6 +52,7 @@ class TopicImage(msgspec.Struct, frozen=True):
     node_version: int
     config_version: int
     """Version of the config node, -1 when there is none."""
+    lineage: TopicLineage = TopicLineage()
 
     @property
     def internal(self) -> bool:
@@ -81,6 +91,17 @@ class ImageDelta(msgspec.Struct, frozen=True):
     forgotten_deletions: tuple[Uuid, ...] = ()
     floors: Mapping[str, int] = {}
     broker_configs: Mapping[str, ConfigImage] = {}
+    acls: Mapping[AclPattern, AclNode] = {}
+    """Entries of each pattern that changed; none = the pattern is gone."""
+    users: Mapping[str, ConfigImage] = {}
+    ingests: tuple[IngestRecord, ...] = ()
+    ended_ingests: tuple[IngestKey, ...] = ()
+    committed_ingests: tuple[IngestRecord, ...] = ()
+    forgotten_ingests: tuple[SeriesKey, ...] = ()
+    dropped_orders: tuple[str, ...] = ()
+    """Of `delete_orders`, besides those of removed topics."""
+    raised: bool = False
+    """Topics have ids from now on."""
 
     @property
     def empty(self) -> bool:
@@ -104,6 +125,18 @@ class ClusterImage(msgspec.Struct, frozen=True):
     broker_configs: Mapping[str, ConfigImage]
     damaged: Mapping[str, str]
     """Topics whose nodes cannot be read: name → why. They are neither served nor deleted, and their names are taken."""
+    acls: Mapping[AclPattern, AclNode] = {}
+    users: Mapping[str, ConfigImage] = {}
+    """What is stored for users: SCRAM credentials under the mechanisms' names."""
+    ingests: Mapping[IngestKey, IngestRecord] = {}
+    """Open ones."""
+    committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
+    reserved: Mapping[str, Uuid] = {}
+    """Names that deleted topics are about to get back, or have not given up yet."""
+    delete_orders: frozenset[str] = frozenset()
+    """Names that a controller of the old format was told to delete and has not finished (checklist 116)."""
+    topic_ids: bool = True
+    """False: `inter.broker.protocol.version` is below 2.8, nothing outside shows an id (checklist 206)."""
 
     @staticmethod
     def initial(controller_epoch: int) -> ClusterImage:
@@ -114,6 +147,17 @@ class ClusterImage(msgspec.Struct, frozen=True):
         """The live topic with that id."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def describe(self, topic_id: Uuid) -> str:
+        """Name and id, for log lines and messages that know a topic by its id only (checklist 59): of a dead one with
+        the time of its deletion. To be said after the word "topic"."""
+        name = self.names.get(topic_id)
+        if name is not None:
+            return f"{name} (id {topic_id})"
+        record = self.deletions.get(topic_id)
+        if record is not None:
+            return f"{record.topic} (id {topic_id}, deleted {time_text(record.deleted_ms)})"
+        return f"with id {topic_id}, of which nothing is known"
 
     def apply(self, delta: ImageDelta) -> ClusterImage:
         """The image after the change."""
@@ -134,11 +178,16 @@ class ClusterImage(msgspec.Struct, frozen=True):
             brokers = {**brokers, **{broker.broker_id: broker for broker in delta.brokers}}
             for broker_id in delta.lost_brokers:
                 brokers.pop(broker_id, None)
-        deletions = self.deletions
+        orders = self.delete_orders
+        if orders and (delta.removed or delta.dropped_orders):
+            orders = orders.difference(delta.dropped_orders, (topic.name for topic in delta.removed))
+        deletions, reserved = self.deletions, self.reserved
         if delta.deletions or delta.forgotten_deletions:
             deletions = {**deletions, **{record.topic_id: record for record in delta.deletions}}
             for topic_id in delta.forgotten_deletions:
                 deletions.pop(topic_id, None)
+            if reserved or any(record.state == UNDELETING or record.by_order for record in delta.deletions):
+                reserved = reserved_names(deletions)
         return ClusterImage(
             self.controller_epoch,
             topics,
@@ -149,7 +198,46 @@ class ClusterImage(msgspec.Struct, frozen=True):
             {**self.floors, **delta.floors} if delta.floors else self.floors,
             {**self.broker_configs, **delta.broker_configs} if delta.broker_configs else self.broker_configs,
             self.damaged,
+            reserved=reserved,
+            acls=_with_acls(self.acls, delta.acls),
+            users={**self.users, **delta.users} if delta.users else self.users,
+            ingests=_changed(self.ingests, {one.key: one for one in delta.ingests}, delta.ended_ingests),
+            committed_ingests=_changed(
+                self.committed_ingests,
+                {one.series: one for one in delta.committed_ingests},
+                delta.forgotten_ingests,
+            ),
+            delete_orders=orders,
+            topic_ids=self.topic_ids or delta.raised,
         )
+
+
+def _with_acls(
+    before: Mapping[AclPattern, AclNode], changes: Mapping[AclPattern, AclNode]
+) -> Mapping[AclPattern, AclNode]:
+    if not changes:
+        return before
+    return {pattern: node for pattern, node in {**before, **changes}.items() if node.bindings}
+
+
+def _changed(before: Mapping[_K, _V], new: Mapping[_K, _V], gone: Sequence[_K]) -> Mapping[_K, _V]:
+    if not new and not gone:
+        return before
+    after = {**before, **new}
+    for key in gone:
+        after.pop(key, None)
+    return after
+
+
+def reserved_names(deletions: Mapping[Uuid, DeletionRecord]) -> dict[str, Uuid]:
+    """Names that are taken by topics on their way back, or by those whose replicas have to answer first."""
+    names: dict[str, Uuid] = {}
+    for record in deletions.values():
+        if record.by_order:
+            names[record.topic] = record.topic_id
+        elif record.state == UNDELETING and record.restore_as is not None:
+            names[record.restore_as] = record.topic_id
+    return names
 
 
 def has_clash_key(name: str) -> bool:

@@ -1,8 +1,12 @@
 """From the store's nodes to the first image, with the writes that mend what is incomplete. Pure.
 
-What may be incomplete: a topic without an id (from before version 3; V, checklist 208), and a topic whose partition
-states were not written (a create that was cut off between its parts, A1). What cannot be read is `damaged`: not
-served, not deleted, its name taken.
+What may be incomplete: a topic without an id, and a topic whose partition states were not written (a create that was
+cut off between its parts, A1). What cannot be read is `damaged`: not served, not deleted, its name taken.
+
+With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; it stands beside (`controller/protocol.py`).
+Otherwise a topic without an id is from before version 3 (V, checklist 208), or an older tool has written its node anew
+(KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one that all its directories here
+name in `partition.metadata`; a random one. Directories that name two ids settle nothing: the topic is damaged (A22).
 
 10,000 partitions share a handful of distinct states; equal bytes are decoded once.
 """
@@ -11,9 +15,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from pybroker.metadata import znodes
+from pybroker.metadata.acls import AclNode, AclPattern, decode_acls
+from pybroker.metadata.deletion_records import DEAD_STATES, UNDELETING, DeletionRecord, read_deletions
 from pybroker.metadata.image import (
     NO_LEADER,
     BrokerImage,
@@ -23,12 +31,19 @@ from pybroker.metadata.image import (
     TopicImage,
     clash_key,
     has_clash_key,
+    reserved_names,
 )
-from pybroker.metadata.store import Create, Node, Operation, Set
-from pybroker.metadata.znodes import DamagedNodeError, DeletionRecord
+from pybroker.metadata.ingest_records import OPEN, IngestRecord, decode_ingest
+from pybroker.metadata.lineage import TopicLineage, decode_lineage
+from pybroker.metadata.store import Create, Delete, Node, Operation, Set
+from pybroker.metadata.users import USER_CONFIGS, user_of_path
+from pybroker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 
 log = logging.getLogger(__name__)
+
+
+NewId: TypeAlias = Callable[[], Uuid]
 
 
 class Nodes(NamedTuple):
@@ -38,6 +53,9 @@ class Nodes(NamedTuple):
     topics: Mapping[str, Node]
     configs: Mapping[str, Node]
     admin: Mapping[str, Node]
+    acls: Mapping[str, Node] = {}
+    extended_acls: Mapping[str, Node] = {}
+    ingest: Mapping[str, Node] = {}
 
 
 class LoadedImage(NamedTuple):
@@ -45,14 +63,50 @@ class LoadedImage(NamedTuple):
 
     image: ClusterImage
     repairs: tuple[Operation, ...]
+    unfinished: frozenset[str] = frozenset()
+    """Topics whose migration has begun (now, or before a crash): their records wait for the replicas."""
 
 
-def load_image(controller_epoch: int, nodes: Nodes, new_id: Callable[[], Uuid] = Uuid.random) -> LoadedImage:
-    """Builds the image."""
-    deletions = _deletions(nodes.admin)
+LocalIds = Mapping[str, AbstractSet[Uuid]]
+"""Topic ids by name, as the `partition.metadata` of the directories of that name say."""
+
+
+def lacks_ids(nodes: Nodes) -> bool:
+    """Whether a topic has no id, so that `load_image` needs to know what the directories say."""
+    prefix = len(znodes.TOPICS) + 1
+    for path, node in nodes.topics.items():
+        # What this broker writes is told at sight: with 10,000 topics nothing is decoded twice.
+        if "/" not in path[prefix:] and b'"id":"' not in node.data:
+            try:
+                if znodes.decode_topic(path, node.data).topic_id is None:
+                    return True
+            except DamagedNodeError:
+                continue
+    return False
+
+
+class LoweredError(Exception):
+    """The protocol version is below 2.8 and topics have ids already. Says which topic, and the remedy."""
+
+
+def load_image(
+    controller_epoch: int,
+    nodes: Nodes,
+    local_ids: LocalIds = MappingProxyType({}),
+    new_id: NewId = Uuid.random,
+    *,
+    topic_ids: bool = True,
+) -> LoadedImage:
+    """Builds the image. With `topic_ids` nodes without an id are migrated; else they stay as they are, and a node that
+    shows one raises LoweredError."""
+    deletions, problems = read_deletions(nodes.admin)
+    for problem in problems:
+        # Its name in the path still proves that the id is dead; the rest is lost.
+        log.error("the record of a deletion is damaged: %s", problem)
     floors = _floors(nodes.admin)
-    topics = _Topics(nodes, controller_epoch, floors, new_id)
+    topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
     topics.load(deletions)
+    ingests = _ingests(nodes.ingest)
     image = ClusterImage(
         controller_epoch,
         topics.topics,
@@ -61,18 +115,37 @@ def load_image(controller_epoch: int, nodes: Nodes, new_id: Callable[[], Uuid] =
         _brokers(nodes.brokers),
         deletions,
         floors,
-        _broker_configs(nodes.configs),
+        broker_configs(nodes.configs),
         topics.damaged,
+        reserved=reserved_names(deletions),
+        acls=_acls({**nodes.acls, **nodes.extended_acls}),
+        users=_users(nodes.configs),
+        ingests={record.key: record for record in ingests if record.state == OPEN},
+        committed_ingests={record.series: record for record in ingests if record.state != OPEN},
+        delete_orders=_delete_orders(nodes.admin, deletions),
+        topic_ids=topic_ids,
     )
-    return LoadedImage(image, tuple(topics.repairs))
+    started = len(znodes.TOPIC_IDS) + 1
+    records = {path[started:] for path in nodes.admin if path.startswith(znodes.TOPIC_IDS + "/")}
+    records |= {one.path[started:] for one in topics.repairs if one.path.startswith(znodes.TOPIC_IDS + "/")}
+    return LoadedImage(image, tuple(topics.repairs), frozenset(records))
 
 
 class _Topics:
     """Reads topics one after another; gathers what they share."""
 
     def __init__(
-        self, nodes: Nodes, controller_epoch: int, floors: Mapping[str, int], new_id: Callable[[], Uuid]
+        self,
+        nodes: Nodes,
+        controller_epoch: int,
+        floors: Mapping[str, int],
+        *,
+        local_ids: LocalIds,
+        new_id: NewId,
+        topic_ids: bool,
     ) -> None:
+        self._topic_ids = topic_ids
+        self._local_ids = local_ids
         self._nodes = nodes
         self._controller_epoch = controller_epoch
         self._floors = floors
@@ -85,9 +158,10 @@ class _Topics:
     def load(self, deletions: Mapping[Uuid, DeletionRecord]) -> None:
         names: dict[Uuid, str] = {}
         prefix = len(znodes.TOPICS) + 1
+        ending = {record.topic for record in deletions.values() if record.by_order}
         for path, node in self._nodes.topics.items():
             name = path[prefix:]
-            if "/" in name:
+            if "/" in name or name in ending:
                 continue
             repairs: list[Operation] = []
             try:
@@ -96,7 +170,7 @@ class _Topics:
                     raise DamagedNodeError(
                         f"{path}: topic id {topic.topic_id} is that of {names[topic.topic_id]!r}, too"
                     )
-                if topic.topic_id in deletions:
+                if topic.topic_id in deletions and deletions[topic.topic_id].state in (*DEAD_STATES, UNDELETING):
                     raise DamagedNodeError(f"{path}: topic id {topic.topic_id} is that of a deleted topic")
             except DamagedNodeError as problem:
                 log.error("topic %r is put aside: %s", name, problem)
@@ -109,14 +183,19 @@ class _Topics:
     def _topic(self, name: str, path: str, node: Node, repairs: list[Operation]) -> TopicImage:
         content = znodes.decode_topic(path, node.data)
         topic_id, version = content.topic_id, node.version
+        if topic_id is not None and not self._topic_ids:
+            raise LoweredError(
+                f"topic '{name}' has an id, which no protocol version below 2.8 knows; topic ids cannot be taken back: "
+                "use 2.8 or later, or remove the line"
+            )
         if topic_id is None:
-            topic_id = self._new_id()
+            topic_id = self._id_of_old_topic(name, path, node, repairs)
+        if content.topic_id is None and self._topic_ids:
             migrated = znodes.TopicNode(
                 topic_id, content.partitions, content.adding_replicas, content.removing_replicas
             )
             repairs.append(Set(path, migrated.encode(), version))
             version += 1
-            log.info("topic %s takes the id %s", name, topic_id)
         config_path = znodes.topic_config_path(name)
         config_node = self._nodes.configs.get(config_path)
         return TopicImage(
@@ -127,7 +206,42 @@ class _Topics:
             node.created_ms,
             version,
             -1 if config_node is None else config_node.version,
+            self._lineage(topic_id, repairs),
         )
+
+    def _id_of_old_topic(self, name: str, path: str, node: Node, repairs: list[Operation]) -> Uuid:
+        record_path = znodes.topic_id_path(name)
+        known = self._nodes.admin.get(record_path)
+        if known is not None:
+            record = znodes.decode_topic_id(record_path, known.data)
+            created = known.created_zxid if record.created_zxid == znodes.WITH_ITS_TOPIC else record.created_zxid
+            if created == node.created_zxid:
+                return record.topic_id
+        local = self._local_ids.get(name, frozenset())
+        if len(local) > 1:
+            ids = ", ".join(sorted(map(str, local)))
+            raise DamagedNodeError(f"{path}: no topic id, and the directories of {name!r} name several: {ids}")
+        topic_id = next(iter(local)) if local else self._new_id()
+        data = znodes.TopicIdRecord(topic_id, node.created_zxid).encode()
+        repairs.append(Create(record_path, data) if known is None else Set(record_path, data, known.version))
+        if local:
+            log.warning("topic %s had lost its id; its directories name %s, which it keeps", name, topic_id)
+        else:
+            log.info("topic %s takes the id %s", name, topic_id)
+        return topic_id
+
+    def _lineage(self, topic_id: Uuid, repairs: list[Operation]) -> TopicLineage:
+        path = znodes.lineage_path(topic_id)
+        node = self._nodes.admin.get(path)
+        if node is None:
+            return TopicLineage()
+        try:
+            return decode_lineage(path, node.data)
+        except DamagedNodeError as problem:
+            # The topic itself is whole: only its history is lost.
+            log.error("the lineage of a topic is damaged: %s", problem)
+            repairs.append(Delete(path))
+            return TopicLineage()
 
     def _partitions(self, name: str, content: znodes.TopicNode, repairs: list[Operation]) -> tuple[PartitionImage, ...]:
         nodes, parent = self._nodes.topics, znodes.partitions_path(name)
@@ -179,17 +293,15 @@ def _state_bytes(partition: PartitionImage) -> bytes:
     return znodes.encode_state(partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr)
 
 
-def _deletions(admin: Mapping[str, Node]) -> dict[Uuid, DeletionRecord]:
-    found: dict[Uuid, DeletionRecord] = {}
-    for path, node in admin.items():
-        if path.startswith(znodes.DELETED_TOPICS + "/"):
-            try:
-                record = znodes.decode_deletion(path, node.data)
-            except DamagedNodeError as problem:
-                # Its name in the path still proves that the id is dead; the rest is lost.
-                log.error("the record of a deletion is damaged: %s", problem)
-                continue
-            found[record.topic_id] = record
+def _ingests(nodes: Mapping[str, Node]) -> list[IngestRecord]:
+    found: list[IngestRecord] = []
+    for path, node in nodes.items():
+        if path.count("/") != 4:
+            continue
+        try:
+            found.append(decode_ingest(path, node.data))
+        except DamagedNodeError as problem:
+            log.error("the record of an ingest is damaged and is left out: %s", problem)
     return found
 
 
@@ -202,6 +314,13 @@ def _floors(admin: Mapping[str, Node]) -> dict[str, int]:
     }
 
 
+def _delete_orders(admin: Mapping[str, Node], deletions: Mapping[Uuid, DeletionRecord]) -> frozenset[str]:
+    """Those that nobody has begun to carry out."""
+    start = len(znodes.OLD_DELETE_TOPICS) + 1
+    begun = {record.topic for record in deletions.values() if record.by_order}
+    return frozenset(path[start:] for path in admin if path.startswith(znodes.OLD_DELETE_TOPICS + "/")) - begun
+
+
 def _brokers(nodes: Mapping[str, Node]) -> dict[int, BrokerImage]:
     found: dict[int, BrokerImage] = {}
     for path, node in nodes.items():
@@ -211,7 +330,8 @@ def _brokers(nodes: Mapping[str, Node]) -> dict[int, BrokerImage]:
     return found
 
 
-def _broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
+def broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
+    """Dynamic settings of brokers, by name of the resource."""
     start = len(znodes.BROKER_CONFIGS) + 1
     found: dict[str, ConfigImage] = {}
     for path, node in nodes.items():
@@ -220,4 +340,26 @@ def _broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
                 found[path[start:]] = ConfigImage(znodes.decode_config(path, node.data), node.version)
             except DamagedNodeError as problem:
                 log.error("a broker's dynamic configs are damaged and left out: %s", problem)
+    return found
+
+
+def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
+    """Raises DamagedNodeError: an entry that is lost may be one that denies, so no broker starts without it."""
+    found: dict[AclPattern, AclNode] = {}
+    for path, node in nodes.items():
+        if node.data:
+            bindings = decode_acls(path, node.data)
+            if bindings:
+                found[bindings[0].pattern] = AclNode(bindings, node.version)
+    return found
+
+
+def _users(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
+    found: dict[str, ConfigImage] = {}
+    for path, node in nodes.items():
+        if path.startswith(USER_CONFIGS + "/") and "/" not in path[len(USER_CONFIGS) + 1 :]:
+            try:
+                found[user_of_path(path)] = ConfigImage(znodes.decode_config(path, node.data), node.version)
+            except DamagedNodeError as problem:
+                log.error("a user's credentials are damaged; the user cannot authenticate: %s", problem)
     return found

@@ -6,12 +6,20 @@
     /brokers/ids/[id]      (ephemeral)             endpoints of a broker, version 5
     /brokers/topics/[topic]                        id and replica assignment, version 3                      KIP-516
     /brokers/topics/[topic]/partitions/[p]/state   leader, ISR, epochs
-    /config/topics|brokers/[name]                  {"version":1,"config":{…}}
+    /config/topics|brokers|users/[name]            {"version":1,"config":{…}}
+    /admin/delete_topics/[topic]                   order to delete a name, in the format from before topic ids
     /admin/deleted_topics/[topic id]               one deletion: what was deleted, when, until when its data stays
+    /admin/deleted_topics/[topic id]/[n]           its pieces, when it is larger than a node should be
+    /admin/lineage/[topic id]                      who made a living topic, and what has happened to it             U5
     /admin/epoch_floors/[topic]                    highest leader epoch of any incarnation of the name        rule R6
     /admin/running/[broker id]                     left by a start, taken away by a clean stop
     /admin/staged/[broker id]/[topic id]           what this broker has staged, and its own deadline          X7
+    /admin/topic_ids/[topic]                       id of a topic whose node does not show it, or whose migration
+                                                   to version 3 is not finished                                  V
+    /admin/audit/op-[number]                       offline commands that changed what the cluster is
+    /ingest/open|committed/[topic id]/[key]        staged ingests: see ingest_records.py                       rule R16
     /latest_producer_id_block                      owned by the producer id manager
+    /kafka-acl, /kafka-acl-extended                access control entries, see `acls`
 
 Reading is lenient where the seeds contradict each other ("topic_id" beside "id", numbers as strings); writing is exact.
 Anything else raises DamagedNodeError, which quarantines what the node describes and never deletes it.
@@ -37,8 +45,11 @@ DEFAULT_BROKER_CONFIG = "<default>"
 DELETED_TOPICS = "/admin/deleted_topics"
 OLD_DELETE_TOPICS = "/admin/delete_topics"
 EPOCH_FLOORS = "/admin/epoch_floors"
+LINEAGE = "/admin/lineage"
 RUNNING = "/admin/running"
 STAGED = "/admin/staged"
+AUDIT = "/admin/audit"
+TOPIC_IDS = "/admin/topic_ids"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
@@ -50,12 +61,16 @@ PERSISTENT_PATHS = (
     OLD_DELETE_TOPICS,
     DELETED_TOPICS,
     EPOCH_FLOORS,
+    LINEAGE,
     RUNNING,
     STAGED,
+    AUDIT,
+    TOPIC_IDS,
 )
 """Made once, when the store is new."""
 
 TOPIC_VERSION = 3
+TOPIC_VERSION_WITHOUT_ID = 2
 
 
 class DamagedNodeError(Exception):
@@ -82,22 +97,36 @@ def broker_config_path(name: str) -> str:
     return f"{BROKER_CONFIGS}/{name}"
 
 
+def topic_id_path(name: str) -> str:
+    return f"{TOPIC_IDS}/{name}"
+
+
+def old_deletion_path(name: str) -> str:
+    return f"{OLD_DELETE_TOPICS}/{name}"
+
+
 def deletion_path(topic_id: Uuid) -> str:
     return f"{DELETED_TOPICS}/{topic_id}"
+
+
+def lineage_path(topic_id: Uuid) -> str:
+    return f"{LINEAGE}/{topic_id}"
 
 
 def floor_path(name: str) -> str:
     return f"{EPOCH_FLOORS}/{name}"
 
 
-def _decode(path: str, data: bytes, shape: Any) -> Any:
+def decode_json(path: str, data: bytes, shape: Any) -> Any:
+    """A node's content as `shape`; DamagedNodeError if it is anything else."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise DamagedNodeError(f"{path}: {problem}") from None
 
 
-def _topic_id(path: str, text: str) -> Uuid:
+def parse_topic_id(path: str, text: str) -> Uuid:
+    """A topic's id in a node; DamagedNodeError for a reserved one."""
     try:
         topic_id = Uuid.parse(text)
     except ValueError as problem:
@@ -119,11 +148,13 @@ class TopicNode(msgspec.Struct, frozen=True):
     removing_replicas: Mapping[int, tuple[int, ...]] = {}
 
     def encode(self) -> bytes:
-        """Version 3, fields in the order of the golden example (checklist 44)."""
+        """Version 3, fields in the order of the golden example (checklist 44); without an id version 2."""
+        head: dict[str, Any] = {"version": TOPIC_VERSION, "id": str(self.topic_id)}
+        if self.topic_id is None:
+            head = {"version": TOPIC_VERSION_WITHOUT_ID}
         return msgspec.json.encode(
             {
-                "version": TOPIC_VERSION,
-                "id": None if self.topic_id is None else str(self.topic_id),
+                **head,
                 "partitions": self.partitions,
                 "adding_replicas": self.adding_replicas,
                 "removing_replicas": self.removing_replicas,
@@ -132,12 +163,12 @@ class TopicNode(msgspec.Struct, frozen=True):
 
 
 class _TopicJson(msgspec.Struct):
-    version: int
     partitions: dict[int, tuple[int, ...]]
+    version: int | str = 1
     id: str | None = None
     topic_id: str | None = None
-    adding_replicas: dict[int, tuple[int, ...]] = {}
-    removing_replicas: dict[int, tuple[int, ...]] = {}
+    adding_replicas: dict[int, tuple[int, ...]] | None = None
+    removing_replicas: dict[int, tuple[int, ...]] | None = None
 
 
 _topic_decoder = msgspec.json.Decoder(_TopicJson)
@@ -155,8 +186,39 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
     if sorted(node.partitions) != list(range(len(node.partitions))):
         raise DamagedNodeError(f"{path}: the partitions are not numbered 0 to {len(node.partitions) - 1}")
     return TopicNode(
-        None if text is None else _topic_id(path, text), node.partitions, node.adding_replicas, node.removing_replicas
+        parse_topic_id(path, text) if text else None,
+        node.partitions,
+        node.adding_replicas or {},
+        node.removing_replicas or {},
     )
+
+
+WITH_ITS_TOPIC = 0
+"""The record and the topic's node were made by one multi, which knows no zxid yet."""
+
+
+class TopicIdRecord(msgspec.Struct, frozen=True):
+    """/admin/topic_ids/[topic]: written in the multi that gives a topic an id that its node does not show yet; gone
+    when it does and every replica has the id in its `partition.metadata`. Until then it is the proof that a directory
+    without that file is the topic's own.
+    """
+
+    topic_id: Uuid
+    created_zxid: int
+    """Of the topic's node: a topic made anew under the name is another one. WITH_ITS_TOPIC: that of this node."""
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode({"version": 1, "id": str(self.topic_id), "created_zxid": self.created_zxid})
+
+
+class _TopicIdJson(msgspec.Struct):
+    id: str
+    created_zxid: int
+
+
+def decode_topic_id(path: str, data: bytes) -> TopicIdRecord:
+    node: _TopicIdJson = decode_json(path, data, _TopicIdJson)
+    return TopicIdRecord(parse_topic_id(path, node.id), node.created_zxid)
 
 
 class StateNode(msgspec.Struct, frozen=True):
@@ -228,7 +290,7 @@ class _BrokerJson(msgspec.Struct):
 
 
 def decode_broker(path: str, data: bytes) -> BrokerNode:
-    node: _BrokerJson = _decode(path, data, _BrokerJson)
+    node: _BrokerJson = decode_json(path, data, _BrokerJson)
     endpoints: list[Endpoint] = []
     for text in node.endpoints:
         listener, found, address = text.partition("://")
@@ -264,10 +326,15 @@ class _ClusterJson(msgspec.Struct):
     id: str
 
 
+def is_cluster_id(text: str) -> bool:
+    """Whether it is a string of the alphabet [a-zA-Z0-9_-]; it need not be a UUID (checklist 260, X30)."""
+    return bool(text) and text.isascii() and all(c.isalnum() or c in "_-" for c in text)
+
+
 def decode_cluster_id(data: bytes) -> str:
-    """The id is a string of the alphabet [a-zA-Z0-9_-], not necessarily a UUID (checklist 260, X30)."""
-    node: _ClusterJson = _decode(CLUSTER_ID, data, _ClusterJson)
-    if not node.id or not node.id.isascii() or not all(c.isalnum() or c in "_-" for c in node.id):
+    """The id. The node's version is a number (KIP-78) or a string (Kafka, X31) and says nothing."""
+    node: _ClusterJson = decode_json(CLUSTER_ID, data, _ClusterJson)
+    if not is_cluster_id(node.id):
         raise DamagedNodeError(f"{CLUSTER_ID}: {node.id!r} has characters outside [a-zA-Z0-9_-]")
     return node.id
 
@@ -284,85 +351,11 @@ class _ConfigJson(msgspec.Struct):
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    node: _ConfigJson = _decode(path, data, _ConfigJson)
+    node: _ConfigJson = decode_json(path, data, _ConfigJson)
     return node.config
 
 
-# --- deletion ---------------------------------------------------------------------------------------------------------
-
-DELETING = "deleting"
-"""The name is free; not every replica has confirmed that its data is staged."""
-STAGED_STATE = "staged"
-"""Every replica has staged its data; it is kept until `remove_after_ms`."""
-REMOVED = "removed"
-"""The data is gone. The record stays as a tombstone: proof that the id is dead."""
-
-
-class DeletionRecord(msgspec.Struct, frozen=True):
-    """/admin/deleted_topics/[topic id]: written in the multi that frees the name."""
-
-    topic: str
-    topic_id: Uuid
-    state: str
-    created_ms: int
-    deleted_ms: int
-    deleted_by: str
-    remove_after_ms: int
-    """Wall time before which no broker removes its data."""
-    partitions: Mapping[int, tuple[int, ...]]
-    config: Mapping[str, str]
-    leader_epoch_max: int
-    offsets: tuple[Mapping[str, Any], ...] = ()
-    """Offsets that groups had committed for it (R22): what undelete writes back."""
-
-    def encode(self) -> bytes:
-        return msgspec.json.encode(
-            {
-                "version": 1,
-                "topic": self.topic,
-                "id": str(self.topic_id),
-                "state": self.state,
-                "created_ms": self.created_ms,
-                "deleted_ms": self.deleted_ms,
-                "deleted_by": self.deleted_by,
-                "remove_after_ms": self.remove_after_ms,
-                "partitions": self.partitions,
-                "config": self.config,
-                "leader_epoch_max": self.leader_epoch_max,
-                "offsets": self.offsets,
-            }
-        )
-
-
-class _DeletionJson(msgspec.Struct):
-    topic: str
-    id: str
-    state: str
-    created_ms: int
-    deleted_ms: int
-    deleted_by: str
-    remove_after_ms: int
-    partitions: dict[int, tuple[int, ...]]
-    config: dict[str, str]
-    leader_epoch_max: int
-    offsets: tuple[dict[str, Any], ...] = ()
-
-
-def decode_deletion(path: str, data: bytes) -> DeletionRecord:
-    node: _DeletionJson = _decode(path, data, _DeletionJson)
-    return DeletionRecord(
-        node.topic,
-        _topic_id(path, node.id),
-        node.state,
-        node.created_ms,
-        node.deleted_ms,
-        node.deleted_by,
-        node.remove_after_ms,
-        node.partitions,
-        node.config,
-        node.leader_epoch_max,
-        node.offsets,
-    )
+# --- epoch floors -----------------------------------------------------------------------------------------------------
 
 
 def encode_floor(epoch: int) -> bytes:
@@ -374,37 +367,36 @@ class _FloorJson(msgspec.Struct):
 
 
 def decode_floor(path: str, data: bytes) -> int:
-    node: _FloorJson = _decode(path, data, _FloorJson)
+    node: _FloorJson = decode_json(path, data, _FloorJson)
     return node.leader_epoch
 
 
 class StagedNode(msgspec.Struct, frozen=True):
-    """/admin/staged/[broker]/[topic id]: this broker's own promise not to remove earlier."""
+    """/admin/staged/[broker]/[topic id]: this broker's own promise not to remove earlier.
+
+    Wall time is for readers. What counts down is the monotonic clock of this run of the machine (`boot_id`), so that a
+    wall clock that was set while the broker was down brings no removal forward (A9).
+    """
 
     topic: str
     staged_ms: int
     remove_after_ms: int
+    boot_id: str = ""
+    """The run of the machine to which `monotonic_ms` belongs; "" if the system does not tell."""
+    monotonic_ms: int = 0
+    left_ms: int = -1
+    """Time that was left at `monotonic_ms`."""
+    promised: bool = False
+    """Stored before the data was moved, and nothing is stored of the move yet: the delay has not begun, or nobody
+    knows when."""
 
     def encode(self) -> bytes:
-        return msgspec.json.encode(
-            {
-                "version": 1,
-                "topic": self.topic,
-                "staged_ms": self.staged_ms,
-                "remove_after_ms": self.remove_after_ms,
-            }
-        )
-
-
-class _StagedJson(msgspec.Struct):
-    topic: str
-    staged_ms: int
-    remove_after_ms: int
+        return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})
 
 
 def decode_staged(path: str, data: bytes) -> StagedNode:
-    node: _StagedJson = _decode(path, data, _StagedJson)
-    return StagedNode(node.topic, node.staged_ms, node.remove_after_ms)
+    node: StagedNode = decode_json(path, data, StagedNode)
+    return node
 
 
 class RunningNode(msgspec.Struct, frozen=True):
@@ -418,5 +410,5 @@ class RunningNode(msgspec.Struct, frozen=True):
 
 
 def decode_running(path: str, data: bytes) -> RunningNode:
-    node: RunningNode = _decode(path, data, RunningNode)
+    node: RunningNode = decode_json(path, data, RunningNode)
     return node

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.metadata.znodes import REMOVED
+from pybroker.metadata.deletion_records import REMOVED
+from pybroker.observability.group_metrics import group_gauges
 from pybroker.observability.metrics import Gauge, identity_gauges, render_gauges
 from pybroker.services import Services
 from pybroker.version import version
@@ -39,7 +40,17 @@ def _sizes(services: Services) -> list[Gauge]:
             "Topics whose metadata cannot be read; not served.",
             lambda: len(image.damaged),
         ),
-        Gauge("pybroker_groups", "Groups that this broker coordinates.", lambda: len(services.groups.list_groups()[0])),
+        *group_gauges(services.groups),
+        Gauge(
+            "pybroker_authentications_succeeded",
+            "SASL authentications that succeeded since the start (Kafka: successful-authentication-total).",
+            lambda: services.sasl.succeeded,
+        ),
+        Gauge(
+            "pybroker_authentications_failed",
+            "SASL authentications that failed since the start (Kafka: failed-authentication-total).",
+            lambda: services.sasl.failed,
+        ),
         Gauge(
             "pybroker_cluster_brokers", "Brokers that are alive (Kafka: ActiveBrokerCount).", lambda: len(image.brokers)
         ),

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Gauge(NamedTuple):
-    """A number that goes up and down, read when somebody looks."""
+    """A number, read when somebody looks."""
 
     name: str
     help: str
     read: Callable[[], float]
     labels: Mapping[str, str] = _NO_LABELS
+    kind: Literal["gauge", "counter"] = "gauge"
+    """A counter only grows, until the next start."""
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -32,7 +34,7 @@ def render_gauges(gauges: Iterable[Gauge]) -> str:
     for gauge in gauges:
         if gauge.name != last:
             lines.append(f"# HELP {gauge.name} {gauge.help}")
-            lines.append(f"# TYPE {gauge.name} gauge")
+            lines.append(f"# TYPE {gauge.name} {gauge.kind}")
             last = gauge.name
         labels = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in gauge.labels.items())
         number = gauge.read()
@@ -48,7 +50,13 @@ def identity_gauges(cluster_id: str, broker_id: int, version: str) -> list[Gauge
     return [
         Gauge(
             "kafka_server_kafkaserver_clusterid_info",
-            "Id of the cluster (KIP-78: kafka.server:type=KafkaServer,name=ClusterId).",
+            "Id of the cluster (Kafka's name: kafka.server:type=KafkaServer,name=ClusterId).",
+            lambda: 1,
+            {"cluster_id": cluster_id},
+        ),
+        Gauge(
+            "kafka_cluster_cluster_clusterid_info",
+            "Id of the cluster (KIP-78's own name: kafka.cluster:type=Cluster,name=ClusterId).",
             lambda: 1,
             {"cluster_id": cluster_id},
         ),

@@ -168,6 +168,7 @@ class LeaderAndIsrRequest_LeaderAndIsrPartitionState(msgspec.Struct):
     adding_replicas: list[int] = []
     removing_replicas: list[int] = []
     is_new: bool = False
+    start_offset: int = 0
 
 class LeaderAndIsrRequest_LeaderAndIsrLiveLeader(msgspec.Struct):
     broker_id: int = 0

@@ -3196,16 +3196,308 @@ class UnregisterControllerResponse(msgspec.Struct):
     error_message: str | None = ""
 
 class ListTopicsRequest(msgspec.Struct):
-    """Request, key 32142, versions 0-0."""
+    """Request, key 32142, versions 0-1."""
 
     list_internal: bool = False
+    prefix: str = ""
+    after: str | None = None
+    limit: int = 0
 
 class ListTopicsResponse(msgspec.Struct):
-    """Response, key 32142, versions 0-0."""
+    """Response, key 32142, versions 0-1."""
 
     error_code: int = 0
     topic_listing: list[ListTopicsResponse_TopicListing] = []
+    next: str | None = None
+    throttle_time_ms: int = 0
 
 class ListTopicsResponse_TopicListing(msgspec.Struct):
     name: str = ""
+    topic_id: Uuid = Uuid.ZERO
     internal: bool = False
+
+class UndeleteTopicsRequest(msgspec.Struct):
+    """Request, key 32143, versions 0-0."""
+
+    topics: list[UndeleteTopicsRequest_UndeletableTopic] = []
+    timeout_ms: int = 0
+
+class UndeleteTopicsRequest_UndeletableTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    new_name: str | None = None
+
+class UndeleteTopicsResponse(msgspec.Struct):
+    """Response, key 32143, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    topics: list[UndeleteTopicsResponse_UndeletedTopicResult] = []
+
+class UndeleteTopicsResponse_UndeletedTopicResult(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    name: str | None = None
+    error_code: int = 0
+    error_message: str | None = None
+
+class TruncateTopicsRequest(msgspec.Struct):
+    """Request, key 32144, versions 0-0."""
+
+    topics: list[TruncateTopicsRequest_TruncatableTopic] = []
+    timeout_ms: int = 0
+
+class TruncateTopicsRequest_TruncatableTopic(msgspec.Struct):
+    name: str | None = None
+    topic_id: Uuid = Uuid.ZERO
+    keep_offsets: bool = False
+
+class TruncateTopicsResponse(msgspec.Struct):
+    """Response, key 32144, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    topics: list[TruncateTopicsResponse_TruncatedTopicResult] = []
+
+class TruncateTopicsResponse_TruncatedTopicResult(msgspec.Struct):
+    name: str | None = None
+    topic_id: Uuid = Uuid.ZERO
+    old_topic_id: Uuid = Uuid.ZERO
+    error_code: int = 0
+    error_message: str | None = None
+
+class DescribeTopicHistoryRequest(msgspec.Struct):
+    """Request, key 32145, versions 0-0."""
+
+    topics: list[DescribeTopicHistoryRequest_HistoryTopic] = []
+
+class DescribeTopicHistoryRequest_HistoryTopic(msgspec.Struct):
+    name: str | None = None
+    topic_id: Uuid = Uuid.ZERO
+
+class DescribeTopicHistoryResponse(msgspec.Struct):
+    """Response, key 32145, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    topics: list[DescribeTopicHistoryResponse_HistoryTopicResult] = []
+
+class DescribeTopicHistoryResponse_HistoryTopicResult(msgspec.Struct):
+    name: str | None = None
+    topic_id: Uuid = Uuid.ZERO
+    error_code: int = 0
+    error_message: str | None = None
+    incarnations: list[DescribeTopicHistoryResponse_HistoryIncarnation] = []
+
+class DescribeTopicHistoryResponse_HistoryIncarnation(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    state: str = ""
+    created_ms: int = -1
+    created_by: str | None = None
+    created_how: str = ""
+    deleted_ms: int = -1
+    deleted_by: str | None = None
+    deleted_how: str | None = None
+    successor_id: Uuid = Uuid.ZERO
+    events: list[DescribeTopicHistoryResponse_HistoryEvent] = []
+    partitions: list[DescribeTopicHistoryResponse_HistoryPartition] = []
+
+class DescribeTopicHistoryResponse_HistoryEvent(msgspec.Struct):
+    what: str = ""
+    at_ms: int = 0
+    by: str = ""
+    name: str = ""
+
+class DescribeTopicHistoryResponse_HistoryPartition(msgspec.Struct):
+    partition_index: int = 0
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+
+class DescribeDeletionsRequest(msgspec.Struct):
+    """Request, key 32146, versions 0-0."""
+
+    topics: list[DescribeDeletionsRequest_DeletionFilter] | None = None
+
+class DescribeDeletionsRequest_DeletionFilter(msgspec.Struct):
+    name: str | None = None
+    topic_id: Uuid = Uuid.ZERO
+
+class DescribeDeletionsResponse(msgspec.Struct):
+    """Response, key 32146, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    deletions: list[DescribeDeletionsResponse_Deletion] = []
+
+class DescribeDeletionsResponse_Deletion(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    state: str = ""
+    how: str = ""
+    deleted_ms: int = -1
+    deleted_by: str = ""
+    remaining_ms: int = -1
+    size_bytes: int = -1
+    partitions: list[DescribeDeletionsResponse_DeletionPartition] = []
+
+class DescribeDeletionsResponse_DeletionPartition(msgspec.Struct):
+    partition_index: int = 0
+    broker_id: int = 0
+    state: str = ""
+    log_dir: str | None = None
+    size_bytes: int = -1
+    remaining_ms: int = -1
+
+class IngestBeginRequest(msgspec.Struct):
+    """Request, key 32150, versions 0-0."""
+
+    cluster_id: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = -1
+    ttl_ms: int = -1
+    join: bool = False
+
+class IngestBeginResponse(msgspec.Struct):
+    """Response, key 32150, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    state: int = 0
+    epoch: int = -1
+    ttl_ms: int = -1
+    topic_name: str = ""
+    max_message_bytes: int = 0
+    compression_type: str = ""
+    timestamp_type: int = 0
+    keys_required: bool = False
+    append_max_bytes: int = 0
+    partitions: list[IngestBeginResponse_IngestBeginPartition] = []
+    committed: list[IngestBeginResponse_IngestCommittedPartition] = []
+
+class IngestBeginResponse_IngestBeginPartition(msgspec.Struct):
+    partition: int = 0
+    leader_id: int = -1
+
+class IngestBeginResponse_IngestCommittedPartition(msgspec.Struct):
+    partition: int = 0
+    base_offset: int = 0
+    end_offset: int = 0
+
+class IngestAppendRequest(msgspec.Struct):
+    """Request, key 32151, versions 0-0."""
+
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = -1
+    epoch: int = 0
+    writer: int = 0
+    attempt: int = 0
+    partitions: list[IngestAppendRequest_IngestAppendPartition] = []
+
+class IngestAppendRequest_IngestAppendPartition(msgspec.Struct):
+    partition: int = 0
+    sequence: int = 0
+    records: bytes | None = None
+
+class IngestAppendResponse(msgspec.Struct):
+    """Response, key 32151, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    partitions: list[IngestAppendResponse_IngestAppendPartitionResponse] = []
+
+class IngestAppendResponse_IngestAppendPartitionResponse(msgspec.Struct):
+    partition: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    next_sequence: int = -1
+
+class IngestCommitRequest(msgspec.Struct):
+    """Request, key 32152, versions 0-0."""
+
+    cluster_id: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = -1
+    epoch: int = 0
+    writers: list[IngestCommitRequest_IngestWriter] = []
+
+class IngestCommitRequest_IngestWriter(msgspec.Struct):
+    writer: int = 0
+    attempt: int = 0
+    partitions: list[IngestCommitRequest_IngestWriterPartition] = []
+
+class IngestCommitRequest_IngestWriterPartition(msgspec.Struct):
+    partition: int = 0
+    rows: int = 0
+    bytes: int = 0
+    crc: int = 0
+
+class IngestCommitResponse(msgspec.Struct):
+    """Response, key 32152, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    state: int = 0
+    repeated: bool = False
+    partitions: list[IngestCommitResponse_IngestAttachedPartition] = []
+
+class IngestCommitResponse_IngestAttachedPartition(msgspec.Struct):
+    partition: int = 0
+    base_offset: int = 0
+    end_offset: int = 0
+
+class IngestAbortRequest(msgspec.Struct):
+    """Request, key 32153, versions 0-0."""
+
+    cluster_id: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = -1
+    epoch: int = -1
+
+class IngestAbortResponse(msgspec.Struct):
+    """Response, key 32153, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    state: int = 0
+
+class ListIngestsRequest(msgspec.Struct):
+    """Request, key 32154, versions 0-0."""
+
+    topic_ids: list[Uuid] | None = []
+    ingest_id: str | None = ""
+    include_committed: bool = False
+
+class ListIngestsResponse(msgspec.Struct):
+    """Response, key 32154, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    ingests: list[ListIngestsResponse_ListedIngest] = []
+
+class ListIngestsResponse_ListedIngest(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    topic_name: str = ""
+    ingest_id: str = ""
+    batch_id: int = -1
+    epoch: int = 0
+    state: int = 0
+    created_ms: int = 0
+    touched_ms: int = 0
+    ttl_ms: int = 0
+    writers: int = 0
+    rows: int = 0
+    bytes: int = 0
+    partitions: list[ListIngestsResponse_ListedIngestPartition] = []
+
+class ListIngestsResponse_ListedIngestPartition(msgspec.Struct):
+    partition: int = 0
+    rows: int = 0
+    bytes: int = 0
+    base_offset: int = -1
+    end_offset: int = -1

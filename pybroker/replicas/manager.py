@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -27,6 +28,8 @@ from pybroker.metadata.control_messages import (
     LeaderAndIsrTopicState,
     LeaderAndIsrType,
     PartitionError,
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
     StopReplicaRequest,
     StopReplicaResponse,
     TopicPartitionErrors,
@@ -87,8 +90,11 @@ class ReplicaManager:
             return await self.leader_and_isr(request)
         if isinstance(request, StopReplicaRequest):
             return await self.stop_replica(request)
+        if isinstance(request, RestoreReplicasRequest):
+            return await self.restore_replicas(request)
         if isinstance(request, UpdateMetadataRequest):
             return self.update_metadata(request)
+        assert isinstance(request, UpdateConfigs), "users and entries are not the replicas' business"
         return self.update_configs(request)
 
     # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
@@ -127,10 +133,20 @@ class ReplicaManager:
                         state.replicas,
                         state.is_new,
                         config,
+                        state.start_offset,
                     )
                 )
         if replaced:
-            await self._stage_replaced(replaced)
+            stayed = await self._stage_replaced(replaced)
+            kept: list[PartitionOrder] = []
+            for (topic_id, partition, name, _), order in zip(slots, orders, strict=True):
+                code = stayed.get((name, partition))
+                if code is None:
+                    kept.append(order)
+                else:
+                    errors[topic_id].append(PartitionError(partition, code))
+            slots = [slot for slot in slots if (slot[2], slot[1]) not in stayed]
+            orders = kept
         if orders:
             codes = await asyncio.get_running_loop().run_in_executor(None, self._native.apply_partitions, orders)
             for (topic_id, partition, name, epoch), code in zip(slots, codes, strict=True):
@@ -139,6 +155,7 @@ class ReplicaManager:
                     self._host(topic_id, name, partition, epoch)
                 else:
                     log.error("partition %s-%d (id %s) cannot be served: error %d", name, partition, topic_id, code)
+            await self._staging.returned({topic_id for topic_id, *_ in slots if topic_id in self._hosted})
         return LeaderAndIsrResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
 
     def _fence(self, controller_epoch: int, broker_epoch: int) -> int:
@@ -178,18 +195,29 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return None
 
-    async def _stage_replaced(self, replaced: list[tuple[Uuid, int]]) -> None:
-        """The local incarnation gives way to its successor (R10, checklist 71, 72)."""
+    async def _stage_replaced(self, replaced: list[tuple[Uuid, int]]) -> dict[tuple[str, int], int]:
+        """The local incarnation gives way to its successor (R10, checklist 71, 72). Gives the errors of those that did
+        not, by name and partition: they stay hosted, and their successors must not be opened over them."""
         names = {topic_id: self._hosted[topic_id].name for topic_id, _ in replaced}
         await self._staging.promise(names, self._config["delete.topic.delay.ms"])
-        self._staging.warn(
-            "replaced by a new topic of the same name",
-            [(names[topic_id], topic_id, partition) for topic_id, partition in replaced],
-        )
-        await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
+        self._staging.warn("replaced by a new topic of the same name", replaced)
+        codes = await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
         self._staging.staged(names)
-        for topic_id, partition in replaced:
-            self._unhost(topic_id, partition)
+        stayed: dict[tuple[str, int], int] = {}
+        for (topic_id, partition), code in zip(replaced, codes, strict=True):
+            if code == ErrorCode.NONE:
+                self._unhost(topic_id, partition)
+            else:
+                name = names[topic_id]
+                stayed[name, partition] = code
+                log.error(
+                    "partition %s-%d (id %s) cannot be put aside for its successor: error %d",
+                    name,
+                    partition,
+                    topic_id,
+                    code,
+                )
+        return stayed
 
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
         return await asyncio.get_running_loop().run_in_executor(None, self._native.stop_partitions, orders)
@@ -204,6 +232,8 @@ class ReplicaManager:
     def _unhost(self, topic_id: Uuid, partition: int) -> None:
         hosted = self._hosted.get(topic_id)
         if hosted is None:
+            # A creation that was undone before anything of it was opened has left its settings.
+            self._overrides.pop(topic_id, None)
             return
         hosted.epochs.pop(partition, None)
         if self._ids.get((hosted.name, partition)) == topic_id:
@@ -224,10 +254,10 @@ class ReplicaManager:
         names: dict[Uuid, str] = {}
         orders: list[StopOrder] = []
         slots: list[tuple[Uuid, int]] = []
-        doomed: list[tuple[str, Uuid, int]] = []
+        doomed: list[tuple[Uuid, int]] = []
+        # X12: the partition's own flag decides; the one at the top counts only where no partition has one.
+        none_set = not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
         for topic in request.topic_states:
-            # X12: the partition's own flag decides; the one at the top counts only where no partition has one.
-            none_set = not any(state.delete_partition for state in topic.partition_states)
             hosted = self._hosted.get(topic.topic_id)
             name = hosted.name if hosted is not None else self._strays.name_of(topic.topic_id)
             for state in topic.partition_states:
@@ -236,7 +266,7 @@ class ReplicaManager:
                 slots.append((topic.topic_id, state.partition_index))
                 if delete and name is not None:
                     names[topic.topic_id] = name
-                    doomed.append((name, topic.topic_id, state.partition_index))
+                    doomed.append((topic.topic_id, state.partition_index))
         if names:
             await self._staging.promise(names, self._config["delete.topic.delay.ms"])
             self._staging.warn("deleted", doomed)
@@ -249,6 +279,30 @@ class ReplicaManager:
                 self._unhost(topic_id, partition)
                 self._strays.gone(topic_id, partition)
         return StopReplicaResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
+
+    # --- RestoreReplicas ----------------------------------------------------------------------------------------------
+
+    async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
+        """Moves data that waits for removal back to its place, unserved (undelete). What has begun to go is refused;
+        what is back already is a success."""
+        refused = self._fence(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return RestoreReplicasResponse(refused)
+        self._controller_epoch = request.controller_epoch
+        answers: list[TopicPartitionErrors] = []
+        for topic in request.topic_states:
+            if self._staging.hold(topic.topic_id):
+                restore = partial(
+                    self._native.restore_partitions, topic.topic_id, topic.topic_name, list(topic.partitions)
+                )
+                codes = await asyncio.get_running_loop().run_in_executor(None, restore)
+            else:
+                codes = [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(topic.partitions)
+            errors = [PartitionError(index, code) for index, code in zip(topic.partitions, codes, strict=True)]
+            answers.append(TopicPartitionErrors(topic.topic_id, errors))
+            what = "cannot be brought back" if any(codes) else "is brought back from deletion"
+            log.info("topic %s (id %s) %s", topic.topic_name, topic.topic_id, what)
+        return RestoreReplicasResponse(0, tuple(answers))
 
     # --- UpdateMetadata and configs -----------------------------------------------------------------------------------
 

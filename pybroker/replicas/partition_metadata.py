@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybroker.files import read_bounded, write_atomically
+from pybroker.files import read_bounded
 from pybroker.native import Uuid
 
 FILE_NAME = "partition.metadata"
@@ -63,13 +63,3 @@ def read(directory: Path) -> Uuid | None:
         return None
     except OSError as problem:
         raise PartitionMetadataError(f"{path}: {problem.strerror}") from None
-
-
-def render(topic_id: Uuid) -> bytes:
-    """The file's content, as Kafka writes it."""
-    return f"version: 0\ntopic_id: {topic_id}".encode()
-
-
-def write(directory: Path, topic_id: Uuid) -> None:
-    """Writes the file for a directory that has none; durable when it returns."""
-    write_atomically(directory / FILE_NAME, render(topic_id))

@@ -1,28 +1,49 @@
 """Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier
 (G, X7, A9).
 
-The deadline is stored before anything is moved, so a crash between the two finds it again; a directory without one
-gets the full delay from now. At start it is turned into monotonic time: a wall clock that jumps while the broker runs
-moves nothing.
+The delay counts from when the data has been moved. It is promised before, in the store, so that a crash in the middle
+finds it again; that it has begun is stored within a second after (`NOTE_MS`). If the broker is killed in between, the
+full delay counts from the next start, as for a directory without a promise. What counts down is monotonic time. It goes
+on across restarts of the broker as long as the machine runs (same boot id), so that a wall clock that was set moves
+nothing; after a restart of the machine wall time says how much is left, and never more than the whole delay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import logging
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from pybroker.clock import Clock
 from pybroker.metadata import znodes
-from pybroker.metadata.store import Create, MetadataStore, NoNodeError, Operation, Set, ensure_path
+from pybroker.metadata.deletion_records import UNDELETING, DeletionHead, decode_deletion_head
+from pybroker.metadata.store import (
+    Create,
+    MetadataStore,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreError,
+    ensure_path,
+    get_or_none,
+)
+from pybroker.metadata.times import time_text
 from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
+from pybroker.replicas.membership import boot_id
 
 log = logging.getLogger(__name__)
 
 RETRY_MS = 60_000
 """After a removal that failed (permissions, a busy disk)."""
+
+NOTE_MS = 1_000
+"""So long the moment of a move waits for others to be stored with it: a re-creation must not wait for that write."""
+
+UNKNOWN = "of unknown name"
+"""In log lines: nothing is stored of the deletion of that id (an operator put the directory there)."""
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -47,6 +68,15 @@ class Staging:
         self._due: dict[Uuid, int] = {}
         """Monotonic time of removal."""
         self._nodes: dict[Uuid, znodes.StagedNode] = {}
+        self._moved: set[Uuid] = set()
+        """When their delay began is not stored yet …"""
+        self._note_at = 0
+        """… until then, monotonic."""
+        self._held: set[Uuid] = set()
+        """Being undeleted: not removed before that has ended."""
+        self._removing: set[Uuid] = set()
+        """The removal has begun: there is no way back."""
+        self._boot = boot_id()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -54,6 +84,18 @@ class Staging:
     def waiting(self) -> Mapping[Uuid, znodes.StagedNode]:
         """What waits for its removal."""
         return self._nodes
+
+    def remaining_ms(self, topic_id: Uuid) -> int | None:
+        """Time until the removal; None if nothing of the topic waits here."""
+        node = self._nodes.get(topic_id)
+        if node is None:
+            return None
+        due = self._due.get(topic_id)
+        return self._left_ms(node) if due is None else max(0, due - self._clock.monotonic_ms())
+
+    def is_removing(self, topic_id: Uuid) -> bool:
+        """Whether the removal has begun."""
+        return topic_id in self._removing
 
     async def load(self) -> None:
         """Reads the stored deadlines; before anything is staged."""
@@ -66,6 +108,34 @@ class Staging:
                 # Its data gets a new deadline by `start`, a full delay from now.
                 log.error("a stored deadline is damaged and is made anew: %s", problem)
                 await self._store.delete(path)
+        await self._count_on()
+        for topic_id in self._nodes:
+            record = await self._record(topic_id)
+            if record is not None and record.state == UNDELETING:
+                self._held.add(topic_id)
+
+    async def _record(self, topic_id: Uuid) -> DeletionHead | None:
+        """What is stored of a deletion; None if nothing is, or nothing that can be read."""
+        path = znodes.deletion_path(topic_id)
+        node = await get_or_none(self._store, path)
+        try:
+            return None if node is None else decode_deletion_head(path, node.data)
+        except znodes.DamagedNodeError as problem:
+            log.error("the record of a deletion is damaged: %s", problem)
+            return None
+
+    async def _count_on(self) -> None:
+        """After a restart of the machine: its new clock takes over from wall time, once."""
+        operations: list[Operation] = []
+        for topic_id, node in self._nodes.items():
+            if not node.boot_id or node.boot_id != self._boot:
+                counted = msgspec.structs.replace(
+                    node, boot_id=self._boot, monotonic_ms=self._clock.monotonic_ms(), left_ms=self._left_ms(node)
+                )
+                self._nodes[topic_id] = counted
+                operations.append(Set(f"{self._path}/{topic_id}", counted.encode()))
+        if operations:
+            await self._store.multi(operations)
 
     async def start(self, delay_ms: int) -> None:
         """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
@@ -85,25 +155,29 @@ class Staging:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        try:
+            await self._note_moves()
+        except StoreError as problem:
+            log.warning("deleted topics wait their whole delay again after the next start: %s", problem)
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int) -> None:
         """Stores the deadlines of topics of which data is about to be staged; nothing is removed before `staged`.
 
-        One that waits already keeps the later deadline: each partition stays its whole delay.
+        One that waits already keeps the later deadline: each partition stays its whole delay. A name that is not known
+        ("": directories by id do not have it) is that of the stored deletion.
         """
-        now_ms = self._clock.wall_ms()
         operations: list[Operation] = []
         nodes: dict[Uuid, znodes.StagedNode] = {}
-        for topic_id, name in topics.items():
-            node = znodes.StagedNode(name, now_ms, now_ms + delay_ms)
+        for topic_id, given in topics.items():
+            record = None if given else await self._record(topic_id)
+            name = given if record is None else record.topic
             known = self._nodes.get(topic_id)
-            if known is None:
-                operations.append(Create(f"{self._path}/{topic_id}", node.encode()))
-            elif known.remove_after_ms < node.remove_after_ms:
-                operations.append(Set(f"{self._path}/{topic_id}", node.encode()))
-            else:
-                continue
-            nodes[topic_id] = node
+            left_ms = delay_ms if known is None else max(delay_ms, self._left_ms(known))
+            node = nodes[topic_id] = self._counted(name, left_ms, promised=True)
+            make = Create if known is None else Set
+            operations.append(make(f"{self._path}/{topic_id}", node.encode()))
+            self._held.discard(topic_id)
+            self._moved.discard(topic_id)
             self._due.pop(topic_id, None)
         if operations:
             await self._store.multi(operations)
@@ -113,35 +187,84 @@ class Staging:
         """The data of these topics lies in `deleting/`: from now on their removal may come."""
         for topic_id in topics:
             node = self._nodes.get(topic_id)
-            if node is not None:
-                self._due[topic_id] = self._clock.monotonic_ms() + self._left_ms(node)
+            if node is None or topic_id in self._held:
+                continue
+            if node.promised:
+                # X7: the delay begins when the data has been moved, which was at some time since the promise.
+                node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
+                self._nodes[topic_id] = node
+                if not self._moved:
+                    self._note_at = self._clock.monotonic_ms() + NOTE_MS
+                self._moved.add(topic_id)
+            self._due[topic_id] = self._clock.monotonic_ms() + self._left_ms(node)
         self._wake.set()
 
-    def warn(self, what: str, partitions: Iterable[tuple[str, Uuid, int]]) -> None:
-        """The WARN line of group G: all partitions, and when they will be removed."""
-        by_topic: dict[tuple[str, Uuid], list[int]] = {}
-        for name, topic_id, partition in partitions:
-            by_topic.setdefault((name, topic_id), []).append(partition)
-        for (name, topic_id), indexes in by_topic.items():
+    def _counted(self, name: str, left_ms: int, *, promised: bool) -> znodes.StagedNode:
+        """A delay that begins now."""
+        now_ms = self._clock.wall_ms()
+        return znodes.StagedNode(
+            name, now_ms, now_ms + left_ms, self._boot, self._clock.monotonic_ms(), left_ms, promised
+        )
+
+    async def _note_moves(self) -> None:
+        """Stores when the delays began that began lately."""
+        moved = [topic_id for topic_id in self._moved if topic_id in self._nodes]
+        self._moved.clear()
+        if moved:
+            await self._store.multi([Set(f"{self._path}/{one}", self._nodes[one].encode()) for one in moved])
+
+    def hold(self, topic_id: Uuid) -> bool:
+        """Puts off the removal of a topic that comes back, until `promise` or `returned`. False if it has begun."""
+        if topic_id in self._removing:
+            return False
+        if topic_id in self._nodes:
+            self._held.add(topic_id)
+            self._due.pop(topic_id, None)
+        return True
+
+    async def returned(self, topics: Iterable[Uuid]) -> None:
+        """These topics are in service again: nothing of them waits any more, unless some of their partitions do."""
+        back = [topic_id for topic_id in topics if topic_id in self._nodes]
+        if not back:
+            return
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
+        on_disk = {found.topic_id for found in directories}
+        for topic_id in back:
+            self._held.discard(topic_id)
+            if topic_id in on_disk:
+                self.staged([topic_id])
+            else:
+                await self._forget(topic_id)
+
+    def warn(self, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
+        """The WARN line of group G: all partitions, and when they will be removed. After `promise`."""
+        by_topic: dict[Uuid, list[int]] = {}
+        for topic_id, partition in partitions:
+            by_topic.setdefault(topic_id, []).append(partition)
+        for topic_id, indexes in by_topic.items():
             node = self._nodes.get(topic_id)
             if node is None:
                 continue
-            when = datetime.datetime.fromtimestamp(node.remove_after_ms / 1000, datetime.UTC)
             log.warning(
                 "%s: topic %s (id %s), partitions %s will be removed from disk after %s",
                 what,
-                name,
+                node.topic or UNKNOWN,
                 topic_id,
                 ranges(indexes),
-                when.isoformat(timespec="seconds"),
+                time_text(node.remove_after_ms),
             )
 
     def _left_ms(self, node: znodes.StagedNode) -> int:
-        return max(0, node.remove_after_ms - self._clock.wall_ms())
+        if node.boot_id and node.boot_id == self._boot:
+            return max(0, node.left_ms - (self._clock.monotonic_ms() - node.monotonic_ms))
+        # A wall clock that went back must not keep the data for ever.
+        return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
 
     async def _forget(self, topic_id: Uuid) -> None:
         self._nodes.pop(topic_id, None)
         self._due.pop(topic_id, None)
+        self._held.discard(topic_id)
+        self._moved.discard(topic_id)
         with contextlib.suppress(NoNodeError):
             await self._store.delete(f"{self._path}/{topic_id}")
 
@@ -153,29 +276,59 @@ class Staging:
             if due:
                 await self._remove(due)
                 continue
-            wait_s = (min(self._due.values()) - now) / 1000 if self._due else None
+            if self._moved and self._note_at <= now:
+                await self._note_moves()
+                continue
+            times = [*self._due.values(), *([self._note_at] if self._moved else ())]
+            wait_s = (min(times) - now) / 1000 if times else None
             try:
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the wake-up.
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def _remove(self, due: list[Uuid]) -> None:
         loop = asyncio.get_running_loop()
         by_topic: dict[Uuid, list[StagedDirectory]] = {}
-        for directory in await loop.run_in_executor(None, self._native.staged_deletions):
+        self._removing.update(due)
+        try:
+            directories = await loop.run_in_executor(None, self._native.staged_deletions)
+        except NativeError as problem:
+            log.error("what waits for removal cannot be listed, trying again: %s", problem)
+            for topic_id in due:
+                self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+            self._removing.difference_update(due)
+            return
+        for directory in directories:
             if directory.topic_id is not None:
                 by_topic.setdefault(directory.topic_id, []).append(directory)
         for topic_id in due:
+            at = self._due.get(topic_id)
+            if at is None or at > self._clock.monotonic_ms():
+                # Promised again since the round began: what is staged now has its own deadline.
+                continue
             freed = 0
             try:
                 for directory in by_topic.get(topic_id, []):
                     freed += await loop.run_in_executor(None, self._native.purge, directory.path)
             except NativeError as problem:
-                log.error("the data of deleted topic %s cannot be removed, trying again: %s", topic_id, problem)
-                self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+                log.error(
+                    "the data of deleted topic %s (id %s) cannot be removed, trying again: %s",
+                    self._nodes[topic_id].topic or UNKNOWN,
+                    topic_id,
+                    problem,
+                )
+                if self._due.get(topic_id) == at:
+                    self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
                 continue
-            log.info("removed %d bytes of deleted topic %s (%s)", freed, self._nodes[topic_id].topic, topic_id)
+            if self._due.get(topic_id) != at:
+                # Promised again while files were removed: more of the topic is on its way here.
+                continue
+            name = self._nodes[topic_id].topic or UNKNOWN
+            log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
             await self._forget(topic_id)
+            self._removing.discard(topic_id)
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from pybroker.roundtrip import connector, server, spark, texts, topics
 
-BATCH_TOPIC, STREAM_TOPIC = "text-batch", "text-stream"
+BATCH_TOPIC, STREAM_TOPIC, INGEST_TOPIC = "text-batch", "text-stream", "text-pybroker"
 PROGRESS_S = 0.5
 TABLE_WIDTH = 110
 
@@ -74,7 +74,8 @@ def _job(bootstrap: str, files: list[texts.TextFile], partitions: int, folder: P
     expected = texts.expected(files)
     total = expected.digest.records
     bar.update(step, total=len(files), completed=len(files))
-    names = [BATCH_TOPIC, STREAM_TOPIC]
+    names = [BATCH_TOPIC, STREAM_TOPIC, INGEST_TOPIC]
+    killed = folder / "task-killed"
     ids = topics.create(bootstrap, names, partitions)
     step = bar.add_task("start Spark", total=1)
     session = spark.session(connector.connector_jars())
@@ -83,6 +84,9 @@ def _job(bootstrap: str, files: list[texts.TextFile], partitions: int, folder: P
         BATCH_TOPIC: lambda: spark.write_batch(session, bootstrap, BATCH_TOPIC, files),
         STREAM_TOPIC: lambda: spark.copy_by_stream(
             session, bootstrap, BATCH_TOPIC, STREAM_TOPIC, folder / "checkpoint"
+        ),
+        INGEST_TOPIC: lambda: spark.write_exactly_once(
+            session, bootstrap, INGEST_TOPIC, files, killed=killed, ingest_id=f"{ids[INGEST_TOPIC]}-1"
         ),
     }
     rows = []
@@ -102,6 +106,10 @@ def _job(bootstrap: str, files: list[texts.TextFile], partitions: int, folder: P
         session.stop()
     bar.stop()
     _report(bar.console, rows, expected, partitions, len(files))
+    if killed.exists():
+        bar.console.print(f"{INGEST_TOPIC}: a task was killed in the middle, and the whole load was run twice")
+    else:
+        bar.console.print(f"{INGEST_TOPIC}: there were too few lines for a task to be killed in the middle")
     return all(row.equal(expected) for row in rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +21,15 @@ PRODUCER = {"kafka.batch.size": "262144", "kafka.linger.ms": "20"}
 STREAM_OFFSETS_PER_TRIGGER = 250_000
 
 
-def session(jars: list[str]) -> SparkSession:
-    """A local Spark with the Kafka connector, quiet, on the loopback interface."""
+def session(jars: list[str], master: str = "local[*,4]") -> SparkSession:
+    """A local Spark with the Kafka connector, quiet, on the loopback interface. A failed task is tried again."""
     # Without this, workers start whatever `python3` comes first on the path, which lacks our modules.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
     made = (
-        SparkSession.builder.master("local[*]")
+        SparkSession.builder.master(master)
         .appName("pybroker-roundtrip")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -38,16 +39,25 @@ def session(jars: list[str]) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.shuffle.partitions", "4")
+        # A busy machine may need longer than 15 s to start a Python worker.
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
     )
     made.sparkContext.setLogLevel("ERROR")
     return made
 
 
+def _end_with_the_reader() -> None:
+    """A worker whose rows nobody reads any more ends as a program in a shell's pipe does (SIGPIPE): the rest of a task
+    that was killed says nothing, where pyspark would print a BrokenPipeError for each of its workers."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in Spark's workers: files in, one row a line out."""
     import pyarrow as pa
 
+    _end_with_the_reader()
     names = pa.schema([("key", pa.binary()), ("value", pa.binary())])
     for batch in batches:
         for row in batch.to_pylist():
@@ -62,14 +72,51 @@ def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 yield pa.record_batch([[key] * len(values), values], schema=names)
 
 
-def write_batch(spark: SparkSession, bootstrap: str, topic: str, files: list[TextFile]) -> None:
-    """One batch job: every line of every file becomes a record, partitioned by the hash of its key."""
+SCHEMA = "key binary, value binary"
+# Rows of a task after which it is killed, and batches so small that some of them are staged by then.
+KILLED_AFTER_ROWS = 3000
+ROWS_AT_A_TIME = 500
+STAGED_BATCH = {"kafka.batch.size": "16384"}
+
+
+def _lines(spark: SparkSession, files: list[TextFile]) -> DataFrame:
+    """Every line of every file as a row."""
     rows = spark.createDataFrame([(file.key, file.path) for file in files], "key string, path string")
     # Whole files per task: the lines of one file keep their order.
-    lines = rows.repartition(spark.sparkContext.defaultParallelism * 4).mapInArrow(
-        _read_files, "key binary, value binary"
-    )
-    lines.write.format("kafka").options(**PRODUCER).option("kafka.bootstrap.servers", bootstrap).option(
+    return rows.repartition(spark.sparkContext.defaultParallelism * 4).mapInArrow(_read_files, SCHEMA)
+
+
+def write_exactly_once(
+    spark: SparkSession, bootstrap: str, topic: str, files: list[TextFile], *, killed: Path, ingest_id: str
+) -> None:
+    """One batch job through `format("pybroker")`, in which a task's process is killed after some of its rows; it leaves
+    the file `killed` behind. Then the same load again, which finds that all is there."""
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _end_with_the_reader()
+        rows = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS_AT_A_TIME):
+                piece = batch.slice(start, ROWS_AT_A_TIME)
+                yield piece
+                rows += piece.num_rows
+                if rows >= KILLED_AFTER_ROWS and not killed.exists():
+                    killed.touch()
+                    os._exit(9)
+
+    lines = _lines(spark, files)
+    # Spark would print pages about the task that is killed on purpose; what stops the job is raised all the same.
+    spark.sparkContext.setLogLevel("OFF")
+    for rows in (lines.mapInArrow(pass_on, SCHEMA), lines):
+        rows.write.format("pybroker").options(**STAGED_BATCH).option("kafka.bootstrap.servers", bootstrap).option(
+            "topic", topic
+        ).option("ingestId", ingest_id).mode("append").save()
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+def write_batch(spark: SparkSession, bootstrap: str, topic: str, files: list[TextFile]) -> None:
+    """One batch job: every line of every file becomes a record, partitioned by the hash of its key."""
+    _lines(spark, files).write.format("kafka").options(**PRODUCER).option("kafka.bootstrap.servers", bootstrap).option(
         "topic", topic
     ).save()
 

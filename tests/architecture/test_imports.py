@@ -12,19 +12,21 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli", "testing"},
-    {"foreground", "broker"},
+    {"foreground", "broker", "offline"},
     {"app", "parent_watch"},
-    {"dispatch", "observability"},
+    {"dispatch", "observability", "ownership", "exposure"},
     {"services"},
     {"api"},
-    {"admin", "coordinators"},
+    {"admin", "coordinators", "ingest"},
+    {"security"},
     {"controller", "replicas"},
     {"metadata"},
+    {"client", "spark"},
     {"failures", "completions", "inline_task", "context"},
     {"config"},
     {"protocol"},
     {"native"},
-    {"clock", "files", "version"},
+    {"clock", "files", "version", "cluster_resource"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -84,7 +86,8 @@ def test_only_one_module_imports_the_extension() -> None:
 
 
 def test_decisions_neither_wait_nor_do_anything() -> None:
-    pure = ["topics", "brokers", "configs", "topic_deletion", "placement", "leader_election", "broadcast", "decision"]
+    pure = ["topics", "brokers", "configs", "security", "topic_deletion", "placement", "leader_election", "broadcast"]
+    pure += ["truncate", "undelete", "decision", "ingests"]
     for name in pure:
         tree = ast.parse((ROOT / "controller" / f"{name}.py").read_text())
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)], name

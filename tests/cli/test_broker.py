@@ -7,14 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pybroker
+from pybroker.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.support.wire import answers_metadata
+from tests.wire.client import WireClient
 
 pytest_plugins = "pytester"
 LIMIT_S = 60.0
@@ -86,6 +90,38 @@ def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
     with pytest.raises(pybroker.BrokerProcessError, match=r"did you mean num\.partitions\?"):
         broker.start()
     assert not broker.running
+
+
+def test_passwords_are_not_shown_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the command line, which every user of the machine sees, and in no file once the broker runs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    modes: list[int] = []
+    popen = subprocess.Popen
+
+    def watched(command: list[str], **options: Any) -> Any:
+        modes.append(Path(command[command.index("--config") + 1]).stat().st_mode & 0o777)
+        return popen(command, **options)
+
+    monkeypatch.setattr("pybroker.broker.subprocess.Popen", watched)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_ann="= s3cr\\\\et #\\"é";',
+    }
+    with pybroker.Broker(settings, data_dir=tmp_path / "data") as broker:
+        monkeypatch.undo()
+        ps = ["ps", "-o", "args=", "-ww", "-p", str(broker.pid)]
+        shown = subprocess.run(ps, capture_output=True, text=True, check=True)
+        assert "log.dirs" in shown.stdout
+        assert "s3cr" not in shown.stdout
+        assert modes == [0o600]
+        assert list((tmp_path / "temporary").iterdir()) == []
+        with WireClient(broker.port) as client:
+            assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+            token = "\0ann\0= s3cr\\et #\"é".encode()
+            answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+            assert answer.error_code == 0, answer.error_message
 
 
 def test_misuse_is_told() -> None:

@@ -44,8 +44,8 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(command("start", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        process.start_line = process.stdout.readline()  # type: ignore[attr-defined]
-        assert process.start_line.startswith("pybroker is ready: "), process.communicate()  # type: ignore[attr-defined]
+        process.start_line = process.stdout.readline()  # type: ignore[attr-defined]  # an attribute of the test's own
+        assert process.start_line.startswith("pybroker is ready: "), process.communicate()  # type: ignore[attr-defined]  # an attribute of the test's own
         yield process
     finally:
         process.kill()
@@ -100,7 +100,7 @@ def test_unknown_command() -> None:
 def test_start_line_and_clean_stop(tmp_path: Path) -> None:
     port = free_port()
     with running(*sets(tmp_path / "data", port)) as process:
-        line = process.start_line  # type: ignore[attr-defined]
+        line = process.start_line  # type: ignore[attr-defined]  # an attribute of the test's own
         assert f"PLAINTEXT://127.0.0.1:{port}" in line
         assert "cluster id " in line
         assert str(tmp_path / "data") in line

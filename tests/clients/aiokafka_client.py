@@ -11,9 +11,9 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 UNKNOWN_TOPIC_MS = 8_000
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
@@ -101,6 +101,39 @@ class AiokafkaMember(Member):
         self._loop.run(self._consumer.stop())
 
 
+class AiokafkaProducer(Producer):
+    """An `AIOKafkaProducer`."""
+
+    def __init__(self, loop: _Loop, settings: dict[str, Any], acknowledged: bool) -> None:
+        self._loop, self._acknowledged = loop, acknowledged
+
+        async def start() -> aiokafka.AIOKafkaProducer:
+            producer = aiokafka.AIOKafkaProducer(**settings)
+            await producer.start()
+            return producer
+
+        self._producer = loop.run(start())
+
+    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+        async def work() -> list[Any]:
+            sends = [
+                await self._producer.send(
+                    topic,
+                    value=_raw(record.value),
+                    key=_raw(record.key),
+                    partition=record.partition,
+                    headers=[(name, value.encode()) for name, value in record.headers],
+                )
+                for record in records
+            ]
+            return await asyncio.gather(*sends)
+
+        return [each.offset if self._acknowledged else -1 for each in self._loop.run(work())]
+
+    def close(self) -> None:
+        self._loop.run(self._producer.stop())
+
+
 class Aiokafka(Client):
     """aiokafka's producer, consumer and admin client."""
 
@@ -123,41 +156,24 @@ class Aiokafka(Client):
 
     def create_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, partitions, 1)
-        _refuse_errors(self._admin(lambda admin: admin.create_topics([new], timeout_ms=30_000)), "topic_errors")
+        _refuse_errors(self._admin(lambda admin: admin.create_topics([new], timeout_ms=60_000)), "topic_errors")
 
     def delete_topic(self, topic: str) -> None:
-        _refuse_errors(self._admin(lambda admin: admin.delete_topics([topic], timeout_ms=30_000)), "topic_error_codes")
+        _refuse_errors(self._admin(lambda admin: admin.delete_topics([topic], timeout_ms=60_000)), "topic_error_codes")
 
-    def produce(
-        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
-    ) -> list[int]:
-        async def work() -> list[int]:
-            producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=self._bootstrap,
-                acks=acks.acks if acks.acks == "all" else int(acks.acks),
-                enable_idempotence=acks.idempotent,
-                compression_type=None if compression == "none" else compression,
-                linger_ms=5,
-                request_timeout_ms=UNKNOWN_TOPIC_MS,
-            )
-            await producer.start()
-            try:
-                sends = [
-                    await producer.send(
-                        topic,
-                        value=_raw(record.value),
-                        key=_raw(record.key),
-                        partition=record.partition,
-                        headers=[(name, value.encode()) for name, value in record.headers],
-                    )
-                    for record in records
-                ]
-                done = await asyncio.gather(*sends)
-            finally:
-                await producer.stop()
-            return [-1 if acks.acks == "0" else each.offset for each in done]
-
-        return self._loop.run(work())
+    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+        return AiokafkaProducer(
+            self._loop,
+            {
+                "bootstrap_servers": self._bootstrap,
+                "acks": acks.acks if acks.acks == "all" else int(acks.acks),
+                "enable_idempotence": acks.idempotent,
+                "compression_type": None if compression == "none" else compression,
+                "linger_ms": 5,
+                "request_timeout_ms": UNKNOWN_TOPIC_MS,
+            },
+            acks.acks != "0",
+        )
 
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
         async def work() -> list[Received]:
@@ -187,7 +203,7 @@ class Aiokafka(Client):
                 "group_id": group,
                 "enable_auto_commit": False,
                 "auto_offset_reset": "earliest",
-                "session_timeout_ms": 10_000,
+                "session_timeout_ms": 30_000,
                 "heartbeat_interval_ms": 300,
                 "metadata_max_age_ms": METADATA_MS,
             },

@@ -75,9 +75,29 @@ class Member(ABC):
     def commit(self, offsets: dict[int, int]) -> None:
         """Commits, and waits for the answer: the next offset to read in each partition."""
 
+    def forget(self) -> None:  # noqa: B027 (most clients need nothing of the kind)
+        """Lets go of the topic and subscribes to it anew, where the client asks its user to do that after
+        UNKNOWN_TOPIC_ID.
+        """
+
     @abstractmethod
     def close(self) -> None:
         """Leaves the group."""
+
+
+class Producer(ABC):
+    """A producer that lives for many sends."""
+
+    @abstractmethod
+    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+        """The offset of each record, in the order given; −1 each for acks=0. Raises the first error there was."""
+
+    def forget(self, topic: str) -> None:  # noqa: B027 (most clients need nothing of the kind)
+        """Lets go of a topic, where the client asks its user to do that after UNKNOWN_TOPIC_ID."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it."""
 
 
 class Client(ABC):
@@ -94,10 +114,18 @@ class Client(ABC):
         """And waits for the answer."""
 
     @abstractmethod
+    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+        """A new producer."""
+
     def produce(
         self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
     ) -> list[int]:
-        """The offset of each record, in the order given; −1 each for acks=0."""
+        """What `Producer.send` gives, by a producer of its own."""
+        producer = self.producer(acks, compression)
+        try:
+            return producer.send(topic, records)
+        finally:
+            producer.close()
 
     @abstractmethod
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:

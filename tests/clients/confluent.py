@@ -11,9 +11,9 @@ import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
 # librdkafka keeps its own names for a few codes.
@@ -56,9 +56,18 @@ class ConfluentMember(Member):
         self._topic = topic
         self._consumer = ck.Consumer(settings)
         self._consumer.subscribe([topic])
+        self._problems: list[BrokerError] = []
 
     def poll(self, timeout_s: float) -> list[Received]:
-        return [_received(message) for message in self._consumer.consume(500, timeout_s)]
+        if self._problems:
+            raise self._problems.pop(0)
+        found = []
+        for message in self._consumer.consume(500, timeout_s):
+            try:
+                found.append(_received(message))
+            except BrokerError as problem:
+                self._problems.append(problem)  # for the next poll: records that came with it are not lost
+        return found
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
@@ -70,6 +79,47 @@ class ConfluentMember(Member):
 
     def close(self) -> None:
         self._consumer.close()
+
+
+class ConfluentProducer(Producer):
+    """A `Producer`."""
+
+    def __init__(self, settings: dict[str, Any], acknowledged: bool) -> None:
+        self._producer = ck.Producer(settings)
+        self._acknowledged = acknowledged
+
+    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+        offsets = [-1] * len(records)
+        problems: list[ck.KafkaError] = []
+
+        def delivered(index: int) -> Any:
+            def report(problem: ck.KafkaError | None, message: ck.Message) -> None:
+                if problem is not None:
+                    problems.append(problem)
+                else:
+                    offset = message.offset()
+                    offsets[index] = -1 if offset is None or not self._acknowledged else offset
+
+            return report
+
+        for index, record in enumerate(records):
+            self._producer.produce(
+                topic,
+                partition=record.partition,
+                key=record.key,
+                value=record.value,
+                headers=[(name, value.encode()) for name, value in record.headers],
+                on_delivery=delivered(index),
+            )
+            self._producer.poll(0)
+        left = self._producer.flush(TIMEOUT_S)
+        if problems:
+            raise _error(problems[0])
+        assert left == 0, f"{left} records were not delivered in time"
+        return offsets
+
+    def close(self) -> None:
+        self._producer.flush(TIMEOUT_S)
 
 
 class Confluent(Client):
@@ -90,10 +140,8 @@ class Confluent(Client):
         with _translated():
             self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
-    def produce(
-        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
-    ) -> list[int]:
-        producer = ck.Producer(
+    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+        return ConfluentProducer(
             {
                 **self._common,
                 "acks": acks.acks,
@@ -105,36 +153,9 @@ class Confluent(Client):
                 "max.in.flight.requests.per.connection": 5 if acks.idempotent else 1,
                 # How long a topic may be unknown before producing to it is an error.
                 "topic.metadata.propagation.max.ms": 3000,
-            }
+            },
+            acks.acks != "0",
         )
-        offsets = [-1] * len(records)
-        problems: list[ck.KafkaError] = []
-
-        def delivered(index: int) -> Any:
-            def report(problem: ck.KafkaError | None, message: ck.Message) -> None:
-                if problem is not None:
-                    problems.append(problem)
-                else:
-                    offset = message.offset()
-                    offsets[index] = -1 if acks.acks == "0" or offset is None else offset
-
-            return report
-
-        for index, record in enumerate(records):
-            producer.produce(
-                topic,
-                partition=record.partition,
-                key=record.key,
-                value=record.value,
-                headers=[(name, value.encode()) for name, value in record.headers],
-                on_delivery=delivered(index),
-            )
-            producer.poll(0)
-        left = producer.flush(TIMEOUT_S)
-        if problems:
-            raise _error(problems[0])
-        assert left == 0, f"{left} records were not delivered in time"
-        return offsets
 
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
         consumer = ck.Consumer(
@@ -175,7 +196,7 @@ class Confluent(Client):
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 300,
                 "allow.auto.create.topics": False,
                 "topic.metadata.refresh.interval.ms": METADATA_MS,

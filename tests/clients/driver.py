@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
 from tests.support import go, java, maven
 
-ANSWER_TIMEOUT_S = 90.0
+ANSWER_TIMEOUT_S = 180.0
 HERE = Path(__file__).parent
 
 
@@ -51,7 +51,7 @@ class _Child:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -79,8 +79,28 @@ class DriverMember(Member):
     def commit(self, offsets: dict[int, int]) -> None:
         self._child.ask("commit", member=self._number, offsets=[list(pair) for pair in offsets.items()])
 
+    def forget(self) -> None:
+        self._child.ask("forget", member=self._number)
+
     def close(self) -> None:
         self._child.ask("leave", member=self._number)
+
+
+class DriverProducer(Producer):
+    """A producer that lives in the child, known by its number."""
+
+    def __init__(self, child: _Child, number: int) -> None:
+        self._child, self._number = child, number
+
+    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+        rows = [[record.partition, record.key, record.value, record.headers] for record in records]
+        return list(self._child.ask("send", producer=self._number, topic=topic, records=rows))
+
+    def forget(self, topic: str) -> None:
+        self._child.ask("purge", producer=self._number, topic=topic)
+
+    def close(self) -> None:
+        self._child.ask("shut", producer=self._number)
 
 
 class DrivenClient(Client):
@@ -95,14 +115,9 @@ class DrivenClient(Client):
     def delete_topic(self, topic: str) -> None:
         self._child.ask("delete", topic=topic)
 
-    def produce(
-        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
-    ) -> list[int]:
-        rows = [[record.partition, record.key, record.value, record.headers] for record in records]
-        offsets = self._child.ask(
-            "produce", topic=topic, records=rows, acks=acks.acks, idempotent=acks.idempotent, compression=compression
-        )
-        return list(offsets)
+    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+        number = self._child.ask("open", acks=acks.acks, idempotent=acks.idempotent, compression=compression)
+        return DriverProducer(self._child, number)
 
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
         return _received(self._child.ask("read", topic=topic, partitions=partitions, count=count))

@@ -11,9 +11,9 @@ import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Received, Record
+from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
 UNKNOWN_TOPIC_MS = 8_000
 # How soon a consumer looks again for topics it does not know yet.
@@ -78,6 +78,34 @@ class KafkaPythonMember(Member):
         self._consumer.close(autocommit=False)
 
 
+class KafkaPythonProducer(Producer):
+    """A `KafkaProducer`."""
+
+    def __init__(self, settings: dict[str, Any], acknowledged: bool) -> None:
+        with _translated():
+            self._producer = kafka.KafkaProducer(**settings)
+        self._acknowledged = acknowledged
+
+    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+        with _translated():
+            sends = [
+                self._producer.send(
+                    topic,
+                    value=_raw(record.value),
+                    key=_raw(record.key),
+                    partition=record.partition,
+                    headers=[(name, value.encode()) for name, value in record.headers],
+                )
+                for record in records
+            ]
+            self._producer.flush(TIMEOUT_S)
+            done = [send.get(TIMEOUT_S) for send in sends]
+        return [each.offset if self._acknowledged else -1 for each in done]
+
+    def close(self) -> None:
+        self._producer.close(timeout=TIMEOUT_S)
+
+
 class KafkaPython(Client):
     """kafka-python's producer, consumer and admin client."""
 
@@ -95,38 +123,22 @@ class KafkaPython(Client):
         with _translated():
             self._admin.delete_topics([topic], timeout_ms=TIMEOUT_MS)
 
-    def produce(
-        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
-    ) -> list[int]:
-        with _translated():
-            producer = kafka.KafkaProducer(
-                bootstrap_servers=self._bootstrap,
-                acks=acks.acks if acks.acks == "all" else int(acks.acks),
-                enable_idempotence=acks.idempotent,
-                compression_type=None if compression == "none" else compression,
-                linger_ms=5,
-                max_block_ms=UNKNOWN_TOPIC_MS,
-                max_in_flight_requests_per_connection=5 if acks.idempotent else 1,
-                allow_auto_create_topics=False,
-                delivery_timeout_ms=TIMEOUT_MS,
-                request_timeout_ms=TIMEOUT_MS // 2,
-            )
-            try:
-                sends = [
-                    producer.send(
-                        topic,
-                        value=_raw(record.value),
-                        key=_raw(record.key),
-                        partition=record.partition,
-                        headers=[(name, value.encode()) for name, value in record.headers],
-                    )
-                    for record in records
-                ]
-                producer.flush(TIMEOUT_S)
-                done = [send.get(TIMEOUT_S) for send in sends]
-            finally:
-                producer.close(timeout=TIMEOUT_S)
-        return [-1 if acks.acks == "0" else each.offset for each in done]
+    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+        return KafkaPythonProducer(
+            {
+                "bootstrap_servers": self._bootstrap,
+                "acks": acks.acks if acks.acks == "all" else int(acks.acks),
+                "enable_idempotence": acks.idempotent,
+                "compression_type": None if compression == "none" else compression,
+                "linger_ms": 5,
+                "max_block_ms": UNKNOWN_TOPIC_MS,
+                "max_in_flight_requests_per_connection": 5 if acks.idempotent else 1,
+                "allow_auto_create_topics": False,
+                "delivery_timeout_ms": TIMEOUT_MS,
+                "request_timeout_ms": TIMEOUT_MS // 2,
+            },
+            acks.acks != "0",
+        )
 
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
         consumer = kafka.KafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
@@ -152,7 +164,7 @@ class KafkaPython(Client):
                 "group_id": group,
                 "enable_auto_commit": False,
                 "auto_offset_reset": "earliest",
-                "session_timeout_ms": 10_000,
+                "session_timeout_ms": 30_000,
                 "heartbeat_interval_ms": 300,
                 "allow_auto_create_topics": False,
                 "metadata_max_age_ms": METADATA_MS,

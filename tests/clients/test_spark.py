@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,83 @@ def test_offsets_are_found_through_a_consumer_group(spark: SparkSession, broker:
     finally:
         spark.conf.unset("spark.sql.streaming.kafka.useDeprecatedOffsetFetching")
     assert found == _expected(200, "g")
+
+
+def test_headers_partitions_and_topics_are_columns(spark: SparkSession, broker: BrokerProcess, topic: str) -> None:
+    """Written by Spark and read by Spark: as given, in two topics by one job. Later records are found by their time."""
+    names = [f"{topic}-{number}" for number in range(2)]
+    for name in names:
+        Confluent(broker.bootstrap).create_topic(name, PARTITIONS)
+    frame = spark.range(0, 120, 1, 2).selectExpr(
+        f"concat('{topic}-', id % 2) AS topic",
+        f"cast(id % {PARTITIONS} AS int) AS partition",
+        "cast(id AS string) AS value",
+        "array(named_struct('key', 'h', 'value', cast(cast(id AS string) AS binary))) AS headers",
+    )
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "includeHeaders": "true"}
+    frame.write.format("kafka").options(**options).save()
+    found = spark.read.format("kafka").options(**options).option("subscribe", ",".join(names)).load().collect()
+    assert sorted(int(row["value"]) for row in found) == list(range(120))
+    for row in found:
+        value = int(row["value"])
+        assert (row["topic"], row["partition"]) == (names[value % 2], value % PARTITIONS)
+        assert row["timestampType"] == 0
+        assert [(each["key"], bytes(each["value"])) for each in row["headers"]] == [("h", bytes(row["value"]))]
+    last = round(max(row["timestamp"].timestamp() for row in found) * 1000)
+    _write(_rows(spark, 30, "later"), broker, names[0])
+    later = {"startingTimestamp": str(last + 1), "startingOffsetsByTimestampStrategy": "latest"}
+    assert _values(spark, broker, names[0], **later) == _expected(30, "later")
+    assert len(_values(spark, broker, names[0], endingTimestamp=str(last + 1))) == 60
+
+
+def test_topics_are_found_by_pattern_and_assignment(spark: SparkSession, broker: BrokerProcess, topic: str) -> None:
+    """With more tasks than partitions."""
+    names = [topic, f"{topic}-other"]
+    for name in names:
+        Confluent(broker.bootstrap).create_topic(name, PARTITIONS)
+        _write(_rows(spark, 100, name), broker, name)
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    reader = reader.option("subscribePattern", f"{topic}(-other)?")
+    tasks = reader.load().rdd.getNumPartitions()
+    matching = reader.option("minPartitions", "12").load()
+    assert matching.rdd.getNumPartitions() > tasks
+    assert sorted(row[0] for row in matching.selectExpr("cast(value AS string)").collect()) == _expected(100, *names)
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    only = reader.option("assign", json.dumps({topic: [1]})).load().select("partition").collect()
+    assert {row[0] for row in only} == {1}
+    assert len(only) == Confluent(broker.bootstrap).end_offsets(topic, PARTITIONS)[1]
+
+
+@pytest.mark.parametrize("deprecated", ["true", pytest.param("false", marks=pytest.mark.slow)])
+def test_a_stream_over_a_pattern_takes_up_new_topics(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path, deprecated: str
+) -> None:
+    """Both ways in which Spark finds offsets: by a consumer that joins a group (deprecated), and by an admin client."""
+    Confluent(broker.bootstrap).create_topic(f"{topic}-a", PARTITIONS)
+    _write(_rows(spark, 100, "a"), broker, f"{topic}-a")
+
+    def copied() -> list[str]:
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+        incoming = reader.option("subscribePattern", f"{topic}-.").option("startingOffsets", "earliest").load()
+        out = str(tmp_path / "out")
+        query = (
+            incoming.selectExpr("cast(value AS string) AS value")
+            .writeStream.format("parquet")
+            .options(path=out, checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return sorted(str(row[0]) for row in spark.read.schema("value string").parquet(out).collect())
+
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", deprecated)
+    try:
+        assert copied() == _expected(100, "a")
+        Confluent(broker.bootstrap).create_topic(f"{topic}-b", PARTITIONS)
+        _write(_rows(spark, 50, "b"), broker, f"{topic}-b")
+        assert copied() == sorted(_expected(100, "a") + _expected(50, "b"))
+    finally:
+        spark.conf.unset("spark.sql.streaming.kafka.useDeprecatedOffsetFetching")
 
 
 def test_a_re_created_topic_holds_only_what_is_new(spark: SparkSession, broker: BrokerProcess, topic: str) -> None:

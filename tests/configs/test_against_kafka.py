@@ -14,14 +14,29 @@ from pybroker.config.topic_defs import ONLY_AS
 from tests.support.java import compiled, java_command
 from tests.support.maven import BROKER, jars
 
+# Kafka's authorizer reads two of these itself: super.users and allow.everyone.if.no.acl.found.
+# inter.broker.protocol.version was Kafka's until 3.9.
 OURS = {
-    "metrics.listener",
+    "allow.everyone.if.no.acl.found",
+    "connection.authentication.timeout.ms",
     "connection.inflight.max.bytes",
-    "shutdown.timeout.ms",
-    "log.level",
+    "delete.topic.delay.ms",
+    "ingest.copy.bytes.max",
+    "ingest.id.retention.ms",
+    "ingest.committed.max",
+    "ingest.open.max",
+    "ingest.quota.bytes.per.second",
+    "ingest.staged.bytes.max",
+    "ingest.ttl.max.ms",
+    "ingest.ttl.ms",
+    "inter.broker.protocol.version",
     "log.dir.layout",
     "log.flush.mode",
-    "delete.topic.delay.ms",
+    "log.level",
+    "metrics.listener",
+    "shutdown.timeout.ms",
+    "super.users",
+    "topic.history.max.incarnations",
 }
 
 # Setting → why its default is another one than Kafka's.
@@ -41,6 +56,9 @@ OTHER_DEFAULT = {
     "log.dir": "beside the user rather than under /tmp",
     "group.coordinator.rebalance.protocols": "the protocols that are served",
     "offsets.topic.replication.factor": "one node",
+    "metric.reporters": "there is no JMX here",
+    "sasl.enabled.mechanisms": "the mechanisms that are served",
+    "sasl.server.max.receive.size": "a stranger gets less",
 }
 
 # Setting → why it is fixed at start here although Kafka changes it while running.
@@ -48,6 +66,8 @@ OTHER_SCOPE = {
     "listeners": "sockets are opened once",
     "listener.security.protocol.map": "sockets are opened once",
     "num.network.threads": "connections stay with their thread",
+    "sasl.enabled.mechanisms": "read with the users of its listener, once",
+    "metric.reporters": "made once",
 }
 
 

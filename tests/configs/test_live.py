@@ -16,7 +16,7 @@ from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.kafka_tools import run_tool
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 SET, DELETE, APPEND, SUBTRACT = (
     AlterConfigOpType.SET,

@@ -1,6 +1,7 @@
 """A broker that kills itself at a named step.
 
-`python -m tests.crash.child DIRECTORY PORT [STEP]`
+`python -m tests.crash.child DIRECTORY PORT [STEP [SETTING=VALUE …] [armed]]`; `armed`: native calls count from the
+start on.
 
 The steps lie between two things that the control plane does one after another; the product itself knows nothing of
 them.
@@ -9,8 +10,6 @@ them.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,15 +17,20 @@ from typing import Any, cast
 from pybroker.app import Broker
 from pybroker.config import load_config
 from pybroker.metadata import znodes
-from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.native import NativeBroker
+from tests.crash.dying import die, die_in_store, until_told
 
 TOPIC = "crashing"
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+CALLS = (
+    "apply_partitions",
+    "stop_partitions",
+    "publish_metadata",
+    "purge",
+    "restore_partitions",
+    "set_fenced",
+    "set_broker_settings",
+)
 
 
 class DyingNative:
@@ -39,7 +43,7 @@ class DyingNative:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._native, name)
-        if name not in ("apply_partitions", "stop_partitions", "publish_metadata", "purge"):
+        if name not in CALLS:
             return found
 
         def call(*arguments: Any) -> Any:
@@ -55,6 +59,22 @@ class DyingNative:
 
 def kind_of(operations: Sequence[Operation]) -> str:
     """Which change a multi makes."""
+    if any(one.path == znodes.old_deletion_path(TOPIC) for one in operations):
+        return "delete" if any(isinstance(one, Create) for one in operations) else "staged"
+    if any(one.path == znodes.topic_id_path(TOPIC) and isinstance(one, Delete) for one in operations):
+        return "ids shown"
+    if any(one.path.startswith(znodes.BROKER_CONFIGS + "/") for one in operations):
+        return "raise"
+    on_topic = {type(operation) for operation in operations if operation.path == znodes.topic_path(TOPIC)}
+    if on_topic == {Create, Delete}:
+        return "truncate"
+    if any(isinstance(one, Set) and b'"state":"undeleting"' in one.data for one in operations):
+        return "undeleting"
+    on_record = {type(one) for one in operations if one.path.startswith(znodes.DELETED_TOPICS + "/")}
+    if on_topic == {Create} and on_record:
+        return "live"
+    if not on_topic and on_record == {Delete}:
+        return "finished"
     for operation in operations:
         if operation.path == znodes.topic_path(TOPIC):
             return {Create: "create", Delete: "delete", Set: "grow"}.get(type(operation), "")
@@ -65,23 +85,15 @@ def kind_of(operations: Sequence[Operation]) -> str:
     return ""
 
 
-def die_in_store(step: str) -> None:
-    write = EmbeddedStore.multi
-
-    async def multi(self: EmbeddedStore, operations: Sequence[Operation]) -> Any:
-        kind = kind_of(operations)
-        if step == f"before {kind} is stored":
-            die()
-        results = await write(self, operations)
-        if step == f"after {kind} is stored":
-            die()
-        return results
-
-    EmbeddedStore.multi = multi  # type: ignore[method-assign]
-
-
-async def run(directory: str, port: str, step: str) -> None:
-    settings = [f"log.dirs={directory}", f"listeners=PLAINTEXT://127.0.0.1:{port}", "auto.create.topics.enable=false"]
+async def run(directory: str, port: str, step: str, *more: str) -> None:
+    from_the_start = "armed" in more
+    more = tuple(one for one in more if one != "armed")
+    settings = [
+        f"log.dirs={directory}",
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        "auto.create.topics.enable=false",
+        *more,
+    ]
     if "purge" in step:
         settings.append("delete.topic.delay.ms=0")
     config, _ = load_config(None, settings)
@@ -89,18 +101,15 @@ async def run(directory: str, port: str, step: str) -> None:
 
     def make_native(**arguments: Any) -> NativeBroker:
         made.append(DyingNative(NativeBroker(**arguments), step))
+        made[0].armed = from_the_start
         return cast(NativeBroker, made[0])
 
-    die_in_store(step)
+    die_in_store(step, kind_of)
     broker = Broker(config, make_native=make_native)
     await broker.start()
     made[0].armed = True
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    print("ready", flush=True)
-    await stop.wait()
-    await broker.stop()
+    await until_told(broker)
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else ""))
+    asyncio.run(run(*[*sys.argv[1:], ""][: max(3, len(sys.argv) - 1)]))

@@ -24,6 +24,7 @@ from pybroker.protocol.messages import (
 )
 from tests.crash.child import TOPIC
 from tests.support.wire import free_port
+from tests.topic_ids.lives import Lives
 from tests.wire.client import WireClient
 
 PARTITIONS = 3
@@ -210,4 +211,117 @@ def test_grow(crashing: Crashing, step: str) -> None:
         whole(crashing)
         assert crashing.grow(5).error_code == 0
     whole(crashing, 5)
+    crashing.stop()
+
+
+# --- undelete and truncate --------------------------------------------------------------------------------------------
+
+
+def prepared(crashing: Crashing) -> tuple[Uuid, Lives]:
+    """A topic with records and a committed offset, deleted or about to be truncated."""
+    crashing.start()
+    lives = Lives(crashing.port)
+    first = crashing.create().topic_id
+    for value in ("a", "b", "c"):
+        assert lives.produce(TOPIC, value).error_code == 0
+    lives.coordinator("g")
+    assert lives.commit("g", TOPIC, 2, epoch=0) == 0
+    return first, lives
+
+
+def back(crashing: Crashing, lives: Lives, topic_id: Uuid, *, committed: int = 2) -> None:
+    """The topic lives as it was, with its offsets, and nothing of it waits for removal."""
+    assert whole(crashing) == topic_id
+    assert lives.read(topic_id) == ["a", "b", "c"]
+    until(lambda: lives.committed("g", TOPIC) != "loading")
+    assert lives.committed("g", TOPIC) == committed
+    until(lambda: lives.deletions(topic_id) == [])
+    assert not {name for name in crashing.deleting() if name.startswith(topic_id.hex)}
+
+
+@pytest.mark.checklist("A1", "A8", "A10", "R22", "B16")
+@pytest.mark.parametrize(
+    ("step", "begun"),
+    [
+        ("before undeleting is stored", False),
+        ("after undeleting is stored", True),
+        ("before restore_partitions", True),
+        ("after restore_partitions", True),
+        ("before live is stored", True),
+        ("after live is stored", True),
+        ("before apply_partitions", True),
+        ("after apply_partitions", True),
+        ("before publish_metadata", True),
+        ("after publish_metadata", True),
+        ("before finished is stored", True),
+        ("after finished is stored", True),
+    ],
+)
+def test_undelete(crashing: Crashing, step: str, begun: bool) -> None:
+    first, lives = prepared(crashing)
+    crashing.delete()
+    until(lambda: lives.deletions(first)[0].state == "staged")
+    crashing.stop()
+    crashing.start(step)
+    with contextlib.suppress(ConnectionError):
+        assert lives.undelete(first).error_code == 0
+    crashing.dies()
+    crashing.start()
+    if begun:
+        until(lambda: crashing.topic().error_code == 0)
+    else:
+        assert crashing.topic().error_code == 3
+        assert len(crashing.deleting()) == PARTITIONS
+        assert lives.undelete(first).error_code == 0
+    back(crashing, lives, first)
+    crashing.stop()
+    crashing.start()
+    back(crashing, lives, first)
+    crashing.stop()
+
+
+@pytest.mark.checklist("A1", "A2", "A8", "B16", "U2")
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(
+    ("step", "done"),
+    [
+        ("before set_fenced", False),
+        ("after set_fenced", False),
+        ("before truncate is stored", False),
+        ("after truncate is stored", True),
+        ("before publish_metadata", True),
+        ("before promise is stored", True),
+        ("after promise is stored", True),
+        ("before stop_partitions", True),
+        ("after stop_partitions", True),
+        ("before apply_partitions", True),
+        ("after apply_partitions", True),
+        ("before staged is stored", True),
+        ("after staged is stored", True),
+    ],
+)
+def test_truncate(crashing: Crashing, step: str, done: bool, keep: bool) -> None:
+    first, lives = prepared(crashing)
+    crashing.stop()
+    crashing.start(step)
+    until(lambda: lives.committed("g", TOPIC) != "loading")
+    with contextlib.suppress(ConnectionError):
+        assert lives.truncate(TOPIC, keep_offsets=keep).error_code == 0
+    crashing.dies()
+    crashing.start()
+    second = whole(crashing)
+    assert (second != first) == done
+    until(lambda: lives.committed("g", TOPIC) != "loading")
+    if not done:
+        back(crashing, lives, first)
+        second = lives.truncate(TOPIC, keep_offsets=keep).topic_id
+        assert whole(crashing) == second
+    assert lives.ends(TOPIC) == ((3, 3) if keep else (0, 0))
+    assert lives.committed("g", TOPIC) == (2 if keep else -1)
+    assert lives.produce(TOPIC, "new").base_offset == (3 if keep else 0)
+    # The old incarnation can come back, whatever happened.
+    until(lambda: lives.deletions(first)[0].state == "staged")
+    assert lives.undelete(first, "old").error_code == 0
+    assert lives.read(first) == ["a", "b", "c"]
+    assert lives.committed("g", "old") == 2
     crashing.stop()

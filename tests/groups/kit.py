@@ -88,7 +88,7 @@ class Member:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 300,
                 # What ends the whole client is told here, and nowhere else.
                 "error_cb": self.errors.append,

@@ -12,6 +12,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tests.conftest import StartBroker
 from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, shared_out, unique, until
 from tests.support.brokers import BrokerProcess
 
@@ -70,3 +71,31 @@ def test_offsets_are_listed_altered_and_deleted_with_the_group(broker: BrokerPro
     fill(broker.bootstrap, topic, 4, 5)
     with Member(broker.bootstrap, group, topic) as again:
         until(lambda: len(again.values) == 20, "a new group of the name begins at the start")
+
+
+def test_the_offsets_topic_can_be_deleted_and_groups_begin_anew(start_broker: StartBroker) -> None:
+    """As with Apache Kafka 4: whoever may delete topics may delete internal ones. All groups and offsets go with it."""
+    broker = start_broker()
+    topic, group, idle = create_topic(broker.bootstrap), unique("group"), unique("idle")
+    operator = admin(broker.bootstrap)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": idle})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+    with Member(broker.bootstrap, group, topic) as member:
+        until(lambda: shared_out([member], 4), "it owns all")
+        operator.delete_topics(["__consumer_offsets"])["__consumer_offsets"].result(WAIT_S)
+        until(lambda: "__consumer_offsets" in operator.list_topics(timeout=WAIT_S).topics, "it is made anew")
+
+        def members() -> int:
+            found = operator.describe_consumer_groups([group])[group].result(WAIT_S)
+            return len(found.members) if found.state is ConsumerGroupState.STABLE else 0
+
+        until(lambda: members() == 1, "it has joined again")
+        request = [ConsumerGroupTopicPartitions(idle)]
+        found = operator.list_consumer_group_offsets(request)[idle].result(WAIT_S)
+        assert [p.offset for p in found.topic_partitions or [] if p.offset >= 0] == []
+        consumer.commit(offsets=[TopicPartition(topic, 0, 8)], asynchronous=False)
+    broker.restart(crash=True)
+    later = admin(broker.bootstrap)
+    found = later.list_consumer_group_offsets(request)[idle].result(WAIT_S)
+    assert [p.offset for p in found.topic_partitions or []] == [8]
+    consumer.close()

@@ -46,7 +46,6 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
     settings = {
         "partition.assignment.strategy": assignor,
         "topic.metadata.refresh.interval.ms": 300_000,
-        "session.timeout.ms": 30_000,
     }
     with Member(broker.bootstrap, group, topic, settings) as member:
         until(lambda: len(member.values) == 100, "the old topic is read")
@@ -94,7 +93,8 @@ async def test_aiokafka_joins_again_when_its_position_is_refused(broker: BrokerP
     await consumer.start()
     partition = AioPartition(topic, 0)
     try:
-        await asyncio.wait_for(_assigned(consumer), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await _assigned(consumer)
         await consumer.commit({partition: 100})
         generation = consumer._coordinator.generation
         await asyncio.to_thread(delete_topic, broker.bootstrap, topic)
@@ -118,7 +118,8 @@ async def test_aiokafka_joins_again_when_its_position_is_refused(broker: BrokerP
                     continue
                 return
 
-        await asyncio.wait_for(commits_again(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await commits_again()
         assert await consumer.committed(partition) == 0
     finally:
         await consumer.stop()

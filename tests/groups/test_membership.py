@@ -38,7 +38,8 @@ def test_a_member_that_dies_is_replaced_when_its_session_is_over(broker: BrokerP
     topic, group = create_topic(broker.bootstrap), unique("group")
     with Member(broker.bootstrap, group, topic) as first:
         # A static member does not leave: for the broker it falls silent.
-        with Member(broker.bootstrap, group, topic, {"group.instance.id": unique("silent")}) as silent:
+        settings = {"group.instance.id": unique("silent"), "session.timeout.ms": 10_000}
+        with Member(broker.bootstrap, group, topic, settings) as silent:
             until(lambda: shared_out([first, silent], 4) and len(silent.owned) == 2, "both own something")
         assert len(first.owned) == 2
         until(lambda: shared_out([first], 4), "its partitions pass on")
@@ -74,7 +75,7 @@ async def test_fifty_members_come_at_once_and_go_at_once(broker: BrokerProcess) 
             topic,
             bootstrap_servers=broker.bootstrap,
             group_id=group,
-            session_timeout_ms=20_000,
+            session_timeout_ms=30_000,
             heartbeat_interval_ms=500,
             partition_assignment_strategy=(RoundRobinPartitionAssignor,),
             enable_auto_commit=False,
@@ -88,7 +89,8 @@ async def test_fifty_members_come_at_once_and_go_at_once(broker: BrokerProcess) 
             while sorted(p.partition for c in consumers for p in c.assignment()) != list(range(50)):
                 await asyncio.gather(*(c.getmany(timeout_ms=50) for c in consumers))
 
-        await asyncio.wait_for(shared(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await shared()
         assert all(len(c.assignment()) == 1 for c in consumers)
         operator = admin(broker.bootstrap)
         described = operator.describe_consumer_groups([group])[group].result(WAIT_S)

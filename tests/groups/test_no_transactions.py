@@ -14,7 +14,7 @@ from tests.support.brokers import BrokerProcess
 from tests.support.java import compiled, java_command
 from tests.support.maven import CLIENTS, jars
 
-PROMPT_S = 15.0
+PROMPT_S = 30.0
 """Far below the 60 s that both clients would keep trying."""
 
 

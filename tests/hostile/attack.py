@@ -20,7 +20,7 @@ class _Attacker:
     """One connection: what it still has to send, and how much it has sent."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setblocking(False)
         self.pending = bytearray()
         self.frames = 0

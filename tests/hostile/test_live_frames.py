@@ -6,26 +6,19 @@ import contextlib
 import random
 import socket
 import time
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import StartBroker
 from tests.hostile.attack import attack
 from tests.hostile.corpus import TOPIC
 from tests.support.brokers import BrokerProcess
+from tests.support.memory import resident_mib
 
 GROWTH_MAX_MIB = 96
 """Limits of buffers and sessions together; a leak of one frame in ten would be more than this."""
-
-
-def resident_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("the broker has gone")
 
 
 def honest_round_trip(broker: BrokerProcess, value: bytes) -> None:
@@ -33,18 +26,18 @@ def honest_round_trip(broker: BrokerProcess, value: bytes) -> None:
     failures: list[object] = []
     offsets: list[int] = []
 
-    def delivered(error: object, message: object) -> None:
+    def delivered(error: object, message: Message) -> None:
         failures.extend([error] if error else [])
-        offsets.append(message.offset())  # type: ignore[attr-defined]
+        offsets.append(message.offset())  # type: ignore[arg-type]  # a delivered message has one
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     producer.produce("honest", value, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "honest", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition("honest", 0, offsets[0])])
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
@@ -59,7 +52,7 @@ def _run(start_broker: StartBroker, rounds: int, frames: int, seed: int) -> None
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic("honest", 1, 1), NewTopic(TOPIC, 2, 1)]).values():
-        future.result(30)
+        future.result(60)
     honest_round_trip(broker, b"before")
     attack(broker.port, frames, seed)  # buffers and caches reach the size that they keep
     settled = resident_mib(broker.pid)
@@ -75,8 +68,8 @@ def _run(start_broker: StartBroker, rounds: int, frames: int, seed: int) -> None
 
 
 def test_thousands_of_hostile_frames(start_broker: StartBroker) -> None:
-    """A bounded number in the normal suite; another seed each day, named in every failure."""
-    _run(start_broker, rounds=3, frames=4_000, seed=int(time.time() // 86_400))
+    """A bounded number in the normal suite, the same each time; the slow one has another seed each time."""
+    _run(start_broker, rounds=3, frames=4_000, seed=1)
 
 
 @pytest.mark.slow
@@ -97,7 +90,7 @@ def test_a_million_hostile_frames(start_broker: StartBroker) -> None:
 )
 def test_another_protocol_on_the_port_is_closed(broker: BrokerProcess, greeting: bytes) -> None:
     """The connection ends at once; the client is not left waiting."""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as connection:
         connection.sendall(greeting)
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(1024) == b""

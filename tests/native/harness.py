@@ -27,7 +27,7 @@ CLUSTER_ID = "replica-tests-cluster"
 Setting = int | float | str | bool | None
 """A value of a broker setting."""
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 """Generous: a condition that does not come within it never comes."""
 
 

@@ -148,6 +148,7 @@ def test_appends_of_the_control_plane_complete_by_drain(tmp_path: Path) -> None:
         assert failure.value.code == NOT_LEADER
 
 
+@pytest.mark.checklist(79, 81, "X10", "X11", "D8")
 def test_deletion_stages_the_directory_and_purge_removes_it(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:
@@ -168,6 +169,7 @@ def test_deletion_stages_the_directory_and_purge_removes_it(tmp_path: Path) -> N
             broker.purge(str(tmp_path / "t-0"))
 
 
+@pytest.mark.checklist(71, 72, 74, 127, "R10")
 def test_a_successor_replaces_an_older_incarnation_only_with_a_higher_epoch(tmp_path: Path) -> None:
     first, second = Uuid.random(), Uuid.random()
     with native([tmp_path], listen=False) as broker:

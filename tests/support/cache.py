@@ -59,7 +59,7 @@ def run_download(command: Sequence[str], **options: object) -> None:
             text=True,
             timeout=DOWNLOAD_TIMEOUT_S,
             check=False,
-            **options,  # type: ignore[call-overload]
+            **options,  # type: ignore[call-overload]  # subprocess options
         )
         if done.returncode == 0:
             return

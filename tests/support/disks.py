@@ -16,19 +16,23 @@ from pathlib import Path
 # linux/fs.h: _IOR('X', 125, __u32). The flag says what is still written before everything fails with EIO.
 _FS_IOC_SHUTDOWN = 0x8004587D
 _NOTHING_MORE = 2
+# linux/fs.h: _IOWR('X', 119 and 120, int). A frozen file system lets nobody write until it is thawed.
+_FIFREEZE = 0xC0045877
+_FITHAW = 0xC0045878
 _UNMOUNT_PATIENCE_S = 30.0
 
 
 class LoopDisk:
     """An ext4 file system in an image file. `path` is where it is mounted."""
 
-    def __init__(self, folder: Path, mib: int) -> None:
+    def __init__(self, folder: Path, mib: int, images: Path | None = None) -> None:
         folder.mkdir(parents=True)
         self.path = folder / "mounted"
         self.path.mkdir()
         # In memory where there is such a place: a test of cut power syncs a lot.
         memory = Path("/dev/shm")
-        handle, name = tempfile.mkstemp(suffix=".ext4", dir=memory if os.access(memory, os.W_OK) else folder)
+        where = images or (memory if os.access(memory, os.W_OK) else folder)
+        handle, name = tempfile.mkstemp(suffix=".ext4", dir=where)
         os.close(handle)
         self._image = Path(name)
         try:
@@ -87,6 +91,44 @@ class LoopDisk:
         """Removes it, whoever still uses it."""
         subprocess.run(["umount", "-l", str(self.path)], capture_output=True, check=False)
         self._image.unlink(missing_ok=True)
+
+
+class StallingDisk(LoopDisk):
+    """A disk that can stop to answer: its image lies on another one, which is frozen meanwhile. Writes into the page
+    cache go on for a while, syncs wait.
+    """
+
+    def __init__(self, folder: Path, mib: int) -> None:
+        self._under = LoopDisk(folder / "under", mib * 2)
+        try:
+            super().__init__(folder / "disk", mib, images=self._under.path)
+        except BaseException:
+            self._under.close()
+            raise
+        self._stalled = False
+
+    def stall(self) -> None:
+        """From now on nothing reaches the disk, and nobody is told."""
+        self._ask(_FIFREEZE)
+        self._stalled = True
+
+    def go_on(self) -> None:
+        """Ends it."""
+        if self._stalled:
+            self._ask(_FITHAW)
+            self._stalled = False
+
+    def _ask(self, request: int) -> None:
+        descriptor = os.open(self._under.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, request, 0)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        self.go_on()
+        super().close()
+        self._under.close()
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ class FakePartitionOrder:
     replicas: Sequence[int]
     is_new: bool
     config: dict[str, str]
+    start_offset: int = 0
 
 
 @dataclass
@@ -63,6 +65,7 @@ class FakeStaged:
     log_dir: str
     topic_id: Uuid
     partition: int
+    purging: bool = False
 
 
 @dataclass
@@ -78,6 +81,7 @@ class FakeRequest:
     listener: str = "PLAINTEXT"
     client_host: str = "127.0.0.1"
     connection_id: int = 1
+    sasl_authenticated: bool = False
     cancelled: bool = False
     response: Any = None
     closed: bool = False
@@ -89,6 +93,16 @@ class FakeRequest:
 
     def close(self) -> None:
         self.closed = True
+
+
+class FakeIngests:
+    """Staged ingests that nobody begins."""
+
+    def collect(self, keep: Sequence[tuple[Uuid, str]]) -> int:
+        return len(keep) * 0
+
+    def list(self) -> list[object]:
+        return []
 
 
 @dataclass
@@ -106,12 +120,30 @@ class FakeNative:
     purged: list[str] = field(default_factory=list)
     failing: dict[tuple[str, int], int] = field(default_factory=dict)
     """(topic, partition) → error code of apply_partitions."""
+    failing_stops: dict[tuple[Uuid, int], int] = field(default_factory=dict)
+    """(topic id, partition) → error code of stop_partitions."""
+    failing_adoptions: dict[str, str] = field(default_factory=dict)
+    """Name of a directory → why it takes no id."""
     calls: list[str] = field(default_factory=list)
     queue: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
+
+    def publish_acls(self, **changes: Any) -> int:
+        self.calls.append("publish_acls")
+        return 1
+
+    def permits(self, *_question: object) -> bool:
+        return True
+
+    def permits_any(self, *_question: object) -> bool:
+        return True
+
+    def permitted_operations(self, _principal: str, _host: str, resource_type: int, _name: str) -> int:
+        # All that Kafka knows for topics, groups and the cluster.
+        return {2: 0xDF8, 3: 0xD48, 4: 0x1FA0}[resource_type]
 
     def start_log_dirs(self) -> list[FakeLocalPartition]:
         self.calls.append("start_log_dirs")
@@ -157,15 +189,33 @@ class FakeNative:
             codes.append(code)
         return codes
 
+    def adopt_partitions(self, directories: Sequence[tuple[str, Uuid, int]]) -> list[str | None]:
+        problems: list[str | None] = []
+        for path, topic_id, partition in directories:
+            problems.append(self.failing_adoptions.get(Path(path).name))
+            if problems[-1] is not None:
+                continue
+            there = self.disk.get(path)
+            topic = there.topic if there is not None else None
+            self.disk[path] = FakeLocalPartition("/data", path, topic, partition, topic_id)
+            if Path(path).is_dir():
+                (Path(path) / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+        return problems
+
+    def set_aside(self, directories: Sequence[str]) -> None:
+        self.calls.append("set_aside")
+
     def stop_partitions(self, orders: Sequence[FakeStopOrder]) -> list[int]:
         for order in orders:
             self.stops.append(order)
+            if (order.topic_id, order.partition) in self.failing_stops:
+                continue
             self.hosted.pop((order.topic_id, order.partition), None)
             if order.delete:
                 for path, there in list(self.disk.items()):
                     if (there.topic_id, there.partition) == (order.topic_id, order.partition):
                         self.stage_directory(path)
-        return [0] * len(orders)
+        return [self.failing_stops.get((order.topic_id, order.partition), 0) for order in orders]
 
     def stage_directory(self, directory: str) -> str:
         there = self.disk.pop(directory)
@@ -173,6 +223,26 @@ class FakeNative:
         path = f"/data/deleting/{there.topic_id.hex}_{there.partition}"
         self.staged[path] = FakeStaged(path, "/data", there.topic_id, there.partition)
         return path
+
+    def ingests(self) -> FakeIngests:
+        return FakeIngests()
+
+    def restore_partitions(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
+        codes = []
+        for partition in partitions:
+            path = f"/data/{topic}-{partition}"
+            if self.staged.pop(f"/data/deleting/{topic_id.hex}_{partition}", None) is not None:
+                self.disk[path] = FakeLocalPartition("/data", path, topic, partition, topic_id)
+            there = self.disk.get(path)
+            codes.append(0 if there is not None and there.topic_id == topic_id else 3)
+        return codes
+
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[tuple[int, int, int]]:
+        self.calls.append(f"set_fenced {fenced}")
+        return [(partition, 0, 0) for hosted, partition in self.hosted if hosted == topic_id]
+
+    def partition_offsets(self, topic_id: Uuid, partition: int) -> None:
+        return None
 
     def publish_metadata(self, delta: FakeMetadataDelta) -> int:
         self.deltas.append(delta)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybroker.roundtrip.connector import connector_jars
+from tests.oracle import test_oracle
 from tests.support import go, java, maven
 
-CLIENTS = Path(__file__).parents[1] / "clients"
+TESTS = Path(__file__).parents[1]
+PROGRAMS = {
+    "clients/java/ClientDriver.java": maven.CLIENTS,
+    "configs/java/ConfigTables.java": maven.BROKER,
+    "groups/java/NoTransactions.java": maven.CLIENTS,
+    "log_dirs/java/MoveReplica.java": maven.CLIENTS,
+    "security/java/SaslClient.java": maven.TOOLS,
+}
 
 
 def main() -> None:
     """Everything; quick when it is there already."""
-    for libraries in (maven.BROKER, maven.CLIENTS, maven.TOOLS):
-        maven.jars(libraries)
     connector_jars()
-    java.compiled(CLIENTS / "java" / "ClientDriver.java", maven.jars(maven.CLIENTS))
-    go.built(CLIENTS / "franz")
+    for source, libraries in PROGRAMS.items():
+        java.compiled(TESTS / source, maven.jars(libraries))
+    for libraries in test_oracle.RELEASES.values():
+        java.compiled(test_oracle.SOURCE, maven.jars(libraries))
+    for folder in ("clients", "security"):
+        go.built(TESTS / folder / "franz")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from tests.support.java import java_command
 from tests.support.maven import TOOLS, jars
 
-TIMEOUT_S = 100
+TIMEOUT_S = 200
 MAIN_CLASSES = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }

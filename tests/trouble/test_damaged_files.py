@@ -4,7 +4,10 @@ is; a broker that cannot read those refuses in one line and touches nothing.
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import StartBroker
-from tests.trouble.traffic import complaints, create, missing, read, send
+from tests.support.brokers import BrokerProcess
+from tests.trouble.traffic import PATIENCE_S, complaints, create, missing, read, send
 
 HURT = [b"hurt %04d " % number * 3_000 for number in range(90)]  # three segments
 WELL = [b"well %04d " % number * 100 for number in range(50)]
@@ -24,10 +28,11 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda content: bytes(len(content) or 100),
     "garbage": lambda content: b"\xfe\xed\x00garbage\n" * (len(content) // 11 + 1),
     "longer": lambda content: content + b"\x7f" * 100,
-    "flipped": lambda content: bytes([*content[: len(content) // 2], 255 - content[len(content) // 2]])
-    + content[len(content) // 2 + 1 :]
-    if content
-    else b"\x01",
+    "flipped": lambda content: (
+        bytes([*content[: len(content) // 2], 255 - content[len(content) // 2]]) + content[len(content) // 2 + 1 :]
+        if content
+        else b"\x01"
+    ),
 }
 
 QUICK = ("empty", "cut", "garbage")
@@ -36,6 +41,7 @@ QUICK = ("empty", "cut", "garbage")
 # Of the log "hurt-0": made by the product, or (the last two) put there as if it had been.
 IN_A_LOG = [
     "00000000000000000000.log",
+    "middle.log",
     "last.log",
     "00000000000000000000.index",
     "last.index",
@@ -47,7 +53,7 @@ IN_A_LOG = [
     "partition.metadata",
 ]
 # Where a log file itself is damaged: offsets that lie in other segments and must be there.
-UNHURT = {"00000000000000000000.log": (40, len(HURT)), "last.log": (0, 60)}
+UNHURT = {"00000000000000000000.log": (34, len(HURT)), "middle.log": (69, len(HURT)), "last.log": (0, 68)}
 AT_THE_TOP = [
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
@@ -65,6 +71,7 @@ class Data(NamedTuple):
     hurt: dict[int, bytes]
     well: dict[int, bytes]
     kinds: tuple[str, ...]
+    killed: bool
 
 
 @pytest.fixture(
@@ -86,7 +93,7 @@ def data(request: pytest.FixtureRequest, start_broker: StartBroker) -> Data:
         broker.kill()
     assert len(list((broker.data_dir / "hurt-0").glob("*.log"))) >= 3
     kinds = QUICK if request.param == "quick" else tuple(DAMAGE)
-    return Data(broker.data_dir, hurt.acknowledged, well.acknowledged, kinds)
+    return Data(broker.data_dir, hurt.acknowledged, well.acknowledged, kinds, request.param == "killed")
 
 
 def file_of(folder: Path, name: str) -> Path:
@@ -96,11 +103,31 @@ def file_of(folder: Path, name: str) -> Path:
     if name.startswith("last."):
         there = sorted(log.glob(f"*{Path(name).suffix}"))
         return there[-1] if there else log / f"{0:020}{Path(name).suffix}"
+    if name.startswith("middle."):
+        return sorted(log.glob(f"*{Path(name).suffix}"))[1]
     return log / name
 
 
+def losses(broker: BrokerProcess, data: Data, *, told: bool = True) -> tuple[list[int], list[int]]:
+    """Offsets of "hurt" whose records are gone, and those that the broker's log calls lost.
+
+    The log is written by another thread than the one that serves the records: with `told` it is waited for.
+    """
+    found = read(broker, "hurt", 0)
+    assert not [offset for offset in found if offset not in data.hurt], "records that were never sent"
+    lost = missing(data.hurt, found)
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        console = broker.console.read_text(errors="replace")
+        ranges = re.findall(r"hurt-0: records (\d+) to (\d+) are lost", console)
+        said = [offset for first, last in ranges for offset in range(int(first), int(last) + 1)]
+        if said == lost or not told or time.monotonic() > give_up:
+            return lost, said
+        time.sleep(0.02)
+
+
 @pytest.mark.timeout(400)
-@pytest.mark.checklist("C14", "C15", "C16", "C20", "I7")
+@pytest.mark.checklist("C6", "C14", "C15", "C16", "C20", "I7")
 @pytest.mark.parametrize("name", IN_A_LOG + AT_THE_TOP)
 def test_a_start_with_a_damaged_file(data: Data, name: str, start_broker: StartBroker, tmp_path: Path) -> None:
     for number, kind in enumerate(data.kinds):
@@ -113,11 +140,19 @@ def test_a_start_with_a_damaged_file(data: Data, name: str, start_broker: StartB
         assert not missing(data.well, read(broker, "well", 0)), f"{kind}: another partition"
         assert not send(broker, "well", 0, WELL[:1]).refused, kind
         if name != "partition.metadata":
+            what = f"{name} {kind}"
+            shortened = data.killed and name == "last.log"
+            lost, said = losses(broker, data, told=not shortened)
             start, stop = UNHURT.get(name, (0, len(HURT)))
-            expected = {offset: value for offset, value in data.hurt.items() if start <= offset < stop}
-            lost = missing(expected, read(broker, "hurt", 0, start, stop))
-            assert not lost, f"{kind}: {len(lost)} of {len(expected)} records, first {lost[:5]}"
-            assert not send(broker, "hurt", 0, HURT[:1]).refused, kind
+            assert not [offset for offset in lost if start <= offset < stop], f"{what}: lost {lost}"
+            again = send(broker, "hurt", 0, HURT[:1])
+            assert not again.refused, what
+            if shortened:
+                # How far the log went is known from the file alone: what was cut is gone from its end.
+                assert lost == list(range(len(HURT) - len(lost), len(HURT))), what
+            else:
+                assert lost == said, f"{what}: what is lost is said"
+                assert min(again.acknowledged) == len(HURT), f"{what}: an offset was given twice"
         log = broker.console.read_text(errors="replace")
         assert "Traceback" not in log, f"{kind}\n{log}"
         assert "panicked" not in log, f"{kind}\n{log}"
@@ -158,3 +193,34 @@ def test_a_start_without_knowing_whose_data_it_is(
         assert not missing(data.hurt, read(broker, "hurt", 0)), kind
         broker.kill()
         shutil.rmtree(copy)
+
+
+@pytest.mark.checklist("C6", "C19", "C20")
+@pytest.mark.parametrize("how", ["cut", "flipped"])
+def test_damage_under_a_running_broker_stops_no_consumer_for_ever(
+    how: str, data: Data, start_broker: StartBroker
+) -> None:
+    """A cut file: consumers go on after it. Bytes that are no batch: CORRUPT_MESSAGE, and seeking past them helps."""
+    broker = start_broker({"log.dirs": str(data.folder)})
+    first, second = sorted((data.folder / "hurt-0").glob("*.log"))[:2]
+    whole = first.read_bytes()
+    if how == "cut":
+        os.truncate(first, len(whole) // 2)
+        lost, said = losses(broker, data)
+        assert lost
+        assert lost == list(range(lost[0], int(second.stem)))
+        assert said == lost, broker.log_tail()
+    else:
+        # The format number of the fourth batch.
+        position = whole.find((3).to_bytes(8, "big"), 3 * len(HURT[0]))
+        with first.open("r+b") as file:
+            file.seek(position + 16)
+            file.write(b"\x09")
+        assert read(broker, "hurt", 0, 0, 3)
+        with pytest.raises(AssertionError, match="INVALID_MSG"):
+            read(broker, "hurt", 0, 3)
+        assert not missing({o: v for o, v in data.hurt.items() if o >= 5}, read(broker, "hurt", 0, 5))
+        broker.stop()
+        again = start_broker({"log.dirs": str(data.folder)})
+        lost, said = losses(again, data)
+        assert lost == said == [3]

@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers import BrokerProcess
 
 PATIENCE_S = 60.0
+ANSWER_MS = 60_000
 
 
 @dataclass
@@ -40,7 +41,7 @@ def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes],
             "retries": 0,
             "batch.num.messages": 1,
             "max.in.flight.requests.per.connection": 1,
-            "message.timeout.ms": 20_000,
+            "message.timeout.ms": ANSWER_MS,
             "log_level": 0,
             **settings,
         }
@@ -50,12 +51,13 @@ def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes],
         if problem is not None:
             sent.refused.append(problem.name())
         else:
-            sent.acknowledged[message.offset()] = message.value()  # type: ignore[index, assignment]
+            sent.acknowledged[message.offset()] = message.value()  # type: ignore[index, assignment]  # a delivered message has both
 
     for value in values:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
         producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0, "neither acknowledged nor refused"
+    longer_ms = 2 * max(ANSWER_MS, settings.get("message.timeout.ms", 0))
+    assert producer.flush(longer_ms / 1000) == 0, "neither acknowledged nor refused"
     return sent
 
 
@@ -76,7 +78,7 @@ def read(
     found: dict[int, bytes] = {}
     try:
         if start is None:
-            start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+            start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_S)
         consumer.assign([TopicPartition(topic, partition, start)])
         give_up = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up:
@@ -85,9 +87,9 @@ def read(
                 continue
             problem = message.error()
             if problem is None:
-                if stop is not None and message.offset() >= stop:  # type: ignore[operator]
+                if stop is not None and message.offset() >= stop:  # type: ignore[operator]  # a delivered message has one
                     return found
-                found[message.offset()] = message.value()  # type: ignore[index, assignment]
+                found[message.offset()] = message.value()  # type: ignore[index, assignment]  # a delivered message has both
                 if stop is not None and message.offset() == stop - 1:
                     return found
             elif problem.code() == KafkaError._PARTITION_EOF:

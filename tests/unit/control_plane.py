@@ -58,7 +58,7 @@ class ControlPlane:
         await broker.services.groups.stop()
         await broker.services.controller.stop()
         store._closed = True
-        await asyncio.get_running_loop().run_in_executor(store._executor, store._connection.close)  # type: ignore[union-attr]
+        await asyncio.get_running_loop().run_in_executor(store._executor, store._connection.close)  # type: ignore[union-attr]  # open: there is one
         store._executor.shutdown()
         store._lock.release()
 

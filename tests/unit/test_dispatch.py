@@ -40,9 +40,7 @@ class Served:
         self.appends = NativeAppends(cast(NativeBroker, self.native), loop)
         self.table: dict[int, Handler] = {}
         self.fatal: list[FatalError] = []
-        self.dispatcher = Dispatcher(
-            cast(NativeBroker, self.native), self.appends, self.table, loop, self.fatal.append
-        )
+        self.dispatcher = Dispatcher(cast(NativeBroker, self.native), self.appends, self.table, loop, self.fatal.append)
         self.dispatcher.start()
 
     def ask(self, handler: Handler, message: object | None = None) -> FakeRequest:
@@ -53,8 +51,8 @@ class Served:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0.001)
 
 

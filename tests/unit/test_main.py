@@ -9,6 +9,7 @@ import pytest
 
 from pybroker import __main__, foreground
 from pybroker.cli import cli
+from pybroker.cli.start import start
 
 PLAIN = [
     ["start"],
@@ -53,6 +54,5 @@ def test_the_rest_is_clicks(arguments: list[str]) -> None:
 
 
 def test_every_option_of_start_is_known_to_the_short_way() -> None:
-    start = cli.commands["start"]
     names = {name for option in start.params if isinstance(option, click.Option) for name in option.opts}
     assert names == set(__main__._START_OPTIONS)

@@ -23,7 +23,7 @@ class WireClient:
         *,
         host: str = "127.0.0.1",
         client_id: str | None = "wire-test",
-        timeout_s: float = 30.0,
+        timeout_s: float = 60.0,
         interbroker: bool = False,
     ) -> None:
         self.client_id = client_id

@@ -27,7 +27,7 @@ class RandomMessages:
         return self._struct(dict(schema[4]), message, version)
 
     def _struct(self, classes: dict[str, Any], name: str, version: int) -> Any:
-        chosen = {}
+        chosen: dict[str, Any] = {}
         for field, kind, (first, last), (null_first, null_last), _ in classes[name]:
             if not first <= version <= last or self.random.random() < 0.1:
                 continue  # the default, which may be null only where null is allowed

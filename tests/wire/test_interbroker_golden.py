@@ -457,7 +457,8 @@ GOLDEN: list[tuple[str, Any, int, str]] = [
 
 
 @pytest.mark.checklist(*range(51, 58), *range(60, 64), 76, *range(83, 86), *range(87, 92), 96, 97, 99, 100)
-@pytest.mark.checklist(*range(102, 105), 106, 107, *range(192, 198))
+@pytest.mark.checklist(77, *range(102, 105), 106, 107, *range(191, 198), 220, "R9", "X2", "X4", "X5")
+@pytest.mark.checklist("X12", "X13", "X14", "X15", "X16")
 @pytest.mark.parametrize(("point", "message", "version", "text"), GOLDEN, ids=[row[0] for row in GOLDEN])
 def test_bytes_are_the_texts(point: str, message: Any, version: int, text: str) -> None:
     body = bytes.fromhex(text)

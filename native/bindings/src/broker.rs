@@ -1,6 +1,5 @@
 //! `NativeBroker`: the data plane of one broker, as Python holds it. Converts, lets go of the GIL, maps errors.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,22 +9,24 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use pybroker_model::{TopicIdPartition, ValidBatches};
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::{Background, Replicas, ReplicasConfig};
-use pybroker_server::config::{
-    ListenerConfig, LogLevel, LogSink, Registry, SecurityProtocol, ServerConfig,
-};
+use pybroker_replica::{Background, MoveError, Replicas, ReplicasConfig};
+use pybroker_server::Server;
+use pybroker_server::authorizer::{AclDelta, Operation, ResourceType};
+use pybroker_server::config::{LogLevel, LogSink, ServerConfig};
 use pybroker_server::control_plane::ControlPlane;
 use pybroker_server::metadata_view::MetadataHolder;
-use pybroker_server::{Server, StartError};
 use pybroker_storage::AppendOrigin;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::acls::{self, AclTuple};
 use crate::control_queue::{Completed, ControlQueue, Item};
 use crate::convert::topic_id;
 use crate::errors::{ListenerError, log_dir_error, native_error, partition_code, partition_error};
 use crate::functions::batch_of;
+use crate::ingest::NativeIngests;
+use crate::listeners::{ListenerProblem, listener_config};
 use crate::metadata::MetadataDelta;
 use crate::orders::{
     LocalPartition, LogDirInfo, PartitionOffsets, PartitionOrder, StagedDirectory, StopOrder,
@@ -59,7 +60,7 @@ pub(crate) struct NativeBroker {
     stopping: Mutex<bool>,
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // A clock before 1970 is a clock that is not set.
     since.map_or(0, |since| since.as_millis() as i64)
@@ -152,6 +153,7 @@ impl NativeBroker {
         let sink = self.log_sink();
         let queue = Arc::clone(&self.queue);
         let config = ReplicasConfig {
+            layout: settings.layout,
             broker_id: self.broker_id,
             cluster_id: self.cluster_id.clone(),
             log_dirs: self.log_dirs.clone(),
@@ -166,6 +168,7 @@ impl NativeBroker {
             .detach(|| Replicas::start(config))
             .map_err(|error| log_dir_error(&error))?;
         let replicas = Arc::new(replicas);
+        replicas.ingests().set_limits(settings.ingest);
         let background = Background::start(&replicas, settings.intervals, settings.cleaner)?;
         *self.background.lock() = Some(background);
         self.replicas.store(Some(replicas));
@@ -201,12 +204,8 @@ impl NativeBroker {
                 log: self.log_sink(),
             };
             let control = Arc::clone(&self.queue) as Arc<dyn ControlPlane>;
-            Server::start(config, replicas, Arc::clone(&self.metadata), control).map_err(|error| {
-                ListenerProblem {
-                    code: ErrorCode::UNKNOWN_SERVER_ERROR.0,
-                    text: text_of(&error),
-                }
-            })
+            Server::start(config, replicas, Arc::clone(&self.metadata), control)
+                .map_err(|error| ListenerProblem::of_start(&error))
         });
         let server =
             started.map_err(|problem| ListenerError::new_err((problem.code, problem.text)))?;
@@ -265,6 +264,38 @@ impl NativeBroker {
         Ok(results.iter().map(code_of).collect())
     }
 
+    fn adopt_partitions(
+        &self,
+        py: Python<'_>,
+        directories: Vec<(PathBuf, Uuid, i32)>,
+    ) -> PyResult<Vec<Option<String>>> {
+        let replicas = self.replicas()?;
+        let directories = directories
+            .into_iter()
+            .map(|(path, id, partition)| {
+                let topic_id = topic_id(id)?;
+                Ok((
+                    path,
+                    TopicIdPartition {
+                        topic_id,
+                        partition,
+                    },
+                ))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let results = py.detach(|| replicas.adopt(&directories));
+        Ok(results
+            .into_iter()
+            .map(|result| result.err().map(|error| error.to_string()))
+            .collect())
+    }
+
+    fn set_aside(&self, py: Python<'_>, directories: Vec<PathBuf>) -> PyResult<()> {
+        let replicas = self.replicas()?;
+        py.detach(|| replicas.set_aside(&directories));
+        Ok(())
+    }
+
     fn stop_partitions(
         &self,
         py: Python<'_>,
@@ -276,8 +307,97 @@ impl NativeBroker {
         Ok(results.iter().map(code_of).collect())
     }
 
+    fn restore_partitions(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        topic: &str,
+        partitions: Vec<i32>,
+    ) -> PyResult<Vec<i16>> {
+        let replicas = self.replicas()?;
+        let id = crate::convert::topic_id(topic_id)?;
+        let tip = |partition| TopicIdPartition {
+            topic_id: id,
+            partition,
+        };
+        let tips: Vec<_> = partitions.into_iter().map(tip).collect();
+        let topic: Arc<str> = topic.into();
+        let results = py.detach(|| replicas.restore(&tips, &topic, now_ms()));
+        Ok(results.iter().map(code_of).collect())
+    }
+
+    fn set_fenced(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        fenced: bool,
+    ) -> PyResult<Vec<(i32, i64, i64)>> {
+        let replicas = self.replicas()?;
+        let id = crate::convert::topic_id(topic_id)?;
+        Ok(py.detach(|| replicas.set_fenced(id, fenced)))
+    }
+
     fn publish_metadata(&self, delta: &Bound<'_, MetadataDelta>) -> PyResult<u64> {
-        Ok(self.metadata.apply(delta.get().take()?))
+        let delta = delta.get().take()?;
+        let removed = delta.topics_removed.clone();
+        let version = self.metadata.apply(delta);
+        if !removed.is_empty()
+            && let Some(replicas) = self.replicas.load_full()
+        {
+            replicas.retire(&removed);
+        }
+        Ok(version)
+    }
+
+    #[pyo3(signature = (*, added = Vec::new(), removed = Vec::new(), super_users = None, allow_everyone_without_acls = None))]
+    fn publish_acls(
+        &self,
+        added: Vec<AclTuple>,
+        removed: Vec<AclTuple>,
+        super_users: Option<Vec<String>>,
+        allow_everyone_without_acls: Option<bool>,
+    ) -> u64 {
+        self.metadata.authorizer().apply(AclDelta {
+            removed: removed.into_iter().map(acls::acl).collect(),
+            added: added.into_iter().map(acls::acl).collect(),
+            super_users,
+            allow_everyone_without_acls,
+        })
+    }
+
+    fn permits(
+        &self,
+        principal: &str,
+        host: &str,
+        operation: u8,
+        resource_type: u8,
+        name: &str,
+    ) -> bool {
+        acls::with_subject(&self.metadata, principal, host, |rules, who| {
+            rules.permits(who, Operation(operation), ResourceType(resource_type), name)
+        })
+        .unwrap_or(true)
+    }
+
+    fn permits_any(&self, principal: &str, host: &str, operation: u8, resource_type: u8) -> bool {
+        acls::with_subject(&self.metadata, principal, host, |rules, who| {
+            rules.permits_any(who, Operation(operation), ResourceType(resource_type))
+        })
+        .unwrap_or(true)
+    }
+
+    fn permitted_operations(
+        &self,
+        principal: &str,
+        host: &str,
+        resource_type: u8,
+        name: &str,
+    ) -> i32 {
+        let kind = ResourceType(resource_type);
+        acls::with_subject(&self.metadata, principal, host, |rules, who| {
+            rules.operations(who, kind, name)
+        })
+        .unwrap_or_else(|| acls::all_operations(kind))
     }
 
     fn set_topic_config(&self, topic_id: Uuid, config: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -292,6 +412,7 @@ impl NativeBroker {
         let changed = Arc::new(self.settings.load().with(settings)?);
         if let Some(replicas) = self.replicas.load_full() {
             replicas.set_log_settings(changed.log);
+            replicas.ingests().set_limits(changed.ingest);
         }
         if let Some(background) = &*self.background.lock() {
             background.set(changed.intervals, changed.cleaner)?;
@@ -390,6 +511,27 @@ impl NativeBroker {
         })
     }
 
+    fn move_partition(
+        &self,
+        py: Python<'_>,
+        topic: Uuid,
+        partition: i32,
+        log_dir: PathBuf,
+    ) -> PyResult<i16> {
+        let tip = TopicIdPartition {
+            topic_id: topic_id(topic)?,
+            partition,
+        };
+        let replicas = self.replicas()?;
+        let code = match py.detach(|| replicas.move_partition(tip, &log_dir)) {
+            Ok(()) => ErrorCode::NONE,
+            Err(MoveError::NoSuchDir) => ErrorCode::LOG_DIR_NOT_FOUND,
+            Err(MoveError::Offline) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Err(MoveError::NotHosted) => ErrorCode::REPLICA_NOT_AVAILABLE,
+        };
+        Ok(code.0)
+    }
+
     fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<Vec<LogDirInfo>> {
         let replicas = self.replicas()?;
         Ok(py
@@ -417,6 +559,10 @@ impl NativeBroker {
         let replicas = self.replicas()?;
         py.detach(|| replicas.stage_directory(&directory, now_ms()))
             .map_err(|error| path_error(&error, &directory))
+    }
+
+    fn ingests(&self) -> PyResult<NativeIngests> {
+        Ok(NativeIngests::new(&self.replicas()?))
     }
 
     fn metrics(&self, py: Python<'_>) -> String {
@@ -477,63 +623,6 @@ fn append_batch(
 ) -> Result<pybroker_replica::AppendInfo, pybroker_replica::PartitionError> {
     let batches = ValidBatches::checked_owned(batch)?;
     hosted.append_from(AppendOrigin::Coordinator, batches, -1, now_ms())
-}
-
-struct ListenerProblem {
-    code: i16,
-    text: String,
-}
-
-fn text_of(error: &StartError) -> String {
-    match error {
-        StartError::Bind {
-            name,
-            address,
-            error,
-        } if error.kind() == std::io::ErrorKind::AddrInUse => {
-            format!("listener {name}: {address} is in use by another process")
-        }
-        other => other.to_string(),
-    }
-}
-
-fn listener_config(
-    (name, host, port, protocol): (String, String, u16, String),
-) -> Result<ListenerConfig, ListenerProblem> {
-    let invalid = |text| ListenerProblem {
-        code: ErrorCode::INVALID_CONFIG.0,
-        text,
-    };
-    let security = match protocol.as_str() {
-        "PLAINTEXT" => SecurityProtocol::Plaintext,
-        "SASL_PLAINTEXT" => SecurityProtocol::SaslPlaintext,
-        other => {
-            return Err(invalid(format!(
-                "listener {name}: security protocol {other} is not known here"
-            )));
-        }
-    };
-    let address = resolve(&host, port)
-        .map_err(|error| invalid(format!("listener {name}: {host}: {error}")))?;
-    Ok(ListenerConfig {
-        name: name.into(),
-        address,
-        security,
-        registry: Registry::Client,
-    })
-}
-
-/// The first address of a host; all addresses for an empty one.
-fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
-    let host = if host.is_empty() {
-        "0.0.0.0"
-    } else {
-        host.trim_matches(['[', ']'])
-    };
-    (host, port)
-        .to_socket_addrs()?
-        .next()
-        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "has no address"))
 }
 
 fn code_of(result: &Result<(), pybroker_replica::PartitionError>) -> i16 {

@@ -184,6 +184,38 @@ pub fn encode_request<'py>(
     Ok(PyBytes::new(py, &frame))
 }
 
+/// A request's API key, whether its version is flexible, and its body: for clients that write the header themselves.
+///
+/// # Errors
+/// `CodecError` if `message` is no request or does not fit the version.
+pub(crate) fn encode_request_body(
+    py: Python<'_>,
+    message: &Bound<'_, PyAny>,
+    version: i16,
+) -> PyResult<(i16, bool, Vec<u8>)> {
+    let classes = Classes::of_object(message)?;
+    let Some(api_key) = classes.message.api_key else {
+        let text = format!("{} is no request", classes.message.name());
+        return Err(CodecError::new_err(text));
+    };
+    let body = encode_message(py, classes, version, message)?;
+    Ok((api_key, classes.message.is_flexible(version), body))
+}
+
+/// The message of a response's body. For clients.
+///
+/// # Errors
+/// `CodecError` if the bytes are no such response.
+pub(crate) fn decode_response_body(
+    py: Python<'_>,
+    api_key: i16,
+    version: i16,
+    body: &[u8],
+) -> PyResult<Py<PyAny>> {
+    let message = find(Registry::Client, api_key, Direction::Response)?;
+    decode_message(py, message, version, body, ELEMENTS_MAX_TRUSTED)
+}
+
 /// The correlation id and the message of a whole response without its length. For clients.
 #[pyfunction]
 #[pyo3(signature = (api_key, version, frame, *, interbroker = false))]

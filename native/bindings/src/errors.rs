@@ -65,8 +65,14 @@ pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
             found,
             expected,
         } => {
+            // KIP-78 leaves ids to experts (checklist 255): they are told how.
+            let remedy = if found.starts_with("cluster") {
+                ", or, if it is this cluster's data all the same, make the ids agree with `pybroker cluster adopt-id`"
+            } else {
+                ""
+            };
             format!(
-                "{} belongs to {found}, this is {expected}; point log.dirs to the right directory",
+                "{} belongs to {found}, this is {expected}; point log.dirs to the right directory{remedy}",
                 path.display()
             )
         }

@@ -1,12 +1,17 @@
 //! The Python face of the native core: convert, let go of the GIL, map errors; no decisions.
 
+mod acls;
 mod broker;
+mod client_batch;
+mod client_records;
 mod codec;
 mod control_queue;
 mod convert;
 mod errors;
 mod functions;
 mod hot;
+mod ingest;
+mod listeners;
 mod log_lines;
 mod metadata;
 mod metrics;
@@ -17,6 +22,7 @@ mod pending_append;
 mod records;
 mod request;
 mod settings;
+mod spark;
 mod uuid;
 mod wake;
 
@@ -25,6 +31,10 @@ mod wake;
 mod _native {
     #[pymodule_export]
     use crate::broker::NativeBroker;
+    #[pymodule_export]
+    use crate::client_batch::{ClientBatch, append_partitioned, partition_of_key};
+    #[pymodule_export]
+    use crate::client_records::{ConsumerRecord, decode_records};
     #[pymodule_export]
     use crate::codec::{
         CodecError, api_table, decode, decode_data, decode_response, encode, encode_request,
@@ -37,6 +47,8 @@ mod _native {
     #[pymodule_export]
     use crate::hot::{HotResponse, decode_hot};
     #[pymodule_export]
+    use crate::ingest::NativeIngests;
+    #[pymodule_export]
     use crate::metadata::MetadataDelta;
     #[pymodule_export]
     use crate::orders::{
@@ -47,6 +59,8 @@ mod _native {
     use crate::partition_index::PartitionIndex;
     #[pymodule_export]
     use crate::request::{Completion, LogDirsFailed, Request};
+    #[pymodule_export]
+    use crate::spark::{ArrowBatch, ArrowSink, ArrowSource, BlockingClient};
     #[pymodule_export]
     use crate::uuid::Uuid;
 

@@ -87,6 +87,31 @@ pub(crate) fn render(
             "Records appended that are not known to be on disk.",
             unflushed,
         );
+        let ingests = replicas.ingests().figures();
+        add(
+            "gauge",
+            "pybroker_ingests_open",
+            "Staged ingests that are open.",
+            ingests.open as u64,
+        );
+        add(
+            "gauge",
+            "pybroker_ingest_staged_bytes",
+            "Bytes staged by ingests that are open.",
+            ingests.staged_bytes,
+        );
+        add(
+            "counter",
+            "pybroker_ingest_appended_bytes_total",
+            "Bytes staged since the start.",
+            ingests.appended_bytes,
+        );
+        add(
+            "counter",
+            "pybroker_ingest_attached_partitions_total",
+            "Partitions that took staged records since the start.",
+            ingests.attached_partitions,
+        );
         let failed = replicas.failed_dirs() as u64;
         add(
             "gauge",

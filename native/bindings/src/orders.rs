@@ -29,6 +29,7 @@ pub(crate) struct PartitionOrder {
     isr: Arc<[i32]>,
     replicas: Arc<[i32]>,
     is_new: bool,
+    start_offset: i64,
     config: Py<PyDict>,
     /// When it was decided; see `TopicConfig::sequence`.
     sequence: u64,
@@ -40,7 +41,7 @@ static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 #[pymethods]
 impl PartitionOrder {
     #[new]
-    #[pyo3(signature = (topic_id, topic, partition, leader, leader_epoch, isr, replicas, is_new, config))]
+    #[pyo3(signature = (topic_id, topic, partition, leader, leader_epoch, isr, replicas, is_new, config, start_offset = 0))]
     #[expect(clippy::too_many_arguments, reason = "a record with a field for each")]
     fn new(
         topic_id: Uuid,
@@ -52,6 +53,7 @@ impl PartitionOrder {
         replicas: Vec<i32>,
         is_new: bool,
         config: Py<PyDict>,
+        start_offset: i64,
     ) -> Self {
         Self {
             topic_id,
@@ -62,6 +64,7 @@ impl PartitionOrder {
             isr: isr.into(),
             replicas: replicas.into(),
             is_new,
+            start_offset,
             config,
             sequence: SEQUENCE.fetch_add(1, Relaxed),
         }
@@ -112,6 +115,7 @@ pub(crate) fn partition_orders(
             isr: Arc::clone(&order.isr),
             replicas: Arc::clone(&order.replicas),
             is_new: order.is_new,
+            start_offset: order.start_offset,
             config,
         });
     }
@@ -202,6 +206,8 @@ pub(crate) struct LogDirPartition {
     pub(crate) partition: i32,
     pub(crate) size_bytes: u64,
     pub(crate) offset_lag: i64,
+    /// It is on its way into this directory (KIP-113).
+    pub(crate) is_future: bool,
 }
 
 /// A log directory as DescribeLogDirs shows it.
@@ -224,6 +230,8 @@ pub(crate) struct StagedDirectory {
     pub(crate) partition: i32,
     pub(crate) directory: Option<String>,
     pub(crate) deadline_ms: Option<i64>,
+    /// Its removal has begun.
+    pub(crate) purging: bool,
 }
 
 fn text(path: &std::path::Path) -> String {
@@ -252,6 +260,7 @@ impl From<(std::path::PathBuf, pybroker_storage::StagedDeletion)> for StagedDire
             partition: staged.id.map_or(-1, |id| id.partition),
             directory: staged.directory,
             deadline_ms: staged.deadline_ms,
+            purging: staged.purging,
         }
     }
 }
@@ -273,6 +282,15 @@ impl From<replica::LogDirDescription> for LogDirInfo {
             partition: partition.tip().partition,
             size_bytes: partition.size_bytes(),
             offset_lag: (partition.high_watermark() - partition.log_end_offset()).max(0),
+            is_future: false,
+        });
+        let futures = dir.futures.iter().map(|future| LogDirPartition {
+            topic_id: Uuid(future.partition.tip().topic_id.uuid()),
+            topic: future.partition.topic().to_string(),
+            partition: future.partition.tip().partition,
+            size_bytes: future.partition.size_bytes(),
+            offset_lag: future.offset_lag,
+            is_future: true,
         });
         Self {
             path: text(&dir.path),
@@ -283,7 +301,7 @@ impl From<replica::LogDirDescription> for LogDirInfo {
             },
             total_bytes,
             usable_bytes,
-            partitions: partitions.collect(),
+            partitions: partitions.chain(futures).collect(),
         }
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pybroker_protocol::codec::Registry;
-use pybroker_server::control_plane::{ControlRequest, Peer, ReplySender};
+use pybroker_server::control_plane::{ControlReply, ControlRequest, Peer, ReplySender};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::codec;
 use crate::control_queue::Completed;
+
+const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
 
 /// A request that Python answers; dropped unanswered, it closes its connection.
 #[pyclass(frozen, module = "pybroker._native")]
@@ -22,6 +24,8 @@ pub(crate) struct Request {
     correlation_id: i32,
     client_id: Option<Box<str>>,
     principal: Arc<str>,
+    #[pyo3(get)]
+    sasl_authenticated: bool,
     peer: Arc<Peer>,
     #[pyo3(get)]
     message: Py<PyAny>,
@@ -34,13 +38,23 @@ impl Request {
         py: Python<'_>,
         request: ControlRequest,
     ) -> Result<Self, Box<(PyErr, ControlRequest)>> {
-        let decoded = codec::decode_request(
-            py,
-            Registry::Client,
-            request.api_key,
-            request.api_version,
-            &request.body,
-        );
+        let decode = |body: &[u8]| {
+            codec::decode_request(
+                py,
+                Registry::Client,
+                request.api_key,
+                request.api_version,
+                body,
+            )
+        };
+        let decoded = match (decode(&request.body), &*request.body) {
+            // librdkafka (seen in 2.16) writes the empty tagged fields at the end of this request twice. Kafka ignores
+            // what its reading leaves over; here it would end the connection.
+            (Err(_), [whole @ .., 0]) if request.api_key == ALTER_USER_SCRAM_CREDENTIALS => {
+                decode(whole)
+            }
+            (decoded, _) => decoded,
+        };
         match decoded {
             Ok(message) => Ok(Self {
                 api_key: request.api_key,
@@ -48,11 +62,34 @@ impl Request {
                 correlation_id: request.correlation_id,
                 client_id: request.client_id,
                 principal: request.principal,
+                sasl_authenticated: request.sasl_authenticated,
                 peer: request.peer,
                 message,
                 reply: Mutex::new(Some(request.reply)),
             }),
             Err(error) => Err(Box::new((error, request))),
+        }
+    }
+}
+
+impl Request {
+    fn encode(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+        codec::encode_response(
+            py,
+            Registry::Client,
+            self.api_key,
+            self.api_version,
+            message,
+        )
+    }
+
+    fn send(&self, reply: ControlReply) -> PyResult<()> {
+        match self.reply.lock().take() {
+            Some(sender) => {
+                sender.reply(reply);
+                Ok(())
+            }
+            None => Err(PyRuntimeError::new_err("the request was answered before")),
         }
     }
 }
@@ -94,21 +131,30 @@ impl Request {
 
     /// Encodes and sends the response.
     fn reply(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        let body = codec::encode_response(
-            py,
-            Registry::Client,
-            self.api_key,
-            self.api_version,
-            message,
-        )?;
-        let sender = self.reply.lock().take();
-        match sender {
-            Some(sender) => {
-                sender.send(body.into());
-                Ok(())
-            }
-            None => Err(PyRuntimeError::new_err("the request was answered before")),
-        }
+        let body = self.encode(py, message)?;
+        self.send(ControlReply::Body(body.into()))
+    }
+
+    /// The same for a SaslAuthenticate that has succeeded.
+    fn reply_authenticated(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        principal: &str,
+        session_lifetime_ms: Option<u64>,
+    ) -> PyResult<()> {
+        let body = self.encode(py, message)?;
+        self.send(ControlReply::Authenticated {
+            body: body.into(),
+            principal: principal.into(),
+            session_lifetime_ms,
+        })
+    }
+
+    /// The same, then the connection is closed.
+    fn reply_and_close(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let body = self.encode(py, message)?;
+        self.send(ControlReply::Last(body.into()))
     }
 
     /// Drops the connection.

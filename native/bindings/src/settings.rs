@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use pybroker_replica::{BrokerLogSettings, CleanerSettings, Intervals};
+use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals};
 use pybroker_server::config::{DynamicSettings, default_threads};
 use pybroker_server::limits::Limits;
-use pybroker_storage::FlushMode;
+use pybroker_storage::{FlushMode, Layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,6 +20,8 @@ use crate::convert::Settings;
 pub(crate) struct NativeSettings {
     /// `num.network.threads`.
     pub(crate) threads: usize,
+    /// `log.dir.layout`.
+    pub(crate) layout: Layout,
     /// `delete.topic.delay.ms`.
     pub(crate) delete_delay_ms: i64,
     /// `num.recovery.threads.per.data.dir`.
@@ -32,6 +34,8 @@ pub(crate) struct NativeSettings {
     pub(crate) intervals: Intervals,
     /// The cleaner.
     pub(crate) cleaner: CleanerSettings,
+    /// How much may be staged.
+    pub(crate) ingest: IngestLimits,
     /// Those of the server.
     pub(crate) server: DynamicSettings,
 }
@@ -41,12 +45,14 @@ impl Default for NativeSettings {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             threads: default_threads(cores),
+            layout: Layout::TopicName,
             delete_delay_ms: 4 * 60 * 60 * 1000,
             threads_per_dir: 2,
             queued_requests_max: 10_000,
             log: BrokerLogSettings::default(),
             intervals: Intervals::default(),
             cleaner: CleanerSettings::default(),
+            ingest: IngestLimits::default(),
             server: DynamicSettings::default(),
         }
     }
@@ -62,15 +68,16 @@ impl NativeSettings {
             Some("os") => FlushMode::Os,
             Some(other) => return Err(bad("log.flush.mode", other, "commit or os")),
         };
-        if let Some(other) = given
-            .text("log.dir.layout")?
-            .filter(|layout| layout != "topic-name")
-        {
-            return Err(bad("log.dir.layout", &other, "topic-name"));
-        }
+        let layout = match given.text("log.dir.layout")?.as_deref() {
+            None => self.layout,
+            Some("topic-name") => Layout::TopicName,
+            Some("topic-id") => Layout::TopicId,
+            Some(other) => return Err(bad("log.dir.layout", other, "topic-name or topic-id")),
+        };
         let every = &self.intervals;
         Ok(Self {
             threads: given.number("num.network.threads", self.threads)?.max(1),
+            layout,
             delete_delay_ms: given.number("delete.topic.delay.ms", self.delete_delay_ms)?,
             threads_per_dir: given
                 .number("num.recovery.threads.per.data.dir", self.threads_per_dir)?
@@ -118,9 +125,22 @@ impl NativeSettings {
                     self.cleaner.io_bytes_per_second,
                 )?,
             },
+            ingest: IngestLimits {
+                bytes_per_second: given.number(
+                    "ingest.quota.bytes.per.second",
+                    self.ingest.bytes_per_second.min(i64::MAX as u64),
+                )?,
+                staged_bytes_max: given.number(
+                    "ingest.staged.bytes.max",
+                    self.ingest.staged_bytes_max.min(i64::MAX as u64),
+                )?,
+                copy_bytes_max: given
+                    .number("ingest.copy.bytes.max", self.ingest.copy_bytes_max)?,
+            },
             server: DynamicSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
+                topic_ids: given.flag("topic.ids", self.server.topic_ids)?,
                 limits: limits(&given, &self.server.limits)?,
             },
         })
@@ -155,6 +175,10 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
             u32::try_from(rate).unwrap_or(0)
         },
         idle: u64::try_from(idle_ms).map_or(Duration::MAX, Duration::from_millis),
+        authentication: Duration::from_millis(given.number(
+            "connection.authentication.timeout.ms",
+            now.authentication.as_millis() as u64,
+        )?),
         in_flight_bytes_max: usize::try_from(queued)
             .ok()
             .filter(|&bytes| bytes > 0)

@@ -106,6 +106,21 @@ impl BatchBuilder {
         self
     }
 
+    /// The same for a batch that is not given away: it is built again when its producer gets a new id.
+    pub const fn set_producer(&mut self, id: i64, epoch: i16, base_sequence: i32) {
+        self.header.producer_id = id;
+        self.header.producer_epoch = epoch;
+        self.header.base_sequence = base_sequence;
+    }
+
+    /// Leaves the records as they are.
+    #[must_use]
+    pub const fn uncompressed(mut self) -> Self {
+        self.codec = Codec::None;
+        self.header.attributes &= !crate::record_batch::CODEC_MASK;
+        self
+    }
+
     /// Makes the batch part of its producer's transaction.
     #[must_use]
     pub const fn transactional(mut self) -> Self {

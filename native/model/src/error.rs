@@ -64,7 +64,7 @@ pub enum BatchError {
 impl BatchError {
     /// An [`BatchError::InvalidRecord`] that no single record is to blame for.
     #[must_use]
-    pub(crate) const fn invalid(reason: &'static str) -> Self {
+    pub const fn invalid(reason: &'static str) -> Self {
         Self::InvalidRecord {
             index: None,
             reason,

@@ -9,6 +9,7 @@ mod compression;
 mod crc;
 mod error;
 mod ids;
+mod murmur2;
 mod record;
 mod record_batch;
 mod stamp;
@@ -23,6 +24,7 @@ pub use compression::{Codec, DECOMPRESSED_BYTES_MAX, Decoder, compress, decompre
 pub use crc::crc32c;
 pub use error::BatchError;
 pub use ids::{BuildIdHasher, IdMap, TopicId, TopicIdPartition};
+pub use murmur2::{murmur2, partition_of_key};
 pub use record::{Header, Headers, RecordRef, Records, decompressed_records};
 pub use record_batch::{
     BATCH_LENGTH_END, BatchHeader, HEADER_BYTES, MAGIC_V2, NO_PARTITION_LEADER_EPOCH,

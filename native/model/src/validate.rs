@@ -166,8 +166,11 @@ pub fn validate_produce<'a>(
     if size < records.len() {
         return Err(BatchError::invalid("more than one record batch"));
     }
-    check_header(&header, rules)?;
+    check_size(&header, rules)?;
+    // Before what the checksum covers is believed: a bit that was lost on the way is a corrupt
+    // message, which a producer sends again, and no invalid record, which it gives up.
     header.check_crc(records)?;
+    check_header(&header, rules)?;
     let codec = header.codec()?;
     let max_timestamp = check_records(&header, codec, &records[HEADER_BYTES..], rules)?;
 
@@ -204,13 +207,17 @@ pub fn validate_produce<'a>(
     })
 }
 
-fn check_header(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchError> {
+fn check_size(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchError> {
     if header.size_in_bytes() > usize::try_from(rules.max_message_bytes).unwrap_or(0) {
         return Err(BatchError::TooLarge {
             size: header.size_in_bytes(),
             max: rules.max_message_bytes,
         });
     }
+    Ok(())
+}
+
+fn check_header(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchError> {
     if header.codec()? == Codec::Zstd && !rules.zstd_allowed {
         return Err(BatchError::UnsupportedCompression(Codec::Zstd as u8));
     }

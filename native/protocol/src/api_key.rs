@@ -48,6 +48,32 @@ impl Api {
         self.served && version >= lowest && version <= self.max_version
     }
 
+    /// Highest version that is served. With `topic_ids` false (`inter.broker.protocol.version` below 2.8, checklist
+    /// 206) it is the last one whose messages name topics by name alone; -1 if the key cannot do without ids.
+    pub const fn newest(&self, topic_ids: bool) -> i16 {
+        if topic_ids {
+            return self.max_version;
+        }
+        match self.key {
+            ApiKey::Produce | ApiKey::Fetch => 12,
+            ApiKey::Metadata | ApiKey::OffsetCommit | ApiKey::OffsetFetch => 9,
+            ApiKey::CreateTopics => 6,
+            ApiKey::DeleteTopics => 5,
+            ApiKey::ListTopics => 0,
+            ApiKey::DescribeTopicPartitions
+            | ApiKey::UndeleteTopics
+            | ApiKey::TruncateTopics
+            | ApiKey::DescribeTopicHistory
+            | ApiKey::DescribeDeletions
+            | ApiKey::IngestBegin
+            | ApiKey::IngestAppend
+            | ApiKey::IngestCommit
+            | ApiKey::IngestAbort
+            | ApiKey::ListIngests => -1,
+            _ => self.max_version,
+        }
+    }
+
     /// Whether messages of `version` have compact lengths and tagged fields.
     pub const fn is_flexible(&self, version: i16) -> bool {
         matches!(self.first_flexible, Some(first) if version >= first)
@@ -146,7 +172,7 @@ apis! {
     14 SyncGroup 0..=5 flexible 4 Python served;
     15 DescribeGroups 0..=6 flexible 5 Python served;
     16 ListGroups 0..=5 flexible 3 Python served;
-    17 SaslHandshake 0..=1 flexible none Python dormant;
+    17 SaslHandshake 0..=1 flexible none Python served;
     18 ApiVersions 0..=5 flexible 3 Native served;
     19 CreateTopics 0..=7 flexible 5 Python served;
     20 DeleteTopics 0..=6 flexible 4 Python served;
@@ -158,14 +184,14 @@ apis! {
     26 EndTxn 0..=5 flexible 3 Python dormant;
     27 WriteTxnMarkers 0..=2 flexible 1 Python dormant;
     28 TxnOffsetCommit 0..=6 flexible 3 Python dormant;
-    29 DescribeAcls 0..=3 flexible 2 Python dormant;
-    30 CreateAcls 0..=3 flexible 2 Python dormant;
-    31 DeleteAcls 0..=3 flexible 2 Python dormant;
+    29 DescribeAcls 0..=3 flexible 2 Python served;
+    30 CreateAcls 0..=3 flexible 2 Python served;
+    31 DeleteAcls 0..=3 flexible 2 Python served;
     32 DescribeConfigs 0..=4 flexible 4 Python served;
     33 AlterConfigs 0..=2 flexible 2 Python served;
-    34 AlterReplicaLogDirs 0..=2 flexible 2 Python dormant;
+    34 AlterReplicaLogDirs 0..=2 flexible 2 Python served;
     35 DescribeLogDirs 0..=5 flexible 2 Python served;
-    36 SaslAuthenticate 0..=2 flexible 2 Python dormant;
+    36 SaslAuthenticate 0..=2 flexible 2 Python served;
     37 CreatePartitions 0..=3 flexible 2 Python served;
     38 CreateDelegationToken 0..=3 flexible 2 Python dormant;
     39 RenewDelegationToken 0..=2 flexible 2 Python dormant;
@@ -179,8 +205,8 @@ apis! {
     47 OffsetDelete 0..=0 flexible none Python served;
     48 DescribeClientQuotas 0..=1 flexible 1 Python dormant;
     49 AlterClientQuotas 0..=1 flexible 1 Python dormant;
-    50 DescribeUserScramCredentials 0..=0 flexible 0 Python dormant;
-    51 AlterUserScramCredentials 0..=0 flexible 0 Python dormant;
+    50 DescribeUserScramCredentials 0..=0 flexible 0 Python served;
+    51 AlterUserScramCredentials 0..=0 flexible 0 Python served;
     52 Vote 0..=2 flexible 0 Python dormant;
     53 BeginQuorumEpoch 0..=1 flexible 1 Python dormant;
     54 EndQuorumEpoch 0..=1 flexible 1 Python dormant;
@@ -224,7 +250,16 @@ apis! {
     92 DeleteShareGroupOffsets 0..=0 flexible 0 Python dormant;
     93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python dormant;
     94 UnregisterController 0..=0 flexible 0 Python dormant;
-    32142 ListTopics 0..=0 flexible none Python dormant;
+    32142 ListTopics 0..=1 flexible 1 Native served;
+    32143 UndeleteTopics 0..=0 flexible 0 Python served;
+    32144 TruncateTopics 0..=0 flexible 0 Python served;
+    32145 DescribeTopicHistory 0..=0 flexible 0 Python served;
+    32146 DescribeDeletions 0..=0 flexible 0 Python served;
+    32150 IngestBegin 0..=0 flexible 0 Python served;
+    32151 IngestAppend 0..=0 flexible 0 Native served;
+    32152 IngestCommit 0..=0 flexible 0 Python served;
+    32153 IngestAbort 0..=0 flexible 0 Python served;
+    32154 ListIngests 0..=0 flexible 0 Python served;
 }
 
 /// The versions spoken on the inter-broker listener where they are the KIP-516 text's own (R9, checklist F to L and T):
@@ -275,9 +310,12 @@ impl Api {
             })
     }
 
-    /// The rows that ApiVersions advertises on client listeners, ascending.
-    pub fn advertised() -> impl Iterator<Item = &'static Api> {
-        APIS.iter().filter(|api| api.served)
+    /// What ApiVersions advertises on client listeners: row, lowest and highest version, ascending.
+    pub fn advertised(topic_ids: bool) -> impl Iterator<Item = (&'static Api, i16, i16)> {
+        APIS.iter()
+            .filter(|api| api.served)
+            .map(move |api| (api, api.min_version, api.newest(topic_ids)))
+            .filter(|(_, lowest, highest)| lowest <= highest)
     }
 }
 
@@ -298,13 +336,36 @@ mod tests {
         for api in APIS {
             assert_eq!(Api::find(api.key.code()), Some(api));
         }
-        for absent in [-1, 95, 32141, 32143, i16::MIN, i16::MAX] {
+        for absent in [-1, 95, 32141, 32149, i16::MIN, i16::MAX] {
             assert_eq!(Api::find(absent), None, "{absent}");
         }
         assert_eq!(
             ApiKey::from_code(32142).map(ApiKey::name),
             Some("ListTopics")
         );
+    }
+
+    #[test]
+    fn without_topic_ids_only_versions_by_name_are_left() {
+        let rows: Vec<_> = Api::advertised(false)
+            .filter(|(api, _, highest)| *highest < api.max_version)
+            .map(|(api, lowest, highest)| (api.key, lowest, highest))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (ApiKey::Produce, 0, 12),
+                (ApiKey::Fetch, 4, 12),
+                (ApiKey::Metadata, 0, 9),
+                (ApiKey::OffsetCommit, 1, 9),
+                (ApiKey::OffsetFetch, 1, 9),
+                (ApiKey::CreateTopics, 0, 6),
+                (ApiKey::DeleteTopics, 0, 5),
+                (ApiKey::ListTopics, 0, 0),
+            ]
+        );
+        let gone = Api::advertised(true).count() - Api::advertised(false).count();
+        assert_eq!(gone, 10);
     }
 
     #[test]

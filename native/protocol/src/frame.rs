@@ -37,11 +37,17 @@ pub enum Guess {
 /// Reads the length prefix. `max` is the listener's limit in bytes, prefix not counted.
 #[inline]
 pub fn frame_length(bytes: &[u8], max: usize) -> FrameLength {
+    frame_length_between(bytes, REQUEST_BYTES_MIN, max)
+}
+
+/// The same where frames may be as short as `min`: SASL tokens without a request around them.
+#[inline]
+pub fn frame_length_between(bytes: &[u8], min: usize, max: usize) -> FrameLength {
     let Some(prefix) = bytes.first_chunk::<LENGTH_BYTES>() else {
         return FrameLength::Incomplete;
     };
     let length = i32::from_be_bytes(*prefix);
-    if length < REQUEST_BYTES_MIN as i32 || length as usize > max {
+    if length < min as i32 || length as usize > max {
         return FrameLength::Refused {
             length,
             guess: guess(prefix),

@@ -7,7 +7,9 @@
 pub mod api_versions;
 pub mod fetch_request;
 pub mod fetch_response;
+pub mod ingest_append;
 pub mod list_offsets;
+pub mod list_topics;
 pub mod metadata;
 pub mod offset_for_leader_epoch;
 pub mod produce_request;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use pybroker_model::{TopicId, TopicIdPartition};
-use pybroker_storage::{Log, StorageError};
+use pybroker_storage::{Layout, Log, StorageError};
 
 use crate::found::{Found, FoundDir};
 use crate::log_dirs::Opening;
@@ -53,6 +53,7 @@ impl Replicas {
         }
 
         self.create_directories(orders, &mut steps);
+        self.relocate_directories(orders, &mut steps);
         let logs = self.open_logs(orders, &steps, now_ms);
         let mut partitions: Vec<Result<Arc<Partition>, PartitionError>> =
             Vec::with_capacity(orders.len());
@@ -63,7 +64,7 @@ impl Replicas {
                     partition.set_config(&order.config);
                     Ok(partition)
                 }
-                (Step::Open(lies), Some(Ok(log))) => self.host(order, &lies, log),
+                (Step::Open(lies), Some(Ok(log))) => self.host(order, &lies, log, now_ms),
                 (Step::Open(lies), Some(Err(error))) => {
                     Ok(self.host_offline(order, lies, &error, &mut found))
                 }
@@ -76,6 +77,7 @@ impl Replicas {
         for partition in partitions.iter().flatten() {
             self.catch_up_config(partition);
         }
+        self.settle_restored();
         results
     }
 
@@ -109,6 +111,13 @@ impl Replicas {
         if let Some(lies) = found.take(tip) {
             return Ok(Step::Open(lies));
         }
+        // A10: the controller corrects itself before the removal.
+        if !order.is_new && self.restore_locked(tip, &order.topic, found)? {
+            return found
+                .take(tip)
+                .map(Step::Open)
+                .ok_or_else(|| PartitionError::storage("a restored directory is lost"));
+        }
         if !order.is_new && self.dirs.any_offline() {
             // It may well lie in a directory that failed (KAFKA-16234): an empty one here would lose data.
             return Err(PartitionError::storage("a log directory is offline"));
@@ -136,7 +145,7 @@ impl Replicas {
         if let Some(id) = map.topic_id(&order.topic)
             && id != order.tip.topic_id
             && let Some(partition) = map.partition(id, order.tip.partition)
-            && !matches!(**partition.role(), Role::Stopped { .. })
+            && !matches!(**partition.role(), Role::Stopped { deleted: false })
         {
             if order.leader_epoch <= partition.leader_epoch() {
                 return Err(PartitionError::InconsistentTopicId);
@@ -144,7 +153,11 @@ impl Replicas {
             staged.push(older(id));
         }
         for id in found.other_ids(&order.topic, order.tip) {
-            if order.leader_epoch <= self.latest_epoch_on_disk(order, older(id), found, now_ms)? {
+            if order.leader_epoch <= self.latest_epoch_on_disk(older(id), found)? {
+                if found.get(order.tip).is_some() {
+                    // Its own directory is there: the other proves nothing and stays where it is (A6).
+                    continue;
+                }
                 return Err(PartitionError::InconsistentTopicId);
             }
             staged.push(older(id));
@@ -165,26 +178,17 @@ impl Replicas {
         Ok(())
     }
 
-    /// Opens the log of a directory that is not hosted, to learn its latest leader epoch; -1 if it has none.
+    /// The latest leader epoch of a directory that is not hosted; -1 if it has none. Nothing in it is touched.
     fn latest_epoch_on_disk(
         &self,
-        order: &PartitionOrder,
         tip: TopicIdPartition,
         found: &Found,
-        now_ms: i64,
     ) -> Result<i32, PartitionError> {
         let Some(lies) = found.get(tip) else {
             return Ok(-1);
         };
-        let opening = Opening {
-            lies,
-            tip,
-            config: Arc::clone(&order.config.log),
-        };
-        let log = self.dirs.open_log(&opening, now_ms, &self.config.report)?;
-        let latest = log.latest_epoch().map_or(-1, |entry| entry.epoch);
-        log.close(false)?;
-        Ok(latest)
+        let log_dir = self.dirs.get(lies.dir).online()?;
+        Ok(log_dir.latest_epoch(&lies.directory)?.unwrap_or(-1))
     }
 
     fn placement(&self, map: &TopicMap<Partition>, found: &Found) -> Placement {
@@ -227,6 +231,48 @@ impl Replicas {
         }
     }
 
+    /// Directories named by topic get the name of the layout by id, when that is in force. Never the other way round: an
+    /// older broker could not read what lies there (checklist 205).
+    fn relocate_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
+        if self.config.layout != Layout::TopicId {
+            return;
+        }
+        for dir in 0..self.dirs.len() {
+            let Ok(log_dir) = self.dirs.get(dir).online() else {
+                continue;
+            };
+            let mut at = Vec::new();
+            let mut wanted = Vec::new();
+            for (index, step) in steps.iter().enumerate() {
+                if let Step::Open(lies) = step
+                    && lies.dir == dir
+                    && !lies.directory.contains('/')
+                {
+                    at.push(index);
+                    wanted.push((lies.directory.clone(), orders[index].tip));
+                }
+            }
+            if wanted.is_empty() {
+                continue;
+            }
+            let named: Vec<_> = wanted
+                .iter()
+                .map(|(name, tip)| (name.as_str(), *tip))
+                .collect();
+            for (index, renamed) in at.into_iter().zip(log_dir.relocate(&named)) {
+                match (&mut steps[index], renamed) {
+                    (Step::Open(lies), Ok(name)) => lies.directory = name,
+                    (_, Ok(_)) => {}
+                    // It is served where it is; the next start tries again.
+                    (_, Err(error)) => self.report(&format!(
+                        "{}-{} keeps the layout by name: {error}",
+                        orders[index].topic, orders[index].tip.partition
+                    )),
+                }
+            }
+        }
+    }
+
     /// Step 3, second half. An entry for each order whose log was opened, or failed to.
     fn open_logs(
         &self,
@@ -241,6 +287,7 @@ impl Replicas {
                 let order = &orders[index];
                 at.push(index);
                 openings.push(Opening {
+                    topic: &order.topic,
                     lies,
                     tip: order.tip,
                     config: Arc::clone(&order.config.log),
@@ -266,8 +313,23 @@ impl Replicas {
         order: &PartitionOrder,
         lies: &FoundDir,
         log: Arc<Log>,
+        now_ms: i64,
     ) -> Result<Arc<Partition>, PartitionError> {
         let log_dir = Arc::clone(self.dirs.get(lies.dir).online()?);
+        // Asked for by each order, so that a crash in between is made good by the next. Never over records.
+        if log.log_end_offset() < order.start_offset {
+            if log.log_start_offset() < log.log_end_offset() {
+                let (end, start) = (log.log_end_offset(), order.start_offset);
+                self.report(&format!(
+                    "{} of {}-{} ends at {end}, below the start {start} of its topic: it is left as it is",
+                    lies.directory, order.topic, order.tip.partition
+                ));
+            } else {
+                log.truncate_fully_and_start_at(order.start_offset, now_ms)?;
+            }
+        }
+        self.legacies
+            .hand_over(&order.topic, order.tip.partition, &log);
         let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));
         Ok(Partition::hosting(
             order.tip,
@@ -289,7 +351,10 @@ impl Replicas {
         error: &StorageError,
         found: &mut Found,
     ) -> Arc<Partition> {
-        self.report(&format!("{} is offline: {error}", lies.directory));
+        self.report(&format!(
+            "{} of {}-{} is offline: {error}",
+            lies.directory, order.topic, order.tip.partition
+        ));
         // It was taken from the table a moment ago, so there is no other.
         drop(found.add(order.tip, lies));
         let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));

@@ -197,6 +197,9 @@ struct Job {
     due: Instant,
 }
 
+/// How long damage that a reader met may wait to be reported.
+const DAMAGE_REPORT_MS: i64 = 1_000;
+
 /// The longest sleep between two looks at the clock.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
@@ -214,6 +217,7 @@ fn maintain(shared: &Shared) {
         due: start + milliseconds(every(&intervals).min(intervals.initial_delay_ms)),
     };
     let mut jobs = [
+        job(|_| DAMAGE_REPORT_MS, maintenance::report_damage),
         job(
             |intervals| intervals.high_watermarks_ms,
             maintenance::checkpoint_high_watermarks,

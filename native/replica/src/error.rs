@@ -62,6 +62,9 @@ pub enum PartitionError {
     /// The disk failed, or the partition's directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
     #[error("storage: {0}")]
     Storage(Arc<str>),
+    /// What is on disk at this offset is no batch any more; other offsets can be read (`CORRUPT_MESSAGE`).
+    #[error("damaged on disk: {0}")]
+    Corrupt(Arc<str>),
     /// The batches themselves are refused.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -139,6 +142,9 @@ impl From<ReadError> for PartitionError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Storage(StorageError::Closed { .. }) => Self::NotLeader,
+            ReadError::Storage(error @ StorageError::Corrupt { .. }) => {
+                Self::Corrupt(error.to_string().into())
+            }
             ReadError::Storage(error) => error.into(),
             ReadError::OutOfRange { offset, start, end } => Self::OffsetOutOfRange {
                 requested: offset,

@@ -20,16 +20,21 @@ pub(crate) struct FoundDir {
 /// The table of them. Directories with a problem are not in it: they are never opened, moved or removed.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    by_id: HashMap<TopicIdPartition, FoundDir, BuildIdHasher>,
+    /// Usually one; more when a directory was copied to another name, until the control plane has set it aside.
+    by_id: HashMap<TopicIdPartition, Vec<FoundDir>, BuildIdHasher>,
     /// Incarnations by directory name: the same name may lie in two log directories with two ids.
     by_name: BTreeMap<(Arc<str>, i32), Vec<TopicId>>,
 }
 
 impl Found {
-    /// Adds a directory. Gives the one that is there already for the same id and partition; the new one is then not
-    /// added.
+    /// Adds a directory. Gives the one that is there already for the same id, partition and name; the new one is then
+    /// not added.
     pub(crate) fn add(&mut self, tip: TopicIdPartition, found: FoundDir) -> Result<(), FoundDir> {
-        if let Some(earlier) = self.by_id.get(&tip) {
+        let there = self.by_id.entry(tip).or_default();
+        if let Some(earlier) = there
+            .iter()
+            .find(|one| one.topic == found.topic || one.topic.is_none() || found.topic.is_none())
+        {
             return Err(earlier.clone());
         }
         if let Some(topic) = &found.topic {
@@ -38,13 +43,25 @@ impl Found {
                 .or_default()
                 .push(tip.topic_id);
         }
-        self.by_id.insert(tip, found);
+        there.push(found);
         Ok(())
     }
 
     pub(crate) fn take(&mut self, tip: TopicIdPartition) -> Option<FoundDir> {
-        let found = self.by_id.remove(&tip)?;
-        if let Some(topic) = &found.topic
+        let first = self.get(tip)?.clone();
+        self.forget(tip, &first);
+        Some(first)
+    }
+
+    /// Takes one directory from the table.
+    fn forget(&mut self, tip: TopicIdPartition, gone: &FoundDir) {
+        if let Some(there) = self.by_id.get_mut(&tip) {
+            there.retain(|one| one != gone);
+            if there.is_empty() {
+                self.by_id.remove(&tip);
+            }
+        }
+        if let Some(topic) = &gone.topic
             && let Some(ids) = self.by_name.get_mut(&(Arc::clone(topic), tip.partition))
         {
             ids.retain(|id| *id != tip.topic_id);
@@ -52,11 +69,17 @@ impl Found {
                 self.by_name.remove(&(Arc::clone(topic), tip.partition));
             }
         }
-        Some(found)
+    }
+
+    /// A directory that must not be opened, moved or removed.
+    pub(crate) fn set_aside(&mut self, dir: usize, directory: &str) {
+        if let Some((tip, found)) = self.entry_of(dir, directory) {
+            self.forget(tip, &found);
+        }
     }
 
     pub(crate) fn get(&self, tip: TopicIdPartition) -> Option<&FoundDir> {
-        self.by_id.get(&tip)
+        self.by_id.get(&tip)?.first()
     }
 
     /// Other incarnations of a name that lie on disk for this partition.
@@ -73,15 +96,22 @@ impl Found {
 
     /// Whose directory this is.
     pub(crate) fn of_directory(&self, dir: usize, directory: &str) -> Option<TopicIdPartition> {
-        self.by_id
-            .iter()
-            .find(|(_, found)| found.dir == dir && found.directory == directory)
-            .map(|(tip, _)| *tip)
+        self.entry_of(dir, directory).map(|(tip, _)| tip)
+    }
+
+    fn entry_of(&self, dir: usize, directory: &str) -> Option<(TopicIdPartition, FoundDir)> {
+        self.by_id.iter().find_map(|(tip, there)| {
+            let found = there
+                .iter()
+                .find(|one| one.dir == dir && one.directory == directory)?;
+            Some((*tip, found.clone()))
+        })
     }
 
     /// How many lie in the log directory with this position.
     pub(crate) fn count(&self, dir: usize) -> usize {
-        self.by_id.values().filter(|found| found.dir == dir).count()
+        let in_dir = |there: &Vec<FoundDir>| there.iter().filter(|found| found.dir == dir).count();
+        self.by_id.values().map(in_dir).sum()
     }
 }
 
@@ -128,5 +158,18 @@ mod tests {
         found.add(tip(1, 0), dir(0, "a/t-0")).expect("new");
         assert_eq!(found.add(tip(1, 0), dir(1, "b/t-0")), Err(dir(0, "a/t-0")));
         assert_eq!(found.get(tip(1, 0)).map(|found| found.dir), Some(0));
+        let copy = FoundDir {
+            topic: Some("u".into()),
+            ..dir(0, "u-0")
+        };
+        found.add(tip(1, 0), copy).expect("another name");
+        found.set_aside(0, "u-0");
+        assert_eq!(
+            (
+                found.count(0),
+                found.other_ids(&"u".into(), tip(2, 0)).len()
+            ),
+            (1, 0)
+        );
     }
 }

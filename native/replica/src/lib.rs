@@ -3,6 +3,7 @@
 //! Synchronous: no runtime, no socket, no clock (`now_ms` comes in; the background threads get a clock from whoever
 //! starts them). Identity is compared here for data and in `pybroker/replicas` for orders, nowhere else.
 
+mod adopt;
 mod apply;
 mod background;
 mod cleaner;
@@ -11,14 +12,18 @@ mod error;
 mod failures;
 mod found;
 mod high_watermark;
+mod ingest;
+mod legacies;
 mod log_dirs;
 mod maintenance;
+mod moves;
 mod orders;
 mod partition;
 mod placement;
 mod progress;
 mod replicas;
 mod requests;
+mod restore;
 mod role;
 mod stop;
 mod topic_config;
@@ -33,6 +38,10 @@ pub use cleaner::CleanerSettings;
 pub use commit::Commit;
 pub use error::PartitionError;
 pub use high_watermark::ReplicaEnds;
+pub use ingest::{
+    IngestError, IngestFigures, IngestLimits, IngestName, IngestState, Ingests, Listed, NewIngest,
+};
+pub use moves::{FutureReplica, MoveError};
 pub use orders::{PartitionOrder, StopOrder};
 pub use partition::Partition;
 pub use replicas::{Clock, LocalPartition, LogDirDescription, Replicas, ReplicasConfig, Report};

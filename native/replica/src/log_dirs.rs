@@ -11,6 +11,7 @@ use pybroker_storage::{
 };
 
 use crate::found::{Found, FoundDir};
+use crate::moves::{self, Seen};
 use crate::replicas::Report;
 use crate::{LocalPartition, PartitionError, PartitionOrder, ReplicasConfig};
 
@@ -50,6 +51,7 @@ pub(crate) struct LogDirs {
 /// A log to open.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
+    pub(crate) topic: &'a str,
     pub(crate) lies: &'a FoundDir,
     pub(crate) tip: TopicIdPartition,
     pub(crate) config: Arc<LogConfig>,
@@ -66,7 +68,8 @@ impl LogDirs {
     pub(crate) fn open(config: &ReplicasConfig) -> Result<Self, StorageError> {
         let mut dirs = Vec::with_capacity(config.log_dirs.len());
         let mut first_failure = None;
-        let options = LogDirOptions::new(config.broker_id, config.cluster_id.clone());
+        let mut options = LogDirOptions::new(config.broker_id, config.cluster_id.clone());
+        options.layout = config.layout;
         for path in &config.log_dirs {
             let opened = match LogDir::open(path, &options) {
                 Ok(dir) => {
@@ -115,15 +118,36 @@ impl LogDirs {
         self.dirs.iter()
     }
 
+    /// Position of the directory with this path.
+    pub(crate) fn position(&self, path: &Path) -> Option<usize> {
+        let plain = moves::plain(path);
+        self.dirs
+            .iter()
+            .position(|dir| dir.path == path || moves::plain(&dir.path) == plain)
+    }
+
+    /// The online directory that `path` lies in: position, directory, and the name in there.
+    pub(crate) fn holding(&self, path: &Path) -> Option<(usize, &Arc<LogDir>, String)> {
+        self.dirs.iter().enumerate().find_map(|(at, dir)| {
+            let log_dir = dir.online().ok()?;
+            let name = path.strip_prefix(log_dir.path()).ok()?;
+            Some((at, log_dir, name.to_string_lossy().into_owned()))
+        })
+    }
+
     pub(crate) fn any_offline(&self) -> bool {
         self.dirs.iter().any(|dir| dir.online().is_err())
     }
 
     /// Looks at all partition directories without opening a log: those fit to be served go into the table, all into
     /// the list.
-    pub(crate) fn scan(&self) -> Result<(Found, Vec<LocalPartition>), StorageError> {
+    pub(crate) fn scan(
+        &self,
+        report: &dyn Fn(&str),
+    ) -> Result<(Found, Vec<LocalPartition>), StorageError> {
         let mut found = Found::default();
         let mut list = Vec::new();
+        let mut seen = Vec::new();
         for (at, dir) in self.dirs.iter().enumerate() {
             let Ok(log_dir) = dir.online() else { continue };
             let there = match log_dir.scan() {
@@ -137,8 +161,29 @@ impl LogDirs {
                     continue;
                 }
             };
-            for local in there {
-                let mut problem = local.problem;
+            seen.extend(there.into_iter().map(|local| Seen {
+                dir: at,
+                name: local.directory.clone(),
+                local: LocalPartition {
+                    log_dir: dir.path.clone(),
+                    directory: log_dir.path().join(&local.directory),
+                    topic: local.topic,
+                    partition: local.partition,
+                    topic_id: local.topic_id,
+                    problem: local.problem,
+                },
+                moving: local.moving,
+            }));
+        }
+        for Seen {
+            dir: at,
+            name,
+            mut local,
+            ..
+        } in moves::settle(self, seen, report)
+        {
+            {
+                let mut problem = local.problem.take();
                 if let (None, Some(topic_id)) = (&problem, local.topic_id) {
                     let tip = TopicIdPartition {
                         topic_id,
@@ -146,7 +191,7 @@ impl LogDirs {
                     };
                     let lies = FoundDir {
                         dir: at,
-                        directory: local.directory.clone(),
+                        directory: name,
                         topic: local.topic.as_deref().map(Into::into),
                     };
                     if let Err(earlier) = found.add(tip, lies) {
@@ -157,14 +202,8 @@ impl LogDirs {
                         ));
                     }
                 }
-                list.push(LocalPartition {
-                    log_dir: dir.path.clone(),
-                    directory: log_dir.path().join(&local.directory),
-                    topic: local.topic,
-                    partition: local.partition,
-                    topic_id: local.topic_id,
-                    problem,
-                });
+                local.problem = problem;
+                list.push(local);
             }
         }
         Ok((found, list))
@@ -193,7 +232,7 @@ impl LogDirs {
             created?;
             Ok(FoundDir {
                 dir,
-                directory: new.directory(),
+                directory: log_dir.directory_of(&new.topic, new.id),
                 topic: Some(new.topic.as_str().into()),
             })
         });
@@ -256,8 +295,13 @@ impl LogDirs {
                 reason: reason.to_string(),
             })?;
         let config = Arc::clone(&opening.config);
-        let (log, recovered) =
-            log_dir.open_log(&opening.lies.directory, opening.tip, config, now_ms)?;
+        let (log, recovered) = log_dir.open_log_of(
+            opening.topic,
+            &opening.lies.directory,
+            opening.tip,
+            config,
+            now_ms,
+        )?;
         let name = &opening.lies.directory;
         for (first, last) in &recovered.lost {
             report(&format!(

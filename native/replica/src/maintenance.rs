@@ -37,6 +37,20 @@ pub(crate) fn checkpoint_log_starts(shared: &Shared) {
     });
 }
 
+/// Says what readers met that is damaged.
+pub(crate) fn report_damage(shared: &Shared) {
+    let map = shared.replicas.map.load_full();
+    for partition in map.partitions() {
+        let Some(log) = partition.log() else { continue };
+        for damage in log.take_damage() {
+            let (topic, index) = (partition.topic(), partition.tip().partition);
+            shared
+                .replicas
+                .report(&format!("{topic}-{index}: {damage}"));
+        }
+    }
+}
+
 /// Writes high watermarks.
 pub(crate) fn checkpoint_high_watermarks(shared: &Shared) {
     for_each_dir(shared, "high watermarks", |dir, log_dir| {

@@ -24,6 +24,8 @@ pub struct PartitionOrder {
     /// The controller creates it now. Otherwise a directory that is missing while a log directory is offline is
     /// taken to be there, and not made anew elsewhere.
     pub is_new: bool,
+    /// Where an empty log begins: above 0 the topic continues the offsets of an earlier incarnation (truncation).
+    pub start_offset: i64,
     /// The topic's settings.
     pub config: Arc<TopicConfig>,
 }

@@ -4,19 +4,20 @@
 //! check the role and write, so that a change of role (`gate` for writing) has no append under way: what was resolved
 //! before a delete or a new epoch never takes effect after it (R4).
 
+mod reading;
+mod role_changes;
+
 use std::sync::Arc;
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::Guard;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use pybroker_model::{ProduceRules, TopicIdPartition, ValidBatches};
-use pybroker_storage::{AppendOrigin, FlushMode, Log, LogDir, LogSlice};
+use pybroker_storage::{AppendOrigin, Attached, FlushMode, Log, LogDir};
 
 use crate::progress::Progress;
-use crate::{
-    AppendInfo, Commit, EpochEnd, FetchRead, Isolation, Leader, ListedOffset, OffsetSpec,
-    PartitionError, PartitionRead, Registration, Role, TopicConfig, check_leader_epoch,
-};
+use crate::{AppendInfo, Commit, Leader, PartitionError, Role, TopicConfig};
 
 /// One partition hosted here.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Partition {
     /// `None` if it could not be opened: such a partition is `Offline` for good; a later order makes a new one.
     hosted: Option<Hosted>,
     gate: RwLock<()>,
+    /// Appends are refused until further notice: its topic is about to be deleted.
+    fenced: AtomicBool,
     progress: Arc<Progress>,
 }
 
@@ -108,6 +111,7 @@ impl Partition {
             broker_id,
             hosted,
             gate: RwLock::new(()),
+            fenced: AtomicBool::new(false),
             progress: Arc::new(Progress::new(role, config, high_watermark)),
         }
     }
@@ -138,13 +142,24 @@ impl Partition {
     }
 
     /// Position of its log directory, if it could be opened.
-    pub(crate) fn dir(&self) -> Option<usize> {
+    pub fn dir(&self) -> Option<usize> {
         self.hosted.as_ref().map(|hosted| hosted.dir)
     }
 
     /// What `validate_produce` must check for this topic, now.
     pub fn produce_rules(&self, zstd_allowed: bool, now_ms: i64) -> ProduceRules {
         self.progress.config().produce_rules(zstd_allowed, now_ms)
+    }
+
+    /// Whether an append would wait longer than `patience` for somebody who writes to the log or changes the role.
+    pub fn is_busy(&self, patience: Duration) -> bool {
+        let changing = self.gate.try_read().is_none() && self.gate.try_read_for(patience).is_none();
+        changing || self.log().is_some_and(|log| log.is_busy(patience))
+    }
+
+    /// [`pybroker_storage::Flusher::running`] of its log directory.
+    pub fn running_sync(&self) -> Option<u64> {
+        self.hosted.as_ref()?.log_dir.flusher().running()
     }
 
     /// Appends what a client sent, see [`Partition::append_from`].
@@ -175,6 +190,9 @@ impl Partition {
         let gate = self.gate.read();
         let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
+        if self.is_fenced() {
+            return Err(PartitionError::NotLeader);
+        }
         if required_acks == -1 {
             self.check_isr(leader)?;
         }
@@ -200,82 +218,73 @@ impl Partition {
         })
     }
 
+    /// Attaches what an ingest has staged for this partition and its commit lists (R16), as leader; on disk when it
+    /// returns. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `NotLeader`, `Deleted`, `Storage`; it can be tried again.
+    pub fn attach(
+        &self,
+        directory: &str,
+        now_ms: i64,
+        copy_bytes_max: u64,
+    ) -> Result<Attached, PartitionError> {
+        let gate = self.gate.read();
+        let role = self.progress.role();
+        let (leader, hosted) = self.led(&role)?;
+        if self.is_fenced() {
+            return Err(PartitionError::NotLeader);
+        }
+        let place = hosted.log_dir.staged_partition(self.tip, directory);
+        let attached = hosted
+            .log
+            .attach(&place, leader.leader_epoch, now_ms, copy_bytes_max)?;
+        drop(gate);
+        self.progress.advance(&hosted.log);
+        Ok(attached)
+    }
+
+    /// Holds the partition as it is led here: neither its role nor its log directory changes until the guard is dropped.
+    /// Moves rely on it, which must see what is staged beside the log.
+    ///
+    /// # Errors
+    /// `NotLeader`, `Deleted`, `Storage`.
+    pub(crate) fn hold_led(&self) -> Result<RwLockReadGuard<'_, ()>, PartitionError> {
+        let gate = self.gate.read();
+        self.check_led()?;
+        Ok(gate)
+    }
+
+    /// Whether it is led here, so that records may be staged for it or attached.
+    ///
+    /// # Errors
+    /// `NotLeader`, `Deleted`, `Storage`.
+    pub fn check_led(&self) -> Result<(), PartitionError> {
+        self.led(&self.progress.role()).map(|_| ())
+    }
+
+    /// The log directory it lies in.
+    pub fn log_dir(&self) -> Option<&Arc<LogDir>> {
+        self.hosted.as_ref().map(|hosted| &hosted.log_dir)
+    }
+
+    /// Refuses appends (`NotLeader`, which clients try again) from now on, or takes them again. When it returns no
+    /// append is under way: the log's end stays where it is while the partition is fenced.
+    pub fn set_fenced(&self, fenced: bool) {
+        self.fenced.store(fenced, Ordering::Release);
+        drop(self.gate.write());
+    }
+
+    /// Whether appends are refused because the topic is about to be deleted. Look at it while holding what keeps the
+    /// append and the role together.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Acquire)
+    }
+
     /// Ready once `appended` is committed (high watermark above its last offset), or with the reason why it never
     /// will be. A plain future; dropping it takes the waiter out.
     pub fn committed(&self, appended: &AppendInfo) -> Commit {
         Commit::new(Arc::clone(&self.progress), appended.last_offset)
-    }
-
-    /// Reads for a Fetch.
-    ///
-    /// # Errors
-    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`.
-    pub fn read(&self, fetch: &FetchRead) -> Result<PartitionRead, PartitionError> {
-        let role = self.progress.role();
-        let (leader, hosted) = self.led(&role)?;
-        check_leader_epoch(fetch.current_leader_epoch, leader.leader_epoch)?;
-        let log = &hosted.log;
-        let mut read = PartitionRead {
-            records: LogSlice {
-                file: None,
-                position: 0,
-                len: 0,
-            },
-            high_watermark: self.progress.high_watermark.get(),
-            last_stable_offset: 0,
-            log_start_offset: log.log_start_offset(),
-            aborted: (fetch.isolation == Isolation::ReadCommitted).then(Vec::new),
-            diverging: None,
-        };
-        // It moves first; what is stable is committed, so the watermark is at least there.
-        read.last_stable_offset = self.progress.last_stable.get();
-        read.high_watermark = read.high_watermark.max(read.last_stable_offset);
-        if fetch.last_fetched_epoch >= 0 {
-            let end = self.epoch_end(log, fetch.last_fetched_epoch);
-            if end.leader_epoch < 0 || end.end_offset < 0 {
-                return Err(self.out_of_range(log, fetch.offset));
-            }
-            if end.leader_epoch < fetch.last_fetched_epoch || end.end_offset < fetch.offset {
-                read.diverging = Some(end);
-                return Ok(read);
-            }
-        }
-        let log_end = log.log_end_offset();
-        if fetch.offset < read.log_start_offset || fetch.offset > log_end {
-            return Err(self.out_of_range(log, fetch.offset));
-        }
-        let bound = match fetch.isolation {
-            Isolation::ReadUncommitted => read.high_watermark,
-            Isolation::ReadCommitted => read.last_stable_offset,
-            Isolation::LogEnd => log_end,
-        };
-        if fetch.offset < bound {
-            read.records = log.read(fetch.offset, fetch.max_bytes, bound, fetch.at_least_one)?;
-            if let Some(aborted) = &mut read.aborted
-                && read.records.len > 0
-            {
-                let transactions = log.aborted_transactions(fetch.offset, bound)?;
-                aborted.extend(
-                    transactions
-                        .iter()
-                        .map(|aborted| (aborted.producer_id, aborted.first_offset)),
-                );
-            }
-        }
-        Ok(read)
-    }
-
-    /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (what the last read gave as its
-    /// bound: high watermark or last stable offset), or when the partition stops. `None`: look again now.
-    pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
-        let watched = match isolation {
-            Isolation::ReadUncommitted | Isolation::LogEnd => &self.progress.high_watermark,
-            Isolation::ReadCommitted => &self.progress.last_stable,
-        };
-        let registration = watched.register(bound, waker)?;
-        // A stop stores the role, then wakes: one of the two sees the other.
-        self.progress.role().leader().ok()?;
-        Some(registration)
     }
 
     /// End of what consumers may see.
@@ -313,73 +322,6 @@ impl Partition {
         self.progress.role().leader_epoch()
     }
 
-    /// ListOffsets. Reads index and log files for timestamps: call it on the pool.
-    ///
-    /// # Errors
-    /// As [`Partition::read`].
-    pub fn list_offset(
-        &self,
-        spec: OffsetSpec,
-        isolation: Isolation,
-        current_leader_epoch: i32,
-    ) -> Result<ListedOffset, PartitionError> {
-        let role = self.progress.role();
-        let (leader, hosted) = self.led(&role)?;
-        check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
-        let log = &hosted.log;
-        let bound = match isolation {
-            Isolation::ReadUncommitted => self.progress.high_watermark.get(),
-            Isolation::ReadCommitted => self.progress.last_stable.get(),
-            Isolation::LogEnd => log.log_end_offset(),
-        };
-        let found = match spec {
-            OffsetSpec::Latest => {
-                return Ok(ListedOffset {
-                    offset: bound,
-                    timestamp: -1,
-                    leader_epoch: leader.leader_epoch,
-                });
-            }
-            OffsetSpec::Earliest => {
-                let start = log.log_start_offset();
-                let leader_epoch = log.epoch_for(start).unwrap_or(-1);
-                return Ok(ListedOffset {
-                    offset: start,
-                    timestamp: -1,
-                    leader_epoch,
-                });
-            }
-            OffsetSpec::MaxTimestamp => log.max_timestamp_offset(bound)?,
-            OffsetSpec::Timestamp(timestamp) => log.offset_for_timestamp(timestamp, bound)?,
-        };
-        Ok(found.map_or(ListedOffset::NONE, |found| ListedOffset {
-            offset: found.offset,
-            timestamp: found.timestamp,
-            leader_epoch: found.leader_epoch.unwrap_or(-1),
-        }))
-    }
-
-    /// OffsetForLeaderEpoch.
-    ///
-    /// # Errors
-    /// As [`Partition::read`].
-    pub fn end_offset_for_epoch(
-        &self,
-        epoch: i32,
-        current_leader_epoch: i32,
-    ) -> Result<EpochEnd, PartitionError> {
-        let role = self.progress.role();
-        let (leader, hosted) = self.led(&role)?;
-        check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
-        if epoch == leader.leader_epoch {
-            return Ok(EpochEnd {
-                leader_epoch: epoch,
-                end_offset: hosted.log.log_end_offset(),
-            });
-        }
-        Ok(self.epoch_end(&hosted.log, epoch))
-    }
-
     /// Moves the log start up to `offset`, -1: to the high watermark. Gives the new log start. Blocks on the disk.
     ///
     /// # Errors
@@ -407,73 +349,6 @@ impl Partition {
         }
     }
 
-    /// Takes the leadership of `leader.leader_epoch`. The epoch is in the log's epoch cache, durably, before any
-    /// record can be appended under it (R6).
-    ///
-    /// # Errors
-    /// `FencedLeaderEpoch` for an older epoch than the current; `Storage`.
-    pub(crate) fn become_leader(&self, leader: Leader) -> Result<(), PartitionError> {
-        let gate = self.gate.write();
-        let Some(hosted) = &self.hosted else {
-            let role = self.progress.role();
-            return Err(role.leader().err().unwrap_or(PartitionError::NotLeader));
-        };
-        let current = self.progress.role().leader_epoch();
-        if leader.leader_epoch < current {
-            return Err(PartitionError::FencedLeaderEpoch {
-                requested: leader.leader_epoch,
-                current,
-            });
-        }
-        if leader.leader_epoch > current {
-            hosted.log.begin_epoch(leader.leader_epoch)?;
-        }
-        let same_epoch = leader.leader_epoch == current;
-        self.progress.lead(self.broker_id, leader, same_epoch);
-        drop(gate);
-        self.progress.advance(&hosted.log);
-        Ok(())
-    }
-
-    /// Follows `leader` from now on.
-    ///
-    /// # Errors
-    /// `FencedLeaderEpoch` for an older epoch than the current.
-    pub(crate) fn follow(&self, leader: i32, leader_epoch: i32) -> Result<(), PartitionError> {
-        let role = self.progress.role();
-        let current = role.leader_epoch();
-        if leader_epoch < current {
-            return Err(PartitionError::FencedLeaderEpoch {
-                requested: leader_epoch,
-                current,
-            });
-        }
-        if let Role::Offline { reason, .. } = &**role {
-            return Err(PartitionError::Storage(Arc::clone(reason)));
-        }
-        self.step_down(Role::Follower {
-            leader_epoch,
-            leader,
-        });
-        Ok(())
-    }
-
-    /// Its log directory failed.
-    pub(crate) fn go_offline(&self, reason: &Arc<str>) {
-        let leader_epoch = self.leader_epoch();
-        self.step_down(Role::Offline {
-            leader_epoch,
-            reason: Arc::clone(reason),
-        });
-    }
-
-    /// Leads no more: `role` says what it is now. After it no append takes effect; those who wait are told.
-    pub(crate) fn step_down(&self, role: Role) {
-        let gate = self.gate.write();
-        self.progress.step_down(role);
-        drop(gate);
-    }
-
     /// Follows the topic's settings from now on, unless newer ones are in force.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) {
         let in_force = self.progress.set_config(config);
@@ -498,27 +373,6 @@ impl Partition {
                 isr: leader.isr.len(),
                 required,
             })
-        }
-    }
-
-    fn epoch_end(&self, log: &Log, epoch: i32) -> EpochEnd {
-        match log.end_offset_for(epoch) {
-            Some((leader_epoch, end_offset)) => EpochEnd {
-                leader_epoch,
-                end_offset,
-            },
-            None => EpochEnd {
-                leader_epoch: -1,
-                end_offset: -1,
-            },
-        }
-    }
-
-    fn out_of_range(&self, log: &Log, requested: i64) -> PartitionError {
-        PartitionError::OffsetOutOfRange {
-            requested,
-            log_start: log.log_start_offset(),
-            end: log.log_end_offset(),
         }
     }
 }

@@ -1,17 +1,21 @@
 //! All partitions hosted here.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use pybroker_model::{IdMap, TopicId, TopicIdPartition};
-use pybroker_storage::{Log, StagedDeletion, StorageError};
+use pybroker_storage::{Layout, Log, StagedDeletion, StorageError};
 
 use crate::failures::FailedDirs;
 use crate::found::Found;
+use crate::ingest::Ingests;
+use crate::legacies::Legacies;
 use crate::log_dirs::LogDirs;
+use crate::moves::{FutureReplica, Moves};
 use crate::{BrokerLogSettings, Partition, PartitionError, Role, StopOrder, TopicConfig, TopicMap};
 
 /// Gives the time in milliseconds since the Unix epoch, to threads that nobody calls with it.
@@ -29,6 +33,8 @@ pub struct ReplicasConfig {
     pub cluster_id: String,
     /// `log.dirs`.
     pub log_dirs: Vec<PathBuf>,
+    /// `log.dir.layout`.
+    pub layout: Layout,
     /// `delete.topic.delay.ms`: how long a deleted partition waits for removal.
     pub delete_delay_ms: i64,
     /// `num.recovery.threads.per.data.dir`.
@@ -79,6 +85,8 @@ pub struct LogDirDescription {
     pub failure: Option<String>,
     /// What is hosted in it.
     pub partitions: Vec<Arc<Partition>>,
+    /// What is on its way into it.
+    pub futures: Vec<FutureReplica>,
 }
 
 /// All partitions hosted here.
@@ -93,8 +101,12 @@ pub struct Replicas {
     pub(crate) found: Mutex<Found>,
     pub(crate) log_settings: ArcSwap<BrokerLogSettings>,
     pub(crate) failed: Arc<FailedDirs>,
+    pub(crate) ingests: Ingests,
+    pub(crate) legacies: Legacies,
     /// The last settings of topics whose settings changed since they were ordered.
     changed_configs: Mutex<IdMap<TopicId, Arc<TopicConfig>>>,
+    pub(crate) moves: Moves,
+    stopping: AtomicBool,
 }
 
 impl Replicas {
@@ -104,7 +116,7 @@ impl Replicas {
     /// A directory in use by another process or with another owner's data, or none that can be used.
     pub fn start(config: ReplicasConfig) -> Result<(Self, Vec<LocalPartition>), StorageError> {
         let dirs = LogDirs::open(&config)?;
-        let (found, list) = dirs.scan()?;
+        let (found, list) = dirs.scan(&|text| (config.report)(text))?;
         let failed = Arc::new(FailedDirs::default());
         for (at, dir) in dirs.iter().enumerate() {
             if let Ok(log_dir) = dir.online() {
@@ -119,7 +131,11 @@ impl Replicas {
             dirs,
             found: Mutex::new(found),
             failed,
+            ingests: Ingests::default(),
+            legacies: Legacies::default(),
             changed_configs: Mutex::default(),
+            moves: Moves::default(),
+            stopping: AtomicBool::new(false),
         };
         Ok((replicas, list))
     }
@@ -232,6 +248,7 @@ impl Replicas {
             path: dir.path.clone(),
             failure: dir.failure(),
             partitions: self.partitions_of(at),
+            futures: self.futures_of(at),
         };
         self.dirs.iter().enumerate().map(describe).collect()
     }
@@ -287,6 +304,8 @@ impl Replicas {
     /// One sentence for each directory that was not closed cleanly.
     pub fn shutdown(self: &Arc<Self>, timeout: Duration) -> Result<(), String> {
         let deadline = Instant::now() + timeout;
+        self.stopping.store(true, Ordering::Release);
+        self.cancel_moves(deadline);
         let _orders = self.found.lock();
         let (done, closed) = mpsc::channel();
         let mut waiting = 0;
@@ -341,6 +360,11 @@ impl Replicas {
         } else {
             Err(problems.join("; "))
         }
+    }
+
+    /// Whether the broker stops.
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     pub(crate) fn report(&self, text: &str) {

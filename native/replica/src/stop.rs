@@ -24,6 +24,9 @@ impl Replicas {
         found: &mut Found,
         now_ms: i64,
     ) -> Vec<Result<(), PartitionError>> {
+        for order in orders {
+            self.cancel_move(order.tip);
+        }
         let map = self.map.load_full();
         let judged: Vec<Result<Option<Arc<Partition>>, PartitionError>> = orders
             .iter()
@@ -91,13 +94,14 @@ impl Replicas {
             }
             return Ok(());
         };
-        let directory = log
-            .directory()
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let path = log.directory();
+        let directory = self
+            .dirs
+            .holding(&path)
+            .map_or_else(|| path.to_string_lossy().into_owned(), |(_, _, name)| name);
         let finished = if order.delete {
+            self.legacies
+                .leave(partition.topic(), partition.tip().partition, log);
             let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
             let staged = self
                 .dirs
@@ -121,7 +125,7 @@ impl Replicas {
     }
 
     /// Moves a directory whose log is closed. If that fails it stays known.
-    fn stage(
+    pub(crate) fn stage(
         &self,
         tip: TopicIdPartition,
         lies: FoundDir,
@@ -149,14 +153,7 @@ impl Replicas {
     pub fn stage_directory(&self, path: &Path, now_ms: i64) -> Result<PathBuf, PartitionError> {
         let unknown = PartitionError::Invalid("not a partition directory that waits for an order");
         let mut found = self.found.lock();
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        let dir = self.dirs.iter().position(|dir| {
-            dir.online()
-                .is_ok_and(|log_dir| path.parent().is_some_and(|parent| parent == log_dir.path()))
-        });
-        let (Some(name), Some(dir)) = (name, dir) else {
+        let Some((dir, _, name)) = self.dirs.holding(path) else {
             return Err(unknown);
         };
         let Some(tip) = found.of_directory(dir, &name) else {

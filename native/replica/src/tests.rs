@@ -18,6 +18,7 @@ use crate::{
 mod apply;
 mod background;
 mod partition;
+mod restore;
 
 /// Generous: what does not come within it never comes.
 pub(super) const WAIT: Duration = Duration::from_secs(60);
@@ -32,6 +33,7 @@ pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> Rep
     ReplicasConfig {
         broker_id: 1,
         cluster_id: "c".into(),
+        layout: pybroker_storage::Layout::TopicName,
         log_dirs: dirs.to_vec(),
         delete_delay_ms: 1_000,
         threads_per_dir: 2,
@@ -78,6 +80,7 @@ pub(super) fn order(topic_id: TopicId, partition: i32, leader_epoch: i32) -> Par
         isr: [1].into(),
         replicas: [1].into(),
         is_new: true,
+        start_offset: 0,
         config: topic_config(FlushMode::Commit, |_| {}),
     }
 }
@@ -100,6 +103,17 @@ pub(super) fn batch(values: &[&str]) -> Vec<u8> {
 
 pub(super) fn append(partition: &Partition, values: &[&str]) -> Result<AppendInfo, PartitionError> {
     partition.append(ValidBatches::checked_owned(batch(values))?, -1, 1_000)
+}
+
+/// One record of an idempotent producer, always the same one.
+pub(super) fn append_from(
+    partition: &Partition,
+    sequence: i32,
+) -> Result<AppendInfo, PartitionError> {
+    let mut builder = BatchBuilder::new(Codec::None).producer(77, 0, sequence);
+    builder.push(1_000, None, Some(b"v"));
+    let batch = builder.build().expect("builds");
+    partition.append(ValidBatches::checked_owned(batch)?, -1, 1_000)
 }
 
 pub(super) fn fetch(offset: i64) -> FetchRead {

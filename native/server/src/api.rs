@@ -6,7 +6,10 @@ pub(crate) mod k02_list_offsets;
 pub(crate) mod k03_metadata;
 pub(crate) mod k18_api_versions;
 pub(crate) mod k23_offset_for_leader_epoch;
+pub(crate) mod k32142_list_topics;
+pub(crate) mod k32151_ingest_append;
 mod partitions;
+pub(crate) use partitions::ResolvedTopic;
 pub(crate) mod to_control_plane;
 
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use std::time::Instant;
 
 use pybroker_protocol::primitives::DecodeError;
 
+use crate::access::Access;
 use crate::close::CloseReason;
 use crate::shared::{ConnectionInfo, Shared, ThreadState};
 use crate::slots::Slot;
@@ -38,7 +42,13 @@ pub(crate) struct Call<'a, 'c> {
     pub(crate) now_ms: i64,
 }
 
-impl Call<'_, '_> {
+impl<'a> Call<'a, '_> {
+    /// What the client may do with topics.
+    #[inline]
+    pub(crate) fn access(&self) -> Access<'a> {
+        Access::new(self.shared, self.connection)
+    }
+
     /// The reason to close for a body that is not this request.
     pub(crate) fn bad_request(&self, error: DecodeError) -> CloseReason {
         CloseReason::BadRequest {

@@ -42,6 +42,10 @@ pub(crate) enum CloseReason {
     NotServed { api_key: i16, api_version: i16 },
     /// A request before authentication.
     Unauthenticated { api_key: i16 },
+    /// Authentication failed; the client has been told.
+    AuthenticationFailed,
+    /// No authentication within `connection.authentication.timeout.ms`.
+    AuthenticationTimedOut,
     /// Authentication was not renewed in time.
     SessionExpired,
     /// A log file gave fewer bytes than announced, or the socket failed in a way that is not the peer's doing.
@@ -77,6 +81,7 @@ impl CloseReason {
             | CloseReason::Idle
             | CloseReason::Draining
             | CloseReason::ControlPlane
+            | CloseReason::AuthenticationFailed
             | CloseReason::SessionExpired => return None,
             CloseReason::ReplyLost { api_key } => {
                 return Some((
@@ -93,6 +98,7 @@ impl CloseReason {
             CloseReason::AcksZeroFailed { error_code } => {
                 format!("a produce with acks=0 failed with error {error_code}")
             }
+            CloseReason::AuthenticationTimedOut => "it did not authenticate in time".into(),
             CloseReason::FrameStalled => "an incomplete request got no more bytes".into(),
             CloseReason::WriteStalled => "it does not read its replies".into(),
             CloseReason::RefusedLength {

@@ -26,8 +26,13 @@ const PROBE_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
 /// The pool. Threads start with the first cold read: most brokers never need them.
-#[derive(Default)]
 pub(crate) struct ColdReads {
+    /// What its threads are called.
+    name: &'static str,
+    /// How many may wait for the disk at the same time.
+    size: usize,
+    /// Its threads run when others leave them the processor.
+    lower: bool,
     queue: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -81,6 +86,17 @@ pub(crate) fn is_resident(slice: &FileSlice) -> bool {
     )
 }
 
+/// The scheduler prefers all threads of usual priority to this one. Where that cannot be had nothing is lost.
+#[cfg(target_os = "linux")]
+fn step_back() {
+    const NICE: i32 = 10;
+    // For Linux a thread is a process of its own here.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn step_back() {}
+
 fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
     let mut byte = [0];
     match rustix::io::preadv2(
@@ -96,7 +112,28 @@ fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
     }
 }
 
+impl Default for ColdReads {
+    fn default() -> Self {
+        Self::pool("cold-read", THREADS, false)
+    }
+}
+
 impl ColdReads {
+    /// A pool for bulk work that others must not feel.
+    pub(crate) fn in_the_background(name: &'static str, size: usize) -> Self {
+        Self::pool(name, size, true)
+    }
+
+    fn pool(name: &'static str, size: usize, lower: bool) -> Self {
+        Self {
+            name,
+            size,
+            lower,
+            queue: Arc::default(),
+            threads: Mutex::default(),
+        }
+    }
+
     /// Reads the slices on the pool and then wakes `waker`. `None` if the queue is full.
     pub(crate) fn read(&self, slices: Vec<FileSlice>, waker: &Waker) -> Option<ColdRead> {
         let done = Arc::new(AtomicBool::new(false));
@@ -129,11 +166,17 @@ impl ColdReads {
 
     fn start_threads(&self) {
         let mut threads = self.threads.lock();
-        while threads.len() < THREADS {
+        while threads.len() < self.size {
             let queue = Arc::clone(&self.queue);
-            let work = move || work(&queue);
+            let lower = self.lower;
+            let work = move || {
+                if lower {
+                    step_back();
+                }
+                work(&queue);
+            };
             match std::thread::Builder::new()
-                .name(format!("cold-read-{}", threads.len()))
+                .name(format!("{}-{}", self.name, threads.len()))
                 .spawn(work)
             {
                 Ok(thread) => threads.push(thread),

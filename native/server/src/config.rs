@@ -39,6 +39,8 @@ pub struct ListenerConfig {
 pub struct DynamicSettings {
     /// `auto.create.topics.enable`: an unknown topic in a Metadata request goes to the control plane.
     pub auto_create_topics: bool,
+    /// `inter.broker.protocol.version` is 2.8 or later: clients see topic ids.
+    pub topic_ids: bool,
     /// Limits of connections and memory.
     pub limits: Limits,
 }
@@ -47,6 +49,7 @@ impl Default for DynamicSettings {
     fn default() -> Self {
         DynamicSettings {
             auto_create_topics: true,
+            topic_ids: true,
             limits: Limits::default(),
         }
     }

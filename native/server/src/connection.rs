@@ -4,27 +4,30 @@
 //! work is used up. Reading stops while replies or requests of this connection hold too much memory: a client that
 //! does not read, or sends faster than it is served, is slowed down by its own socket.
 
+mod deadlines;
+mod head;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::close::CloseReason;
-use crate::control_plane::ControlReply;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
+use crate::frame::{Frame, takes_buffer};
 use crate::incoming::{Incoming, NextFrame};
 use crate::limits::{
-    PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX, TURN_SEND_BYTES_MAX,
+    LAST_REPLY_LINGER, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
+    TURN_SEND_BYTES_MAX,
 };
 use crate::outgoing::Outgoing;
-use crate::reply::ReplyFrame;
 use crate::shared::{ConnectionInfo, Shared, ThreadState, with_thread_state};
-use crate::slots::{PendingControl, Slot, Slots};
+use crate::slots::{Slot, Slots};
 
 /// See the module.
 pub(crate) struct Connection {
@@ -36,6 +39,10 @@ pub(crate) struct Connection {
     outgoing: Outgoing,
     /// Bytes of slots and pending replies charged to the memory budget.
     charged: usize,
+    /// The last reply is on its way, then the connection ends: authentication failed.
+    ending: bool,
+    /// When, once it is sent.
+    ends: Option<Instant>,
     /// When a whole request last came or a reply last went.
     active: Instant,
     /// When the socket last took reply bytes, while some are pending.
@@ -76,6 +83,8 @@ impl Connection {
             slots: Slots::default(),
             outgoing: Outgoing::default(),
             charged: 0,
+            ending: false,
+            ends: None,
             active: now,
             write_progress: None,
             timer: Box::pin(tokio::time::sleep_until(now.into())),
@@ -125,6 +134,9 @@ impl Connection {
                 break;
             }
         }
+        if self.ending && self.outgoing.is_empty() {
+            self.ends.get_or_insert(now + LAST_REPLY_LINGER);
+        }
         if self.shared.draining.load(Ordering::Relaxed)
             && self.slots.is_empty()
             && self.outgoing.is_empty()
@@ -137,159 +149,6 @@ impl Connection {
         self.check_deadlines(thread, now)?;
         self.arm(thread, context, now);
         Ok(())
-    }
-
-    /// Finishes requests at the head of the slots. True if one was.
-    fn advance(
-        &mut self,
-        thread: &mut ThreadState,
-        context: &mut Context<'_>,
-        work: &mut Work,
-        now: Instant,
-    ) -> Result<bool, CloseReason> {
-        let mut moved = false;
-        if work.head_waits {
-            return Ok(false);
-        }
-        // A slow reader's finished replies wait in their slots, where they are counted.
-        while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX {
-            let Some(slot) = self.slots.pop() else { break };
-            let unfinished = match slot {
-                Slot::Ready(reply) => {
-                    self.outgoing
-                        .tail(&mut thread.pool)
-                        .extend_from_slice(&reply);
-                    None
-                }
-                Slot::Produce(mut pending) => match pending.poll(context, now) {
-                    Poll::Ready(()) => {
-                        self.outgoing
-                            .tail(&mut thread.pool)
-                            .extend_from_slice(pending.reply());
-                        thread.metrics.request(0, pending.received.elapsed());
-                        None
-                    }
-                    Poll::Pending => Some(Slot::Produce(pending)),
-                },
-                Slot::Fetch(mut pending) => {
-                    match pending.poll(&self.shared, thread, context, now, &mut self.outgoing) {
-                        Poll::Ready(result) => {
-                            result?;
-                            thread.metrics.request(1, pending.received.elapsed());
-                            None
-                        }
-                        Poll::Pending => Some(Slot::Fetch(pending)),
-                    }
-                }
-                Slot::Lookup(mut pending) => match Pin::new(&mut pending.answer).poll(context) {
-                    Poll::Pending => Some(Slot::Lookup(pending)),
-                    Poll::Ready(Err(_)) => return Err(CloseReason::ReplyLost { api_key: 2 }),
-                    Poll::Ready(Ok(answered)) => {
-                        pending.write(
-                            &answered,
-                            &thread.metrics,
-                            self.outgoing.tail(&mut thread.pool),
-                        );
-                        thread.metrics.request(2, pending.received.elapsed());
-                        None
-                    }
-                },
-                Slot::Control(mut pending) => {
-                    match self.poll_control(&mut pending, thread, context)? {
-                        Poll::Ready(()) => None,
-                        Poll::Pending => Some(Slot::Control(pending)),
-                    }
-                }
-                Slot::Deferred {
-                    mut frame,
-                    received,
-                } => {
-                    let mut turn = Turn {
-                        shared: &self.shared,
-                        thread: &mut *thread,
-                        connection: &self.info,
-                        context,
-                    };
-                    match dispatch(
-                        &mut turn,
-                        &mut frame,
-                        received,
-                        Output::Head(&mut self.outgoing),
-                    )? {
-                        Dispatched::Done => None,
-                        Dispatched::Slot(slot) => {
-                            work.head_waits = matches!(slot, Slot::Fetch(_));
-                            self.slots.put_back(slot);
-                            if work.head_waits {
-                                break;
-                            }
-                            // Not looked at yet: in the next round.
-                            continue;
-                        }
-                    }
-                }
-            };
-            match unfinished {
-                None => {
-                    moved = true;
-                    self.active = now;
-                }
-                Some(slot) => {
-                    self.slots.put_back(slot);
-                    work.head_waits = true;
-                    break;
-                }
-            }
-        }
-        Ok(moved)
-    }
-
-    fn poll_control(
-        &mut self,
-        pending: &mut PendingControl,
-        thread: &mut ThreadState,
-        context: &mut Context<'_>,
-    ) -> Result<Poll<()>, CloseReason> {
-        if let Some(request) = pending.unsent.take()
-            && let Err(busy) = self.shared.control.submit(*request)
-        {
-            let lane = busy.0.lane;
-            pending.unsent = Some(busy.0);
-            if self.shared.control.poll_ready(lane, context).is_ready() {
-                // Room came between the two calls: another turn, after the others.
-                context.waker().wake_by_ref();
-            }
-            return Ok(Poll::Pending);
-        }
-        let body = match Pin::new(&mut pending.answer).poll(context) {
-            Poll::Pending => return Ok(Poll::Pending),
-            Poll::Ready(Err(_)) => {
-                return Err(CloseReason::ReplyLost {
-                    api_key: pending.api_key,
-                });
-            }
-            Poll::Ready(Ok(ControlReply::Close)) => return Err(CloseReason::ControlPlane),
-            Poll::Ready(Ok(ControlReply::Body(body))) => body,
-            Poll::Ready(Ok(ControlReply::Authenticated {
-                body,
-                principal,
-                session_lifetime_ms,
-            })) => {
-                self.info.principal = principal;
-                self.info.authenticated = true;
-                self.info.session_ends = session_lifetime_ms
-                    .map(|lifetime| Instant::now() + Duration::from_millis(lifetime));
-                body
-            }
-        };
-        let out = self.outgoing.tail(&mut thread.pool);
-        let frame = ReplyFrame::begin(out, pending.correlation_id, pending.flexible);
-        out.extend_from_slice(&body);
-        frame.end(out);
-        thread
-            .metrics
-            .request(pending.api_key, pending.received.elapsed());
-        Ok(Poll::Ready(()))
     }
 
     /// Sends. True if something went.
@@ -343,6 +202,7 @@ impl Connection {
             && self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX
             && self.slots.bytes() < thread.settings.limits.in_flight_connection_bytes_max
             && (self.slots.is_empty() || !self.shared.budget.is_full())
+            && !self.ending
             && !self.shared.draining.load(Ordering::Relaxed)
     }
 
@@ -380,7 +240,7 @@ impl Connection {
 
     fn run_frames_in(
         &mut self,
-        buffer: &mut [u8],
+        buffer: &mut Vec<u8>,
         thread: &mut ThreadState,
         context: &mut Context<'_>,
         work: &mut Work,
@@ -389,7 +249,8 @@ impl Connection {
         let mut any = false;
         while !work.is_used_up() && self.may_run(thread) {
             let max = self.frame_bytes_max(thread);
-            let range = match self.incoming.next_frame(buffer, max) {
+            let min = self.info.frame_bytes_min();
+            let range = match self.incoming.next_frame(buffer, min, max) {
                 NextFrame::Frame(range) => range,
                 NextFrame::Incomplete => break,
                 NextFrame::Refused { length, guess } => {
@@ -399,7 +260,11 @@ impl Connection {
             any = true;
             work.requests += 1;
             work.bytes += range.len();
-            let frame = &mut buffer[range];
+            let frame = if takes_buffer(buffer, &range) {
+                Frame::Own(self.incoming.detach(buffer, range, &mut thread.pool))
+            } else {
+                Frame::Lent(&mut buffer[range])
+            };
             let mut turn = Turn {
                 shared: &self.shared,
                 thread: &mut *thread,
@@ -409,7 +274,9 @@ impl Connection {
             let output = if self.slots.is_empty() {
                 Output::Head(&mut self.outgoing)
             } else {
-                Output::Behind
+                Output::Behind {
+                    unappended: self.slots.hold_produces_back(),
+                }
             };
             match dispatch(&mut turn, frame, now, output)? {
                 Dispatched::Done => {}
@@ -431,60 +298,6 @@ impl Connection {
             limits
                 .unauthenticated_request_bytes_max
                 .min(limits.request_bytes_max)
-        }
-    }
-
-    /// The deadlines that end the connection, with their reasons.
-    fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 4] {
-        let limits = &thread.settings.limits;
-        // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
-        let waits_for_us = !self.slots.is_empty();
-        [
-            (!waits_for_us && self.outgoing.is_empty())
-                .then(|| (self.active + limits.idle, CloseReason::Idle)),
-            self.incoming
-                .partial_since()
-                .filter(|_| !waits_for_us && self.outgoing.is_empty())
-                .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
-            self.write_progress
-                .map(|since| (since + limits.write_stall, CloseReason::WriteStalled)),
-            self.info
-                .session_ends
-                .map(|ends| (ends, CloseReason::SessionExpired)),
-        ]
-    }
-
-    fn check_deadlines(&self, thread: &ThreadState, now: Instant) -> Result<(), CloseReason> {
-        match self
-            .deadlines(thread)
-            .into_iter()
-            .flatten()
-            .find(|(deadline, _)| *deadline <= now)
-        {
-            Some((_, reason)) => Err(reason),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes sure that the task is woken at the next deadline.
-    fn arm(&mut self, thread: &ThreadState, context: &mut Context<'_>, now: Instant) {
-        let closing = self
-            .deadlines(thread)
-            .into_iter()
-            .flatten()
-            .map(|(deadline, _)| deadline)
-            .min();
-        let next = [closing, self.slots.deadline()].into_iter().flatten().min();
-        let Some(next) = next else { return };
-        let set = self.armed.is_some_and(|armed| armed > now && armed <= next);
-        if set {
-            return;
-        }
-        self.armed = Some(next);
-        self.timer.as_mut().reset(next.into());
-        // Polled once per setting: the waker of a task stays the same.
-        if self.timer.as_mut().poll(context).is_ready() {
-            context.waker().wake_by_ref();
         }
     }
 

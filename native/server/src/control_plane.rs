@@ -47,6 +47,8 @@ pub struct ControlRequest {
     pub client_id: Option<Box<str>>,
     /// Who it is: `User:ANONYMOUS` without authentication.
     pub principal: Arc<str>,
+    /// It has proven who it is by SASL; false on listeners without.
+    pub sasl_authenticated: bool,
     /// Where it came from.
     pub peer: Arc<Peer>,
     /// Which queue.
@@ -87,6 +89,8 @@ pub enum ControlReply {
         /// When the client must have authenticated again, in milliseconds from now (KIP-368).
         session_lifetime_ms: Option<u64>,
     },
+    /// The response body, after which the connection is closed: an authentication that failed.
+    Last(Bytes),
     /// Drop the connection without an answer (a body that cannot be decoded).
     Close,
 }

@@ -10,10 +10,12 @@ use pybroker_protocol::{Api, ApiKey, Plane};
 
 use crate::api::{
     Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k18_api_versions,
-    k23_offset_for_leader_epoch, to_control_plane,
+    k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, to_control_plane,
 };
 use crate::close::CloseReason;
+use crate::frame::Frame;
 use crate::outgoing::Outgoing;
+use crate::sasl;
 use crate::shared::{ConnectionInfo, Shared, ThreadState};
 use crate::slots::Slot;
 
@@ -21,8 +23,9 @@ use crate::slots::Slot;
 pub(crate) enum Output<'o> {
     /// The request is at the head: straight to the connection's output.
     Head(&'o mut Outgoing),
-    /// Others are before it: only Produce runs, and its reply waits in a slot.
-    Behind,
+    /// Others are before it: only Produce runs, unless one before it is still to be appended, and its reply waits in
+    /// a slot.
+    Behind { unappended: bool },
 }
 
 /// What became of a request.
@@ -44,11 +47,15 @@ pub(crate) struct Turn<'a, 'c> {
 /// Runs one request. `frame` is its content without the length prefix; Produce changes it in place.
 pub(crate) fn dispatch(
     turn: &mut Turn<'_, '_>,
-    frame: &mut [u8],
+    mut frame: Frame<'_>,
     received: Instant,
-    output: Output<'_>,
+    mut output: Output<'_>,
 ) -> Result<Dispatched, CloseReason> {
-    let mut reader = Reader::new(frame);
+    if turn.connection.expects_raw_token() {
+        return sasl::submit_raw_token(turn, frame.bytes(), received, &output);
+    }
+    let content = frame.bytes();
+    let mut reader = Reader::new(content);
     let bad = |error| CloseReason::BadRequest {
         api_key: -1,
         api_version: -1,
@@ -67,18 +74,32 @@ pub(crate) fn dispatch(
     let Some(api) = Api::find(api_key).filter(|api| api.served) else {
         return Err(not_served);
     };
-    let supported = api_version >= api.min_version && api_version <= api.max_version;
+    let newest = api.newest(turn.thread.settings.topic_ids);
+    let supported = api_version >= api.min_version && api_version <= newest;
     if !turn.connection.authenticated && !may_come_first(api.key) {
         return Err(CloseReason::Unauthenticated { api_key });
+    }
+    // Kafka, too, lets an idle client begin again after its session has ended, and nothing else (KIP-368).
+    if !may_come_first(api.key)
+        && turn
+            .connection
+            .session_ends
+            .is_some_and(|ends| ends <= received)
+    {
+        return Err(CloseReason::SessionExpired);
     }
     if !supported && api.key != ApiKey::ApiVersions {
         return Err(not_served);
     }
     // Only a Produce may run while others wait before it (R3).
-    if matches!(output, Output::Behind) && api.key != ApiKey::Produce {
+    let produce = api.key == ApiKey::Produce;
+    if let Output::Behind { unappended } = output
+        && (unappended || !produce)
+    {
         return Ok(Dispatched::Slot(Slot::Deferred {
-            frame: frame.into(),
+            frame: frame.into_own(),
             received,
+            produce,
         }));
     }
     let flexible = supported && api.is_flexible(api_version);
@@ -96,10 +117,8 @@ pub(crate) fn dispatch(
             reader.position(),
         )
     } else {
-        (None, frame.len())
+        (None, content.len())
     };
-    let (head, body) = frame.split_at_mut(body_at);
-    let client_id = client_span.and_then(|span| core::str::from_utf8(head.get(span)?).ok());
     let mut call = Call {
         shared: turn.shared,
         thread: &mut *turn.thread,
@@ -109,13 +128,21 @@ pub(crate) fn dispatch(
         version: api_version,
         correlation_id,
         flexible,
-        client_id,
+        client_id: None,
         received,
         now_ms: now_ms(),
     };
+    if let (ApiKey::IngestAppend, Output::Head(outgoing)) = (api.key, &mut output) {
+        let body = frame.into_own().after(body_at);
+        let out = outgoing.tail(&mut call.thread.pool);
+        let answer = k32151_ingest_append::run(&mut call, body, out)?;
+        return Ok(finished(turn, api_key, received, answer));
+    }
+    let (head, body) = frame.bytes().split_at_mut(body_at);
+    call.client_id = client_span.and_then(|span| core::str::from_utf8(head.get(span)?).ok());
     let answer = match output {
         Output::Head(outgoing) => run_at_head(&mut call, api, supported, body, outgoing)?,
-        Output::Behind => {
+        Output::Behind { .. } => {
             let mut reply = Vec::new();
             match k00_produce::run(&mut call, body, &mut reply)? {
                 Answer::Written => {
@@ -126,11 +153,15 @@ pub(crate) fn dispatch(
             }
         }
     };
+    Ok(finished(turn, api_key, received, answer))
+}
+
+fn finished(turn: &Turn<'_, '_>, api_key: i16, received: Instant, answer: Answer) -> Dispatched {
     match answer {
-        Answer::Later(slot) => Ok(Dispatched::Slot(slot)),
+        Answer::Later(slot) => Dispatched::Slot(slot),
         Answer::Written | Answer::Silent => {
             turn.thread.metrics.request(api_key, received.elapsed());
-            Ok(Dispatched::Done)
+            Dispatched::Done
         }
     }
 }
@@ -156,6 +187,7 @@ fn run_at_head(
         ApiKey::ApiVersions if !supported => Ok(k18_api_versions::run_unsupported(call, out)),
         ApiKey::ApiVersions => k18_api_versions::run(call, body, out),
         ApiKey::OffsetForLeaderEpoch => k23_offset_for_leader_epoch::run(call, body, out),
+        ApiKey::ListTopics => k32142_list_topics::run(call, body, out),
         // The table says native for a key without a file here: a test of the table finds it before any client.
         _ => Err(CloseReason::NotServed {
             api_key: call.api_key,
@@ -173,7 +205,7 @@ fn may_come_first(key: ApiKey) -> bool {
 }
 
 /// The wall clock, milliseconds since the epoch.
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as i64)
@@ -198,6 +230,8 @@ mod tests {
             ApiKey::Metadata,
             ApiKey::ApiVersions,
             ApiKey::OffsetForLeaderEpoch,
+            ApiKey::ListTopics,
+            ApiKey::IngestAppend,
         ];
         assert_eq!(native, here);
     }

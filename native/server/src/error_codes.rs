@@ -2,7 +2,7 @@
 
 use pybroker_model::BatchError;
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::PartitionError;
+use pybroker_replica::{IngestError, PartitionError};
 
 /// How a request names topics: decides which "unknown" it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,7 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         }
         PartitionError::InconsistentTopicId => ErrorCode::INCONSISTENT_TOPIC_ID,
         PartitionError::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+        PartitionError::Corrupt(_) => ErrorCode::CORRUPT_MESSAGE,
         PartitionError::Batch(error) => of_batch(error),
         PartitionError::OutOfOrderSequence(_) => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
         PartitionError::InvalidProducerEpoch(_) => ErrorCode::INVALID_PRODUCER_EPOCH,
@@ -61,5 +62,18 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         PartitionError::RecordListTooLarge { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
         PartitionError::Policy(_) => ErrorCode::POLICY_VIOLATION,
         PartitionError::Invalid(_) => ErrorCode::INVALID_REQUEST,
+    }
+}
+
+/// What an ingest refuses.
+pub fn of_ingest(error: &IngestError) -> ErrorCode {
+    match error {
+        IngestError::Unknown => ErrorCode::TRANSACTIONAL_ID_NOT_FOUND,
+        IngestError::Fenced { .. } => ErrorCode::PRODUCER_FENCED,
+        IngestError::Committing => ErrorCode::INVALID_TXN_STATE,
+        IngestError::Throttled { .. } => ErrorCode::THROTTLING_QUOTA_EXCEEDED,
+        IngestError::Gap { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        IngestError::Mismatch(_) => ErrorCode::INVALID_REQUEST,
+        IngestError::Partition(error) => of_partition(error, Naming::Id),
     }
 }

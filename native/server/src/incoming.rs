@@ -11,12 +11,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BufMut;
-use pybroker_protocol::frame::{FrameLength, Guess, LENGTH_BYTES, frame_length};
+use pybroker_protocol::frame::{
+    FrameLength, Guess, LENGTH_BYTES, frame_length, frame_length_between,
+};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::budget::MemoryBudget;
 use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
+use crate::frame::OwnFrame;
 
 /// Bytes asked of the socket at once, unless one frame needs more: stays within a core's cache.
 const READ_BYTES_MAX: usize = 256 * 1024;
@@ -118,8 +121,8 @@ impl Incoming {
 
     /// Finds the next frame in the buffer taken out, and moves past it if it is whole.
     #[inline]
-    pub(crate) fn next_frame(&mut self, buffer: &[u8], max: usize) -> NextFrame {
-        match frame_length(&buffer[self.start..], max) {
+    pub(crate) fn next_frame(&mut self, buffer: &[u8], min: usize, max: usize) -> NextFrame {
+        match frame_length_between(&buffer[self.start..], min, max) {
             FrameLength::Incomplete => NextFrame::Incomplete,
             FrameLength::Refused { length, guess } => NextFrame::Refused { length, guess },
             FrameLength::Body(length) => {
@@ -131,6 +134,20 @@ impl Incoming {
                 NextFrame::Frame(body..body + length)
             }
         }
+    }
+
+    /// A frame that [`Incoming::next_frame`] has just found, with the buffer that was taken out; what was read behind
+    /// it goes to another one, which takes that one's place.
+    pub(crate) fn detach(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        content: Range<usize>,
+        pool: &mut BufferPool,
+    ) -> OwnFrame {
+        let mut rest = pool.take();
+        rest.extend_from_slice(&buffer[self.start..]);
+        self.start = 0;
+        OwnFrame::new(core::mem::replace(buffer, rest), content)
     }
 
     /// Ends a turn: gives the buffer back, or keeps and charges what is left over.

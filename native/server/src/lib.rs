@@ -5,7 +5,9 @@
 //! answers from `replica` and `metadata_view`, or `control_plane` hands it to Python → `slots` put replies in request
 //! order → `outgoing` sends them.
 
+mod access;
 mod api;
+pub mod authorizer;
 mod budget;
 mod buffers;
 mod close;
@@ -16,6 +18,7 @@ pub mod control_plane;
 mod dispatch;
 pub mod error_codes;
 mod fetch_sessions;
+mod frame;
 mod incoming;
 pub mod limits;
 mod listener;
@@ -23,9 +26,11 @@ pub mod metadata_view;
 mod metrics;
 mod outgoing;
 mod reply;
+mod sasl;
 mod server;
 mod shared;
 mod slots;
+mod slow_appends;
 mod threads;
 
 pub use server::{Server, StartError};

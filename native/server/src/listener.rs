@@ -133,7 +133,7 @@ pub(crate) async fn accept_all(
             config.security,
             Arc::clone(&anonymous),
         );
-        let handed = match prepare(socket) {
+        let handed = match prepare(socket, peer) {
             Ok(socket) => distributor.hand_over(socket, info),
             // The peer has gone already.
             Err(_) => false,
@@ -145,8 +145,16 @@ pub(crate) async fn accept_all(
 }
 
 /// Takes the socket out of the acceptor's runtime, ready for another one's.
-fn prepare(socket: tokio::net::TcpStream) -> io::Result<std::net::TcpStream> {
+fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::net::TcpStream> {
     socket.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    if peer.ip().to_canonical().is_loopback() {
+        // Nothing is congested on loopback, but a system default that paces (bbr) arms a timer for each burst: 38 % of
+        // the CPU of a large fetch, 20 % of a small one. Every kernel has reno; without it the default stays.
+        let _ = rustix::net::sockopt::set_tcp_congestion(&socket, "reno");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = peer;
     socket.into_std()
 }
 

@@ -4,12 +4,15 @@
 //! loads one snapshot and uses it to its end.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pybroker_model::{BuildIdHasher, TopicId};
+
+use crate::authorizer::Authorizer;
 
 /// Where a listener of a broker can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +120,22 @@ impl MetadataView {
         self.by_name.values()
     }
 
+    /// Topics whose names begin with `prefix` and come after `after`, ascending by name.
+    pub fn topics_between<'v>(
+        &'v self,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'v TopicMetadata> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.by_name
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(move |(name, _)| name.starts_with(prefix))
+            .map(|(_, topic)| &**topic)
+    }
+
     /// The live broker with this id.
     pub fn broker(&self, id: i32) -> Option<&Broker> {
         self.brokers.iter().find(|broker| broker.id == id)
@@ -143,6 +162,8 @@ pub struct MetadataHolder {
     current: ArcSwap<MetadataView>,
     /// Held while a delta is applied: deltas are ordered, none is lost.
     writer: Mutex<()>,
+    /// Who may do what.
+    authorizer: Authorizer,
 }
 
 impl MetadataHolder {
@@ -156,6 +177,7 @@ impl MetadataHolder {
         MetadataHolder {
             current: ArcSwap::from_pointee(view),
             writer: Mutex::new(()),
+            authorizer: Authorizer::default(),
         }
     }
 
@@ -163,6 +185,12 @@ impl MetadataHolder {
     #[inline]
     pub fn load(&self) -> arc_swap::Guard<Arc<MetadataView>> {
         self.current.load()
+    }
+
+    /// Who may do what.
+    #[inline]
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
     }
 
     /// Applies a delta and returns the version that includes it; requests that start later see it.

@@ -57,6 +57,7 @@ pub(crate) struct ThreadMetrics {
     pub(crate) connections_closed: Counter,
     pub(crate) protocol_errors: Counter,
     pub(crate) cold_reads: Counter,
+    pub(crate) slow_appends: Counter,
     pub(crate) fetch_sessions_created: Counter,
     pub(crate) fetch_sessions_evicted: Counter,
 }
@@ -79,6 +80,7 @@ impl ThreadMetrics {
             connections_closed: Counter::default(),
             protocol_errors: Counter::default(),
             cold_reads: Counter::default(),
+            slow_appends: Counter::default(),
             fetch_sessions_created: Counter::default(),
             fetch_sessions_evicted: Counter::default(),
         })
@@ -197,7 +199,7 @@ pub(crate) fn render(threads: &[Arc<ThreadMetrics>], gauges: &Gauges) -> String 
         }
     }
     type Read = fn(&ThreadMetrics) -> &Counter;
-    let counters: [(&str, &str, Read); 10] = [
+    let counters: [(&str, &str, Read); 11] = [
         (
             "pybroker_network_received_bytes_total",
             "Bytes received from clients.",
@@ -237,6 +239,11 @@ pub(crate) fn render(threads: &[Arc<ThreadMetrics>], gauges: &Gauges) -> String 
             "pybroker_cold_reads_total",
             "Fetched slices read from disk first.",
             |t| &t.cold_reads,
+        ),
+        (
+            "pybroker_slow_appends_total",
+            "Produce requests appended off their data thread, because a log or its disk was slow.",
+            |t| &t.slow_appends,
         ),
         (
             "pybroker_fetch_sessions_created_total",

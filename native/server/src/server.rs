@@ -19,6 +19,7 @@ use crate::listener::{Bound, Distributor, accept_all, bind};
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::{Gauges, render};
 use crate::shared::{ConnectionCounts, Shared, ThrottledLog};
+use crate::slow_appends::SlowAppends;
 use crate::threads::{Command, DataThread};
 
 /// Why a server does not start.
@@ -96,6 +97,8 @@ impl Server {
             budget: MemoryBudget::new(limits.in_flight_bytes_max),
             connections: ConnectionCounts::default(),
             cold_reads: ColdReads::default(),
+            ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
+            slow_appends: SlowAppends::default(),
             draining: AtomicBool::new(false),
             log: ThrottledLog::new(config.log),
         });
@@ -214,7 +217,9 @@ impl Server {
                 drop(handle.join());
             }
         }
+        self.shared.slow_appends.stop();
         self.shared.cold_reads.stop();
+        self.shared.ingest_io.stop();
     }
 }
 
@@ -222,4 +227,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown(Instant::now());
     }
+}
+
+/// Half of the cores stage at most: the others stay for everybody else.
+fn ingest_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores / 2).clamp(1, 4)
 }

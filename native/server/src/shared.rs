@@ -15,6 +15,7 @@ use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_protocol::hot::produce_request::ProduceRequest;
 use pybroker_replica::Replicas;
 
+use crate::access::Decisions;
 use crate::budget::MemoryBudget;
 use crate::buffers::BufferPool;
 use crate::cold_reads::ColdReads;
@@ -24,6 +25,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::limits::Limits;
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::ThreadMetrics;
+use crate::slow_appends::{FlushWatch, SlowAppends};
 
 /// State of the server that all threads see. Nothing here is locked on the way of a Produce or Fetch.
 pub(crate) struct Shared {
@@ -35,6 +37,9 @@ pub(crate) struct Shared {
     pub(crate) budget: MemoryBudget,
     pub(crate) connections: ConnectionCounts,
     pub(crate) cold_reads: ColdReads,
+    /// Staged ingest writes here (R16).
+    pub(crate) ingest_io: ColdReads,
+    pub(crate) slow_appends: SlowAppends,
     /// Set once the server stops: connections answer what they have and close.
     pub(crate) draining: AtomicBool,
     pub(crate) log: ThrottledLog,
@@ -144,11 +149,19 @@ pub(crate) struct ConnectionInfo {
     pub(crate) principal: Arc<str>,
     /// False until a client of a listener with SASL has proven who it is (R18).
     pub(crate) authenticated: bool,
+    /// The listener authenticates by SASL.
+    pub(crate) sasl: bool,
+    /// When it was accepted.
+    pub(crate) opened: Instant,
+    /// After a SaslHandshake v0 its tokens come as they are, without Kafka's headers (KIP-43).
+    pub(crate) raw_tokens: bool,
     /// When authentication must have been renewed (KIP-368).
     pub(crate) session_ends: Option<Instant>,
     /// Which incarnation of a name was fetched over this connection last, by requests without session and without
     /// epochs (R4). Bounded; used by the connection's own task only.
     incarnations: RefCell<HashMap<Arc<str>, TopicId>>,
+    /// What was decided about topics (`access`).
+    pub(crate) decisions: RefCell<Decisions>,
 }
 
 /// Names that a connection remembers: more than an old client consumes from.
@@ -161,8 +174,12 @@ impl ConnectionInfo {
             peer,
             principal: anonymous,
             authenticated,
+            sasl: !authenticated,
+            opened: Instant::now(),
+            raw_tokens: false,
             session_ends: None,
             incarnations: RefCell::default(),
+            decisions: RefCell::default(),
         }
     }
 }
@@ -189,6 +206,7 @@ pub(crate) struct ThreadState {
     /// Decoded requests, reused.
     pub(crate) produce: ProduceRequest,
     pub(crate) fetch: FetchRequest,
+    pub(crate) flushes: FlushWatch,
     pub(crate) sessions: FetchSessions,
     pub(crate) metrics: Arc<ThreadMetrics>,
     /// Connections of this thread, to be woken when the server stops.

@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::api::k00_produce::PendingProduce;
+use crate::api::k00_produce::{PendingAppend, PendingProduce};
 use crate::api::k01_fetch::PendingFetch;
 use crate::api::k02_list_offsets::PendingLookup;
 use crate::control_plane::{ControlReply, ControlRequest};
+use crate::frame::OwnFrame;
 
 /// A request that was read and not answered yet.
 pub(crate) enum Slot {
@@ -19,6 +20,8 @@ pub(crate) enum Slot {
     Ready(Vec<u8>),
     /// Appended, waiting for the commit.
     Produce(Box<PendingProduce>),
+    /// Being appended by another thread, because a log or its disk is slow.
+    Appending(Box<PendingAppend>),
     /// At the head: waiting for bytes, or for the disk.
     Fetch(Box<PendingFetch>),
     /// At the head: a look-up on the pool.
@@ -26,7 +29,12 @@ pub(crate) enum Slot {
     /// At the head: the control plane has it, or shall get it.
     Control(Box<PendingControl>),
     /// Waits until it is at the head; the frame's content.
-    Deferred { frame: Box<[u8]>, received: Instant },
+    Deferred {
+        frame: OwnFrame,
+        received: Instant,
+        /// It is a Produce, kept back by one that is being appended elsewhere.
+        produce: bool,
+    },
 }
 
 /// A request of the control plane.
@@ -35,6 +43,9 @@ pub(crate) struct PendingControl {
     pub(crate) unsent: Option<Box<ControlRequest>>,
     pub(crate) answer: oneshot::Receiver<ControlReply>,
     pub(crate) api_key: i16,
+    pub(crate) api_version: i16,
+    /// A SASL token without a Kafka header came, and its answer goes without one.
+    pub(crate) raw: bool,
     pub(crate) correlation_id: i32,
     /// Response header v1.
     pub(crate) flexible: bool,
@@ -47,6 +58,8 @@ pub(crate) struct Slots {
     ring: VecDeque<Slot>,
     /// Bytes of frames and replies in the ring.
     bytes: usize,
+    /// Produces among them that have not been appended yet: no other may overtake them.
+    unappended: usize,
 }
 
 impl Slots {
@@ -64,20 +77,28 @@ impl Slots {
         self.bytes
     }
 
+    /// Whether a later Produce must stay behind (R3).
+    pub(crate) fn hold_produces_back(&self) -> bool {
+        self.unappended > 0
+    }
+
     pub(crate) fn push(&mut self, slot: Slot) {
         self.bytes += slot.bytes();
+        self.unappended += usize::from(slot.is_unappended());
         self.ring.push_back(slot);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Slot> {
         let slot = self.ring.pop_front()?;
         self.bytes -= slot.bytes();
+        self.unappended -= usize::from(slot.is_unappended());
         Some(slot)
     }
 
     /// Puts back what was popped and is not finished.
     pub(crate) fn put_back(&mut self, slot: Slot) {
         self.bytes += slot.bytes();
+        self.unappended += usize::from(slot.is_unappended());
         self.ring.push_front(slot);
     }
 
@@ -92,17 +113,25 @@ impl Slots {
 }
 
 impl Slot {
+    fn is_unappended(&self) -> bool {
+        matches!(
+            self,
+            Slot::Appending(_) | Slot::Deferred { produce: true, .. }
+        )
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Slot::Ready(reply) => reply.capacity(),
             Slot::Produce(pending) => pending.bytes(),
+            Slot::Appending(pending) => pending.bytes(),
             Slot::Fetch(pending) => pending.bytes(),
-            Slot::Lookup(_) => 0,
+            Slot::Lookup(pending) => pending.bytes,
             Slot::Control(pending) => pending
                 .unsent
                 .as_ref()
                 .map_or(0, |request| request.body.len()),
-            Slot::Deferred { frame, .. } => frame.len(),
+            Slot::Deferred { frame, .. } => frame.capacity(),
         }
     }
 }

@@ -52,6 +52,7 @@ impl DataThread {
             settings: shared.settings.load_full(),
             produce: Default::default(),
             fetch: Default::default(),
+            flushes: Default::default(),
             sessions: FetchSessions::new(sessions_max),
             metrics: Arc::clone(&metrics),
             wakers: HashMap::new(),

@@ -244,7 +244,7 @@ fn connections_have_limits() {
 #[test]
 fn idle_and_half_open_peers_are_closed() {
     let server = TestServer::with_limits(|limits| {
-        limits.idle = Duration::from_millis(300);
+        limits.idle = Duration::from_secs(3);
         limits.frame_stall = Duration::from_millis(50);
     });
     let mut idle = server.connect();
@@ -260,11 +260,11 @@ fn idle_and_half_open_peers_are_closed() {
 
 #[test]
 fn a_client_that_waits_for_its_answer_is_not_idle() {
-    let server = TestServer::with_limits(|limits| limits.idle = Duration::from_millis(50));
+    let server = TestServer::with_limits(|limits| limits.idle = Duration::from_secs(1));
     let mut client = server.connect();
     let sent = client.send(ApiKey::JoinGroup, 2, &[]);
     let request = server.control.next();
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(2_500));
     request.reply.send(Bytes::from_static(b"late"));
     assert_eq!(client.receive(ApiKey::JoinGroup, 2, sent), b"late");
 }

@@ -97,6 +97,21 @@ impl StorageError {
             if !matches!(source.raw_os_error(), None | Some(ENFILE | EMFILE)))
     }
 
+    /// Whether it is about something in `directory`.
+    #[must_use]
+    pub fn is_below(&self, directory: &Path) -> bool {
+        match self {
+            Self::Io { path, .. }
+            | Self::Full { path }
+            | Self::Corrupt { path, .. }
+            | Self::Offline { path, .. }
+            | Self::Closed { path }
+            | Self::Locked { path }
+            | Self::Foreign { path, .. }
+            | Self::Exists { path } => path.starts_with(directory),
+        }
+    }
+
     /// Whether a file was simply not there.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

@@ -1,7 +1,11 @@
 //! Every file name and suffix of a log directory, once. All are Apache Kafka's, so that its tools
 //! read our files and ours read its.
 
+use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use std::path::{Path, PathBuf};
+
+/// Characters of an id that name the directory above, so that no directory has all partitions.
+const PREFIX_BYTES: usize = 2;
 
 pub(crate) const LOG: &str = ".log";
 pub(crate) const INDEX: &str = ".index";
@@ -28,9 +32,17 @@ pub(crate) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 pub(crate) const CLEANED_TO: &str = "cleaner-offset-checkpoint";
 pub(crate) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+/// End of the name of a directory that is being copied from another log directory (Kafka's).
+pub(crate) const FUTURE_DIR: &str = "-future";
+/// End of the name of a directory that is about to be removed (Kafka's).
+pub(crate) const REMOVED_DIR: &str = "-delete";
+/// Inside a partition's directory: it has moved to another log directory.
+pub(crate) const MOVED: &str = "moved";
 /// Directory of what waits for removal: `{topic id in hex}_{partition}`.
 pub(crate) const DELETING: &str = "deleting";
-/// Inside a directory that waits for removal: its name before, and the deadline.
+/// After the name of a directory in there whose removal has begun.
+pub(crate) const PURGING: &str = ".purging";
+/// Inside a directory that waits for removal: its name before, the deadline, and what checkpoints knew of its log.
 pub(crate) const DELETION: &str = "deletion";
 
 /// `00000000000000000042.log` and the like.
@@ -45,6 +57,54 @@ pub(crate) fn offset_and_suffix(name: &str) -> Option<(i64, &str)> {
         return None;
     }
     Some((digits.parse().ok()?, suffix))
+}
+
+/// Whether a directory's name is `….{32 hex digits}` with `suffix`.
+pub(crate) fn is_marked(directory: &str, suffix: &str) -> bool {
+    directory
+        .strip_suffix(suffix)
+        .and_then(|rest| rest.rsplit_once('.'))
+        .is_some_and(|(name, hex)| {
+            !name.is_empty() && hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+}
+
+/// `{first two digits}/{topic id in hex}_{partition}`: KIP-516's layout by id. Hex, because file systems that do not tell
+/// upper from lower case would take two ids in base64 for one (X11).
+pub(crate) fn by_id(id: TopicIdPartition) -> String {
+    let hex = id.topic_id.uuid().to_hex();
+    format!("{}/{hex}_{}", &hex[..PREFIX_BYTES], id.partition)
+}
+
+/// Whether a directory holds partitions whose ids begin with its name.
+pub(crate) fn is_prefix(directory: &str) -> bool {
+    directory.len() == PREFIX_BYTES && directory.bytes().all(is_lower_hex)
+}
+
+/// Id and partition of a directory named `{topic id in hex}_{partition}`, alone or behind its prefix. Split at the last
+/// `_` (X10).
+pub(crate) fn id_and_partition(directory: &str) -> Option<TopicIdPartition> {
+    let (prefix, name) = match directory.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, directory),
+    };
+    let (hex, index) = name.rsplit_once('_')?;
+    let valid = hex.len() == 32
+        && hex.bytes().all(is_lower_hex)
+        && prefix.is_none_or(|prefix| prefix == &hex[..PREFIX_BYTES])
+        && !index.is_empty()
+        && index.bytes().all(|b| b.is_ascii_digit());
+    if !valid {
+        return None;
+    }
+    Some(TopicIdPartition {
+        topic_id: TopicId::new(Uuid::parse(hex).ok()?)?,
+        partition: index.parse().ok()?,
+    })
+}
+
+fn is_lower_hex(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
 /// Topic and partition of a directory named `{topic}-{partition}`.
@@ -84,6 +144,29 @@ mod tests {
             "..-1",
         ] {
             assert_eq!(topic_and_partition(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_by_id() {
+        let id = TopicIdPartition {
+            topic_id: TopicId::new(Uuid::from_u128(0x24cc_4332_f7de_45a3_b24e_33d6_1aa0_d16c))
+                .expect("not zero"),
+            partition: 1,
+        };
+        let name = "24/24cc4332f7de45a3b24e33d61aa0d16c_1";
+        assert_eq!(by_id(id), name);
+        assert_eq!(id_and_partition(name), Some(id));
+        assert_eq!(id_and_partition(&name[3..]), Some(id));
+        assert!(is_prefix("24") && !is_prefix("2G") && !is_prefix("244"));
+        for wrong in [
+            "25/24cc4332f7de45a3b24e33d61aa0d16c_1",
+            "24/24CC4332f7de45a3b24e33d61aa0d16c_1",
+            "24cc4332f7de45a3b24e33d61aa0d16c",
+            "24cc4332f7de45a3b24e33d61aa0d16c_",
+            "00000000000000000000000000000000_1",
+        ] {
+            assert_eq!(id_and_partition(wrong), None, "{wrong}");
         }
     }
 

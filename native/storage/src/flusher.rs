@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// Logs waiting at once from which on one `syncfs` is cheaper than syncing each.
@@ -48,9 +48,11 @@ pub struct Flusher {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
-    root: File,
     health: Arc<Health>,
     syncfs_logs: usize,
+    /// Syncs that run now, and how many have begun or ended so far.
+    running: AtomicUsize,
+    turns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -70,17 +72,21 @@ impl Flusher {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             wake: Condvar::new(),
-            // Opened before the first write, so that syncfs reports every error since.
-            root: File::open(root).map_err(StorageError::io("open", root))?,
             health: Arc::clone(health),
             syncfs_logs,
+            running: AtomicUsize::new(0),
+            turns: AtomicU64::new(0),
         });
         let threads = (0..threads.max(1))
             .map(|index| {
                 let shared = Arc::clone(&shared);
+                // Opened before the first write, so that syncfs reports every error since. One for each
+                // thread: a descriptor reports an error once, and of two syncs at the same time the other
+                // would take its logs for flushed.
+                let descriptor = File::open(root).map_err(StorageError::io("open", root))?;
                 std::thread::Builder::new()
                     .name(format!("flusher-{index}"))
-                    .spawn(move || shared.run())
+                    .spawn(move || shared.run(&descriptor))
                     .map_err(StorageError::io("start a thread for", root))
             })
             .collect::<Result<_, _>>()?;
@@ -100,6 +106,14 @@ impl Flusher {
         if asked == Ok(state::IDLE) {
             self.shared.push(Arc::clone(log));
         }
+    }
+
+    /// A number that changes whenever a sync begins or ends, while one is running. The same number for long means
+    /// that the disk is stalled.
+    #[must_use]
+    pub fn running(&self) -> Option<u64> {
+        (self.shared.running.load(Ordering::Relaxed) > 0)
+            .then(|| self.shared.turns.load(Ordering::Relaxed))
     }
 
     /// Logs waiting to be flushed, for metrics.
@@ -126,18 +140,22 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    fn run(&self) {
+    fn run(&self, root: &File) {
         while let Some(logs) = self.take() {
             for log in &logs {
                 log.flush_state.store(state::RUNNING, Ordering::Release);
             }
+            self.running.fetch_add(1, Ordering::Relaxed);
+            self.turns.fetch_add(1, Ordering::Relaxed);
             match logs.as_slice() {
                 [log] => {
                     // Failures take the directory offline, which everybody who waits sees.
                     let _ = log.flush();
                 }
-                _ => self.flush_group(&logs),
+                _ => self.flush_group(root, &logs),
             }
+            self.turns.fetch_add(1, Ordering::Relaxed);
+            self.running.fetch_sub(1, Ordering::Relaxed);
             for log in logs {
                 let again = log
                     .flush_state
@@ -175,12 +193,12 @@ impl Shared {
     }
 
     #[cfg(target_os = "linux")]
-    fn flush_group(&self, logs: &[Arc<Log>]) {
+    fn flush_group(&self, root: &File, logs: &[Arc<Log>]) {
         if self.health.check().is_err() {
             return;
         }
         let samples: Vec<_> = logs.iter().map(|log| log.sample()).collect();
-        if let Err(error) = files::sync_filesystem(&self.root) {
+        if let Err(error) = files::sync_filesystem(root) {
             self.health
                 .fail(&format!("cannot sync the filesystem: {error}"));
             return;
@@ -191,7 +209,7 @@ impl Shared {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn flush_group(&self, logs: &[Arc<Log>]) {
+    fn flush_group(&self, _: &File, logs: &[Arc<Log>]) {
         for log in logs {
             let _ = log.flush();
         }

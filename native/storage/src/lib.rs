@@ -7,12 +7,14 @@
 //!           {topic}-{partition}/partition.metadata  leader-epoch-checkpoint
 //!                               00000000000000000000.log .index .timeindex .txnindex .snapshot
 //!           deleting/{topic id in hex}_{partition}/…
+//!           ingest/{topic id in hex}/…    staged, not in any log yet: `ingest.rs`
 //! ```
 //! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (who sees what, what
 //! survives a crash), `files.rs` (what is expected of disks), `recovery.rs` (what is done with
 //! whatever is found).
 
 mod checkpoint;
+mod clean_state;
 mod config;
 mod error;
 mod file_names;
@@ -20,6 +22,7 @@ mod files;
 mod flusher;
 mod handles;
 mod index;
+mod ingest;
 mod leader_epochs;
 mod log;
 mod log_dir;
@@ -36,13 +39,15 @@ pub use config::{CleanupPolicy, FlushMode, LogConfig};
 pub use error::{AppendError, ReadError, StorageError};
 pub use flusher::{Flusher, SYNCFS_LOGS};
 pub use handles::SegmentFile;
+pub use ingest::{Listing, PlannedAttempt, StagedPartition, StagedTotals};
 pub use leader_epochs::EpochEntry;
 pub use log::{
-    Appended, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained, TimestampAndOffset,
+    Appended, Attached, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained, TimestampAndOffset,
 };
 pub use log_dir::{
-    Health, LocalPartition, LogDir, LogDirOptions, NewPartition, OnFailure, StagedDeletion,
+    Health, Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, Moving, NewPartition,
+    OnFailure, StagedDeletion,
 };
-pub use producer_state::AppendOrigin;
+pub use producer_state::{AppendOrigin, ProducerLegacy};
 pub use recovery::{OpenState, RecoveryReport};
 pub use txn_index::AbortedTransaction;

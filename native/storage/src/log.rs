@@ -16,7 +16,7 @@ use crate::file_names;
 use crate::handles::HandleCache;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
 use crate::log_dir::Health;
-use crate::producer_state::{ProducerState, Transactions};
+use crate::producer_state::{ProducerLegacy, ProducerState, Transactions};
 use crate::segment::{DirPath, Segment};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) mod append;
+mod attach;
 mod compaction;
 mod delete;
 pub(crate) mod durable;
@@ -40,8 +41,10 @@ mod truncate;
 
 pub use append::Appended;
 pub(crate) use append::marker_of;
+pub use attach::Attached;
+#[cfg(test)]
+pub(crate) use attach::Step;
 pub use compaction::{Cleanable, Compacted};
-pub(crate) use durable::CleanState;
 
 pub use delete::Retained;
 pub use read::LogSlice;
@@ -96,6 +99,9 @@ pub struct Log {
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Files renamed to `.deleted`, and when they may go.
     pub(crate) deleted_files: Mutex<Vec<(i64, PathBuf)>>,
+    /// Damage that readers met and nobody has reported yet; the flag says whether there is any.
+    pub(crate) damage_noted: Mutex<Vec<String>>,
+    pub(crate) has_damage_noted: AtomicBool,
     /// Compaction: first offset not yet compacted.
     pub(crate) cleaned_to: AtomicI64,
     /// Serialises compaction, retention and truncation, which replace segments.
@@ -181,6 +187,17 @@ impl Log {
     #[must_use]
     pub fn producer_count(&self) -> usize {
         self.writer.lock().producers.len()
+    }
+
+    /// What this log leaves to the next one of its topic's name, see [`ProducerLegacy`].
+    #[must_use]
+    pub fn producer_legacy(&self) -> ProducerLegacy {
+        self.writer.lock().producers.legacy()
+    }
+
+    /// Takes what the log before it left: where the producers that it knew go on.
+    pub fn inherit_producers(&self, legacy: ProducerLegacy) {
+        self.writer.lock().producers.inherit(legacy);
     }
 
     /// The settings in force.

@@ -1,11 +1,13 @@
 //! One log directory: a disk with the partitions on it.
 
 use crate::checkpoint::{self, OffsetsByPartition};
+use crate::clean_state::CleanState;
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::{self, CLEANED_TO, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
 use crate::flusher::{Flusher, SYNCFS_LOGS};
 use crate::handles::HandleCache;
+use crate::ingest::replay::{replay, settle_copies};
 use crate::log::Log;
 use crate::recovery::{OpenState, RecoveryReport};
 use parking_lot::Mutex;
@@ -16,16 +18,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod checkpoints;
 mod clean_shutdown;
 mod closing;
 mod deletion;
 mod identity;
+mod moving;
 mod partitions;
 #[cfg(test)]
 mod tests;
 
 pub use deletion::StagedDeletion;
-pub use partitions::{LocalPartition, NewPartition};
+pub use moving::LogCopy;
+pub use partitions::{LocalPartition, Moving, NewPartition};
 
 /// Called once, with the reason, when the directory goes offline.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
@@ -85,6 +90,16 @@ impl Health {
     }
 }
 
+/// `log.dir.layout`: how partitions' directories are named. Both are read, whatever is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// `{topic}-{partition}`, as Apache Kafka does.
+    #[default]
+    TopicName,
+    /// `{first two digits}/{topic id in hex}_{partition}` (KIP-516, checklist 202).
+    TopicId,
+}
+
 /// How to open a log directory.
 #[derive(Clone, Debug)]
 pub struct LogDirOptions {
@@ -96,6 +111,8 @@ pub struct LogDirOptions {
     pub open_files_max: usize,
     /// Threads that sync single logs at the same time.
     pub flush_threads: usize,
+    /// How new partitions' directories are named.
+    pub layout: Layout,
     /// Logs waiting from which on one `syncfs` syncs all.
     pub syncfs_logs: usize,
 }
@@ -109,6 +126,7 @@ impl LogDirOptions {
             cluster_id,
             open_files_max: 4096,
             flush_threads: 4,
+            layout: Layout::TopicName,
             syncfs_logs: SYNCFS_LOGS,
         }
     }
@@ -124,12 +142,17 @@ pub struct LogDir {
     handles: Arc<HandleCache>,
     flusher: Arc<Flusher>,
     directory_id: Uuid,
+    layout: Layout,
     /// What checkpoints and marker said at start, used up as logs are opened.
     recovery_points: OffsetsByPartition,
     log_starts: OffsetsByPartition,
     cleaned_to: OffsetsByPartition,
     high_watermarks: OffsetsByPartition,
-    clean: HashMap<String, crate::log::CleanState>,
+    clean: HashMap<String, CleanState>,
+    known: Mutex<checkpoints::Known>,
+    /// Notes in directories that were brought back from `deleting`, to be removed once their log starts are kept
+    /// elsewhere.
+    restored: Mutex<Vec<PathBuf>>,
     /// What could not be read at start, in words.
     problems: Vec<String>,
 }
@@ -166,6 +189,15 @@ impl LogDir {
         };
         let (recovery_points, log_starts) = (read(RECOVERY_POINTS), read(LOG_STARTS));
         let (cleaned_to, high_watermarks) = (read(CLEANED_TO), read(HIGH_WATERMARKS));
+        let mut known = checkpoints::Known::default();
+        for (file, offsets) in [
+            (RECOVERY_POINTS, &recovery_points),
+            (LOG_STARTS, &log_starts),
+            (CLEANED_TO, &cleaned_to),
+            (HIGH_WATERMARKS, &high_watermarks),
+        ] {
+            known.read(file, offsets);
+        }
         let clean = clean_shutdown::take(&path)?;
         let health = Arc::new(Health::new(&path));
         let flusher = Flusher::start(&path, &health, options.flush_threads, options.syncfs_logs)?;
@@ -176,11 +208,14 @@ impl LogDir {
             handles: Arc::new(HandleCache::new(options.open_files_max.max(16))),
             flusher: Arc::new(flusher),
             directory_id,
+            layout: options.layout,
             recovery_points,
             log_starts,
             cleaned_to,
             high_watermarks,
             clean,
+            known: Mutex::new(known),
+            restored: Mutex::default(),
             problems,
             path,
         }))
@@ -230,9 +265,28 @@ impl LogDir {
         *self.health.on_failure.lock() = Some(callback);
     }
 
+    /// Name that a partition's directory gets here.
+    #[must_use]
+    pub fn directory_of(&self, topic: &str, id: TopicIdPartition) -> String {
+        match self.layout {
+            Layout::TopicName => format!("{topic}-{}", id.partition),
+            Layout::TopicId => file_names::by_id(id),
+        }
+    }
+
+    /// A path below this directory as the name that [`LogDir::open_log`] takes.
+    #[must_use]
+    pub fn name_of(&self, path: &Path) -> Option<String> {
+        let name = path.strip_prefix(&self.path).ok()?.to_str()?;
+        (!name.is_empty()).then(|| name.to_owned())
+    }
+
     /// The high watermark in the checkpoint at start.
     #[must_use]
     pub fn checkpointed_high_watermark(&self, topic: &str, partition: i32) -> Option<i64> {
+        if self.is_renewed(topic, partition) {
+            return None;
+        }
         self.high_watermarks
             .get(&(topic.to_owned(), partition))
             .copied()
@@ -250,23 +304,65 @@ impl LogDir {
         config: Arc<LogConfig>,
         now_ms: i64,
     ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
-        self.health.check()?;
         let topic =
             file_names::topic_and_partition(directory).map_or(directory, |(topic, _)| topic);
+        self.open_log_of(topic, directory, id, config, now_ms)
+    }
+
+    /// As [`LogDir::open_log`], for a directory whose name does not tell the topic's.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_log_of(
+        &self,
+        topic: &str,
+        directory: &str,
+        id: TopicIdPartition,
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
+        self.health.check()?;
         let key = (topic.to_owned(), id.partition);
-        let state = OpenState {
-            recovery_point: self.recovery_points.get(&key).copied(),
-            log_start_offset: self.log_starts.get(&key).copied(),
-            cleaned_to: self.cleaned_to.get(&key).copied(),
-            clean: self.clean.get(directory).cloned(),
+        let mut state = if self.is_renewed(topic, id.partition) {
+            OpenState::default()
+        } else {
+            OpenState {
+                recovery_point: self.recovery_points.get(&key).copied(),
+                log_start_offset: self.log_starts.get(&key).copied(),
+                cleaned_to: self.cleaned_to.get(&key).copied(),
+                clean: self.clean.get(directory).cloned(),
+            }
         };
         let path = self.path.join(directory);
+        let note = self.take_restored(&path, &mut state);
+        let attached = replay(&self.path, &path, id)?;
+        let (log, mut report) = self.open_log_in(path, topic, id, config, &state, now_ms)?;
+        let copied = settle_copies(&self.path, &log, now_ms)?;
+        if attached + copied > 0 {
+            report
+                .notes
+                .push("finished the attach of staged records that a crash interrupted".into());
+        }
+        self.restored.lock().extend(note);
+        Ok((log, report))
+    }
+
+    /// Opens the log in any directory of this disk; staged ones have no checkpoints.
+    pub(crate) fn open_log_in(
+        &self,
+        path: PathBuf,
+        topic: &str,
+        id: TopicIdPartition,
+        config: Arc<LogConfig>,
+        state: &OpenState,
+        now_ms: i64,
+    ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
         Log::open(
             path,
             topic,
             id,
             config,
-            &state,
+            state,
             &self.health,
             &self.handles,
             now_ms,

@@ -4,6 +4,7 @@ use crate::error::StorageError;
 use crate::file_names::PARTITION_METADATA;
 use crate::files;
 use pybroker_model::{TopicId, Uuid};
+use std::collections::HashMap;
 use std::path::Path;
 
 const METADATA_BYTES_MAX: u64 = 4096;
@@ -26,12 +27,19 @@ pub(crate) fn read(dir: &Path) -> Result<Option<TopicId>, StorageError> {
         reason,
     };
     let text = String::from_utf8(content).map_err(|_| corrupt("not text".into()))?;
-    let value_of = |key: &str| {
-        text.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            (name.trim() == key).then(|| value.trim())
-        })
-    };
+    let mut values: HashMap<&str, &str> = HashMap::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (key, value) = line.split_once(':').ok_or_else(|| {
+            corrupt(format!(
+                "a line {:?}",
+                line.chars().take(40).collect::<String>()
+            ))
+        })?;
+        if values.insert(key.trim(), value.trim()).is_some() {
+            return Err(corrupt(format!("{:?} stands twice", key.trim())));
+        }
+    }
+    let value_of = |key: &str| values.get(key).copied();
     let version = value_of("version").ok_or_else(|| corrupt("no version".into()))?;
     if !version.parse::<i32>().is_ok_and(|v| v >= 0) {
         return Err(corrupt(format!("version {version:?}")));
@@ -39,8 +47,9 @@ pub(crate) fn read(dir: &Path) -> Result<Option<TopicId>, StorageError> {
     let id = value_of("topic_id").ok_or_else(|| corrupt("no topic_id".into()))?;
     let id = Uuid::parse(id).map_err(|e| corrupt(e.to_string()))?;
     TopicId::new(id)
+        .filter(|found| found.uuid() != Uuid::METADATA)
         .map(Some)
-        .ok_or_else(|| corrupt("topic_id is zero".into()))
+        .ok_or_else(|| corrupt("topic_id is reserved".into()))
 }
 
 #[cfg(test)]
@@ -64,6 +73,9 @@ mod tests {
             format!("version: -1\ntopic_id: {id}"),
             "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA".to_owned(),
             "version: 0\ntopic_id: short".to_owned(),
+            format!("version: 0\ntopic_id: {id}\ngarbage"),
+            format!("version: 0\ntopic_id: {id}\ntopic_id: {id}"),
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ".to_owned(),
             "x".repeat(5000),
         ] {
             std::fs::write(&path, &damaged).expect("writes");

@@ -7,7 +7,10 @@ use crate::txn_index::AbortedTransaction;
 use pybroker_model::{BatchHeader, ControlType, increment_sequence};
 use std::collections::BTreeMap;
 
+mod legacy;
 pub(crate) mod snapshot;
+
+pub use legacy::ProducerLegacy;
 
 /// Batches remembered per producer: as many as a client may have in flight.
 pub(crate) const BATCHES_KEPT: usize = 5;
@@ -129,6 +132,8 @@ pub(crate) struct ProducerState {
     entries: hashbrown::HashMap<i64, ProducerEntry>,
     /// Whether anything changed since the last snapshot.
     pub(crate) changed: bool,
+    /// Left by the log that had the topic's name before; in memory only.
+    inherited: ProducerLegacy,
 }
 
 impl ProducerState {
@@ -161,8 +166,14 @@ impl ProducerState {
             last,
         };
         let Some(entry) = self.entries.get(&producer_id) else {
+            // Of a producer that the log before it knew, the next batch is known, too, even where the log begins above 0
+            // (truncation that keeps offsets) or has taken records of others.
             let from_client = origin == AppendOrigin::Client;
-            return if from_client && never_held_a_record && header.base_sequence != 0 {
+            return if from_client
+                && (never_held_a_record || self.inherited.knows(header))
+                && header.base_sequence != 0
+                && !self.inherited.continues(header)
+            {
                 Err(gap(-1))
             } else {
                 Ok(Check::Fresh)
@@ -329,9 +340,14 @@ impl ProducerState {
     /// Forgets producers that appended nothing for `expiration_ms` and have no open transaction.
     pub(crate) fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
         let before = self.entries.len();
-        self.entries.retain(|_, entry| {
-            entry.transaction_start.is_some()
-                || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
+        let inherited = &mut self.inherited;
+        self.entries.retain(|id, entry| {
+            let stays = entry.transaction_start.is_some()
+                || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms;
+            if !stays {
+                inherited.forget(*id);
+            }
+            stays
         });
         self.changed |= self.entries.len() != before;
     }

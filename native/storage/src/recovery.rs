@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `.tmp`, `.deleted`, `.cleaned` files | removed: worthless by their names |
 //! | `.swap` files | compaction had finished: they replace the segments they cover |
-//! | clean-shutdown marker fits the last segment's file | nothing is scanned |
-//! | no marker, or it does not fit | checksums are checked from the recovery point on |
+//! | clean-shutdown marker fits the files of all segments | nothing is scanned |
+//! | a segment is not what the marker says | checksums are checked from there on; what it had and is gone is reported lost, and the log goes on after the end that the marker names: no offset is given twice |
+//! | no marker | checksums are checked from the recovery point on |
+//! | no marker, and a segment before the recovery point ends inside a batch or is empty | from that one on |
 //! | no or damaged recovery point | from the first segment on |
 //! | recovery point inside a segment, index good | from the indexed batch before it |
 //! | recovery point beyond the end | the last segment, from its front |
 //! | last segment ends inside a batch, or in garbage | cut after the last whole batch |
-//! | a batch with a bad checksum, whole batches after it | it becomes an empty batch of the same size; its offsets are reported lost, the rest stays |
-//! | an earlier segment with a damaged length | the segment is cut there (a copy is kept as `.corrupt`), later segments stay, the offsets between are reported lost |
+//! | a batch with a bad checksum, whole batches after it | it is taken out (a copy of the file is kept as `.corrupt`) and its offsets are reported lost, the rest stays |
+//! | a batch with a damaged length, below the recovery point or in an earlier segment | likewise, up to the next whole batch that a search finds |
+//! | an earlier segment that ends in damage | the segment is cut there (a copy is kept as `.corrupt`), later segments stay, the offsets between are reported lost |
 //! | index missing, wrong size, pointing outside | rebuilt |
 //! | transaction index damaged | rebuilt from the log |
 //! | snapshot missing, damaged, beyond the end | an older one, or none, and the batches since |
@@ -21,6 +24,7 @@
 //! | no segment at all | an empty log at the log start |
 //! | a file that cannot be read | an error: the partition stays offline, the broker starts |
 
+use crate::clean_state::{CleanState, SegmentStamp, modified_ns};
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::{
@@ -29,8 +33,7 @@ use crate::file_names::{
 use crate::files;
 use crate::handles::HandleCache;
 use crate::leader_epochs::LeaderEpochs;
-use crate::log::durable::modified_ns;
-use crate::log::{CleanState, Segments};
+use crate::log::Segments;
 use crate::producer_state::{ProducerState, Transactions};
 use crate::scan::Depth;
 use crate::segment::{DirPath, Segment};
@@ -38,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) mod producers;
+mod since_stop;
 mod swap;
 mod walk;
 
@@ -111,10 +115,17 @@ pub(crate) fn recover(
     }
     let start_hint = state.log_start_offset.unwrap_or(0).max(0);
     if listing.logs.is_empty() {
-        listing.logs.push((start_hint, 0));
+        listing.logs.push(SegmentStamp {
+            base_offset: start_hint,
+            ..SegmentStamp::default()
+        });
     }
     let segments = segments_of(&listing, dir, handles, now_ms, &path)?;
-    let clean = state.clean.as_ref().filter(|clean| fits(clean, &segments));
+    let changed = state
+        .clean
+        .as_ref()
+        .and_then(|clean| clean.first_change(&listing.logs));
+    let clean = state.clean.as_ref().filter(|_| changed.is_none());
     let epochs_path = path.join(file_names::LEADER_EPOCHS);
     let read_epochs = LeaderEpochs::read(&epochs_path);
     let mut epochs = read_epochs.as_ref().cloned().unwrap_or_default();
@@ -135,11 +146,19 @@ pub(crate) fn recover(
             segments,
             config,
             state,
+            changed,
             &mut epochs,
             &mut epochs_changed,
             &mut report,
         )?,
     };
+    if let Some(before) = &state.clean
+        && changed.is_some()
+    {
+        report.lost.extend(before.missing(&listing.logs));
+        let interval = config.index_interval_bytes;
+        since_stop::go_on_after(before.log_end, &segments, &epochs, interval, &mut report)?;
+    }
     let last = &segments[segments.len() - 1];
     let log_end = last.end_offset();
     if read_epochs.is_err() {
@@ -158,9 +177,17 @@ pub(crate) fn recover(
         start_hint.max(first_base)
     };
     epochs_changed |= epochs.truncate_from_start(log_start);
+    since_stop::join_ranges(&mut report.lost, start_hint);
 
-    let (producers, transactions, checkpoint_snapshot) =
-        recover_producers(&path, &listing, &segments, clean, log_end, &mut report)?;
+    let (producers, transactions, checkpoint_snapshot) = recover_producers(
+        &path,
+        &listing,
+        &segments,
+        state,
+        changed,
+        log_end,
+        &mut report,
+    )?;
     Ok(Recovered {
         segments,
         producers,
@@ -177,12 +204,12 @@ pub(crate) fn recover(
 
 #[derive(Default)]
 struct Listing {
-    /// Base offsets and sizes of `.log` files, ascending.
-    logs: Vec<(i64, u64)>,
+    /// The `.log` files, ascending.
+    logs: Vec<SegmentStamp>,
     /// Offsets of snapshots, descending.
     snapshots: Vec<i64>,
-    /// Base offsets of transaction indexes.
-    txn_indexes: Vec<i64>,
+    /// Base offsets and sizes of transaction indexes.
+    txn_indexes: Vec<(i64, u64)>,
     leftovers: Vec<PathBuf>,
     deleted: Vec<PathBuf>,
     swaps: bool,
@@ -201,22 +228,38 @@ fn list(dir: &Path) -> Result<Listing, StorageError> {
         let Some((offset, suffix)) = file_names::offset_and_suffix(name) else {
             continue;
         };
+        let look_at = || {
+            let metadata = entry.metadata();
+            metadata.map_err(StorageError::io("look at", &entry.path()))
+        };
         match suffix {
             LOG => {
-                let size = entry
-                    .metadata()
-                    .map_err(StorageError::io("look at", &entry.path()))?
-                    .len();
-                listing.logs.push((offset, size));
+                let metadata = look_at()?;
+                listing.logs.push(SegmentStamp {
+                    base_offset: offset,
+                    size: metadata.len(),
+                    modified_ns: modified_ns(&metadata),
+                    aborted_bytes: 0,
+                });
             }
             SNAPSHOT => listing.snapshots.push(offset),
-            TXN_INDEX => listing.txn_indexes.push(offset),
+            TXN_INDEX => listing.txn_indexes.push((offset, look_at()?.len())),
             _ if suffix.ends_with(SWAP) || suffix.ends_with(CLEANED) => listing.swaps = true,
             _ if suffix.ends_with(DELETED) => listing.deleted.push(entry.path()),
             _ => {}
         }
     }
-    listing.logs.sort_unstable();
+    listing
+        .logs
+        .sort_unstable_by_key(|segment| segment.base_offset);
+    for &(base, bytes) in &listing.txn_indexes {
+        let at = listing
+            .logs
+            .binary_search_by_key(&base, |segment| segment.base_offset);
+        if let Ok(at) = at {
+            listing.logs[at].aborted_bytes = bytes;
+        }
+    }
     listing.snapshots.sort_unstable_by(|a, b| b.cmp(a));
     Ok(listing)
 }
@@ -230,7 +273,8 @@ fn segments_of(
     path: &Path,
 ) -> Result<Segments, StorageError> {
     let mut segments = Vec::with_capacity(listing.logs.len());
-    for (at, &(base, size)) in listing.logs.iter().enumerate() {
+    for (at, stamp) in listing.logs.iter().enumerate() {
+        let (base, size) = (stamp.base_offset, stamp.size);
         if size > i32::MAX as u64 {
             return Err(StorageError::Corrupt {
                 path: file_names::of_segment(path, base, LOG),
@@ -242,38 +286,31 @@ fn segments_of(
         } else {
             Segment::new(base, dir, handles, now_ms)
         };
-        let next = listing.logs.get(at + 1).map_or(base, |&(next, _)| next);
+        let next = listing
+            .logs
+            .get(at + 1)
+            .map_or(base, |next| next.base_offset);
         segment.set_end(next.min(base.saturating_add(i64::from(i32::MAX))), size);
         segments.push(Arc::new(segment));
     }
     Ok(segments)
 }
 
-/// Whether the marker was written about these very files: the last one with bytes has the size and
-/// the time it names, and a segment without bytes after it begins where the log ends.
-fn fits(clean: &CleanState, segments: &Segments) -> bool {
-    let last = &segments[segments.len() - 1];
-    let Some(sized) = segments.iter().rev().find(|segment| segment.size() > 0) else {
-        return clean.size == 0 && clean.log_end == last.base_offset;
-    };
-    let modified = std::fs::metadata(sized.path(LOG)).map_or(i64::MIN, |m| modified_ns(&m));
-    let range = 0..=i64::from(i32::MAX);
-    clean.active_base == sized.base_offset
-        && clean.size == sized.size()
-        && clean.modified_ns == modified
-        && range.contains(&clean.log_end.wrapping_sub(sized.base_offset))
-        && (last.size() > 0 || clean.log_end == last.base_offset)
-}
-
+/// Checks the segments that nothing vouches for. `changed`: where the files are not what the marker says.
 fn scan_segments(
     mut segments: Segments,
     config: &LogConfig,
     state: &OpenState,
+    changed: Option<i64>,
     epochs: &mut LeaderEpochs,
     epochs_changed: &mut bool,
     report: &mut RecoveryReport,
 ) -> Result<Segments, StorageError> {
-    let recovery_point = state.recovery_point.unwrap_or(0);
+    let checked = state.recovery_point.unwrap_or(0);
+    let mut recovery_point = checked.min(changed.unwrap_or(i64::MAX));
+    if changed.is_none() {
+        recovery_point = since_stop::whole_up_to(&segments, checked, config)?;
+    }
     let last = segments.len() - 1;
     let first = segments
         .partition_point(|segment| segment.base_offset <= recovery_point)
@@ -284,6 +321,7 @@ fn scan_segments(
         let size = segment.size();
         let later_data = segments[at + 1..].iter().any(|later| later.size() > 0);
         let next_base = segments.get(at + 1).map(|next| next.base_offset);
+        let truncated = report.truncated_bytes;
         let mut walk = Walk {
             segment: &segment,
             config,
@@ -291,21 +329,41 @@ fn scan_segments(
             epochs_changed: &mut *epochs_changed,
             report: &mut *report,
             expected,
+            durable: if later_data {
+                i64::MAX
+            } else {
+                checked.max(state.clean.as_ref().map_or(0, |clean| clean.log_end))
+            },
         };
         let end = walk.run(recovery_point, size, later_data, next_base)?;
         expected = Some(end);
+        let before = state
+            .clean
+            .as_ref()
+            .and_then(|clean| clean.known(segment.base_offset));
+        if let Some((stamp, end_before)) = before {
+            if end < end_before && (size < stamp.size || report.truncated_bytes > truncated) {
+                report.lost.push((end, end_before - 1));
+            }
+        } else if let Some(next) = next_base
+            && size == 0
+            && later_data
+            && !config.cleanup_policy.compact
+        {
+            report.lost.push((segment.base_offset, next - 1));
+        }
     }
-    // Segments without a byte between others are leftovers of a roll.
+    // Segments without a byte between others: of one that had some, or of a compaction.
     let active = segments[last].base_offset;
+    for empty in segments.iter().filter(|segment| segment.size() == 0) {
+        if empty.base_offset != active {
+            files::remove(&empty.path(LOG))?;
+        }
+    }
     segments.retain(|segment| segment.size() > 0 || segment.base_offset == active);
-    // Their files may stay; a segment that a later one follows must not claim its offsets.
+    // A segment that a later one follows must not claim its offsets.
     for pair in segments.windows(2) {
-        pair[0].set_end(
-            pair[1]
-                .base_offset
-                .min(pair[0].base_offset + i64::from(i32::MAX)),
-            pair[0].size(),
-        );
+        since_stop::reach_to(&pair[0], pair[1].base_offset);
     }
     Ok(segments)
 }
@@ -329,18 +387,27 @@ fn recover_producers(
     path: &Path,
     listing: &Listing,
     segments: &Segments,
-    clean: Option<&CleanState>,
+    state: &OpenState,
+    changed: Option<i64>,
     log_end: i64,
     report: &mut RecoveryReport,
 ) -> Result<(ProducerState, Transactions, Option<i64>), StorageError> {
     for &beyond in listing.snapshots.iter().filter(|&&offset| offset > log_end) {
         files::remove(&file_names::of_segment(path, beyond, SNAPSHOT))?;
     }
-    let mut indexes_good = true;
-    for segment in segments
-        .iter()
-        .filter(|s| listing.txn_indexes.contains(&s.base_offset))
-    {
+    let has_file = |segment: &Segment| {
+        let base = segment.base_offset;
+        listing.txn_indexes.iter().any(|&(at, _)| at == base)
+    };
+    let clean = state.clean.as_ref();
+    let mut indexes_good = changed.is_none()
+        || clean.is_none_or(|before| since_stop::same_aborted(before, &listing.logs));
+    if !indexes_good {
+        report
+            .notes
+            .push("rebuilding transaction indexes: they changed since the stop".into());
+    }
+    for segment in segments.iter().filter(|segment| has_file(segment)) {
         if let Err(error) = segment.aborted() {
             report
                 .notes
@@ -358,14 +425,15 @@ fn recover_producers(
             .iter()
             .all(|segment| segment.base_offset != *offset)
     });
-    if loaded.is_none() && indexes_good && clean.is_some_and(|clean| clean.producers == 0) {
+    let none_known = clean.is_some_and(|before| changed.is_none() && before.producers == 0);
+    if loaded.is_none() && indexes_good && none_known {
         loaded = Some((log_end, ProducerState::default()));
     }
     let from = loaded.as_ref().map_or(0, |(offset, _)| *offset);
     let (state, transactions, aborted) = producers::replay(loaded, segments, log_end)?;
     for segment in segments {
         let end = segment.end_offset();
-        let has_file = listing.txn_indexes.contains(&segment.base_offset);
+        let has_file = has_file(segment);
         let mut kept = if indexes_good && has_file {
             segment.aborted()?
         } else {

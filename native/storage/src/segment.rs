@@ -71,6 +71,8 @@ pub(crate) struct Segment {
     pub(crate) indexes_dirty: AtomicBool,
     /// When this process created or opened it.
     pub(crate) opened_ms: i64,
+    /// A reader has met bytes that are no batch: the next start is to check this segment.
+    pub(crate) damaged: AtomicBool,
     /// Compaction puts another file in the place of this one: set before that happens, looked at
     /// after a file was opened, so that old positions never meet the new file.
     pub(crate) replaced: AtomicBool,
@@ -107,6 +109,7 @@ impl Segment {
             entry_synced: AtomicBool::new(false),
             indexes_dirty: AtomicBool::new(false),
             opened_ms: now_ms,
+            damaged: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
         }
     }
@@ -238,10 +241,13 @@ impl Segment {
         let start = self.lookup(relative)?;
         match self.scan_for(offset, start, size) {
             Ok(found) => Ok(found),
-            Err(Fault::Damaged { .. }) if start.is_some() => {
+            Err(Fault::Damaged { .. })
+                if start.is_some() && !self.damaged.load(Ordering::Acquire) =>
+            {
                 // Not if it is the index of a replacement: `file` answers that.
                 self.file(false)?;
-                // The index pointed into the middle of a batch: make it anew, start at the front.
+                // The index pointed into the middle of a batch: it is made anew. If the log itself is
+                // damaged, the way from the front ends there, too, and that is the answer.
                 self.rebuild_indexes(4096)?;
                 self.scan_for(offset, None, size).map_err(|f| self.fault(f))
             }
@@ -427,6 +433,20 @@ impl Segment {
 
 /// Used while a segment is being recovered; nothing else looks at it then.
 impl Segment {
+    /// Whether the last batch ends where the file does, as far as what follows the last index entry tells. A wrong
+    /// index makes the answer no.
+    pub(crate) fn ends_whole(&self) -> Result<bool, StorageError> {
+        let start = match self.lookup(u32::MAX) {
+            Err(StorageError::Corrupt { .. }) => return Ok(false),
+            start => start?,
+        };
+        match self.scan_for(i64::MAX, start, self.size()) {
+            Ok(_) => Ok(true),
+            Err(Fault::Damaged { .. }) => Ok(false),
+            Err(fault) => Err(self.fault(fault)),
+        }
+    }
+
     /// Position and base offset of the batch that holds `offset`, checked against the index.
     pub(crate) fn resume_point(&self, offset: i64) -> Result<(u64, i64), StorageError> {
         let size = self.size();

@@ -5,6 +5,11 @@ UNKNOWN_TOPIC_ID. By name, a member may still mean the incarnation it was assign
 generation remembers which incarnations existed when it formed; a commit to a name that has changed hands since is
 refused with REBALANCE_IN_PROGRESS, and a round is started, which makes the answer true and gives every member the new
 generation that it needs.
+
+Who commits from outside a generation (a consumer that assigns its partitions itself) is known by nothing but the leader
+epoch of its position (OffsetCommit 6): epochs go on from one incarnation of a name to the next (R6), so one that this
+incarnation never had is a position in an earlier one, and is refused with FENCED_LEADER_EPOCH. A position without an
+epoch says nothing of itself and is taken (R4: best effort).
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.ports import Record, Topics
@@ -64,10 +70,27 @@ Finished = Callable[[list[ErrorCode]], None]
 class Commits:
     """Commits, fetches and deletions, over any shard."""
 
-    def __init__(self, topics: Topics, removals: Removals, metadata_bytes_max: Callable[[], int]) -> None:
+    def __init__(
+        self, topics: Topics, removals: Removals, metadata_bytes_max: Callable[[], int], figures: GroupFigures
+    ) -> None:
         self._topics = topics
         self._removals = removals
         self._metadata_bytes_max = metadata_bytes_max
+        self._figures = figures
+        self._held: dict[Uuid, int] = {}
+        """Topics that are about to be deleted, and by how many at once."""
+
+    def hold(self, topic_id: Uuid) -> None:
+        """Takes no commit for a topic from now on: what its deletion record keeps is then all there is (R22)."""
+        self._held[topic_id] = self._held.get(topic_id, 0) + 1
+
+    def release(self, topic_id: Uuid) -> None:
+        """Takes a `hold` back."""
+        left = self._held.get(topic_id, 0) - 1
+        if left > 0:
+            self._held[topic_id] = left
+        else:
+            self._held.pop(topic_id, None)
 
     def commit(self, shard: Shard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
         """Appends what is valid; `finished` is called when that is on disk, at once when nothing is valid.
@@ -130,6 +153,10 @@ class Commits:
             if request.generation >= 0 and self._changed_hands(group, name, topic_id):
                 stale.add(name)
                 return ErrorCode.REBALANCE_IN_PROGRESS
+            if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
+                return ErrorCode.FENCED_LEADER_EPOCH
+        if topic_id in self._held:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= item.partition < self._topics.partition_count(topic_id):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if item.metadata is not None and len(item.metadata) > self._metadata_bytes_max():
@@ -138,12 +165,27 @@ class Commits:
 
     def _changed_hands(self, group: Group, name: str, topic_id: Uuid) -> bool:
         known = group.formed_topics.get(name)
+        if known == Uuid.ZERO:
+            # Nobody was assigned the present incarnation; if the name had one before, the position may be of that.
+            return not self._topics.owns_epoch(topic_id, 0)
         if known is not None:
             return known != topic_id
-        if name in (group.subscribed_topics or ()):
-            # The generation formed while the name meant nothing: nobody in it was assigned the present incarnation.
-            return self._removals.ever(name)
         return self._removals.since(name, group.formed_at)
+
+    def restore(
+        self,
+        shard: Shard,
+        group: Group,
+        topic_id: Uuid,
+        entries: Sequence[tuple[OffsetKey, OffsetValue]],
+        finished: Callable[[ErrorCode], None],
+    ) -> None:
+        """Writes back what a deletion record kept (R22). It counts at once: it is on disk in the record."""
+        for key, value in entries:
+            shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
+        accepted = [(index, topic_id, key, value) for index, (key, value) in enumerate(entries)]
+        answers = [ErrorCode.NONE] * len(entries)
+        self._append(shard, group, accepted, answers, lambda codes: finished(max(codes, key=abs)))
 
     def _append(
         self,
@@ -156,6 +198,8 @@ class Commits:
         def written(error: ErrorCode, at: int) -> None:
             if error in TOO_LARGE:
                 error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            if error is ErrorCode.NONE:
+                self._figures.offset_commits += len(accepted)
             for position, (index, topic_id, key, value) in enumerate(accepted):
                 shard.offsets.commit_ended(topic_id, key)
                 answers[index] = error
@@ -171,14 +215,7 @@ class Commits:
                         topic_id,
                         key.topic,
                         key.partition,
-                        CommittedOffset(
-                            value.offset,
-                            value.leader_epoch,
-                            value.metadata,
-                            value.commit_timestamp_ms,
-                            value.expire_timestamp_ms,
-                            at + position,
-                        ),
+                        CommittedOffset.stored(value, at + position),
                     )
             finished(answers)
 
@@ -204,7 +241,7 @@ class Commits:
         if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         answers: list[ErrorCode] = []
-        keys: list[OffsetKey] = []
+        doomed: list[tuple[Uuid, OffsetKey]] = []
         for name, partition in wanted:
             topic_id = self._topics.topic_id(name)
             if topic_id is None or not 0 <= partition < self._topics.partition_count(topic_id):
@@ -214,13 +251,20 @@ class Commits:
             else:
                 answers.append(ErrorCode.NONE)
                 if shard.offsets.get(group_id, topic_id, partition) is not None:
-                    shard.offsets.remove(group_id, topic_id, partition)
-                    keys.append(OffsetKey(group_id, name, partition))
-        if not keys:
+                    doomed.append((topic_id, OffsetKey(group_id, name, partition)))
+        if not doomed:
             finished(answers)
             return
 
-        def buried(error: ErrorCode) -> None:
+        def buried(error: ErrorCode, at: int) -> None:
+            for position, (topic_id, key) in enumerate(doomed):
+                known = shard.offsets.get(key.group, topic_id, key.partition)
+                # What was committed after the tombstone stays.
+                if error is ErrorCode.NONE and known is not None and known.log_offset < at + position:
+                    shard.offsets.remove(key.group, topic_id, key.partition)
+                    self._figures.offset_deletions += 1
             finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
 
-        shard.bury_offsets(keys, buried)
+        # On disk first: an offset that is gone for clients must not come back after a crash, nor stay away if the
+        # disk refuses.
+        shard.log.write([(encode_offset_key(key), None) for _, key in doomed], buried)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pybroker.clock import Clock
 from pybroker.coordinators.group.commits import CommitRequest, Commits
 from pybroker.coordinators.group.expiry import expire_group
+from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.hashing import partition_for
 from pybroker.coordinators.group.loading import Loaded, install, read_partition
@@ -30,7 +32,8 @@ from pybroker.coordinators.group.ports import (
     TopicCreator,
     Topics,
 )
-from pybroker.coordinators.group.rebalance import JoinRequest, LeavingMember, SyncRequest
+from pybroker.coordinators.group.records import OffsetKey, OffsetValue
+from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.group.shard import Removals, Shard, ShardState
 from pybroker.coordinators.group.shard_log import ShardLog
 from pybroker.coordinators.group.timers import WheelDriver
@@ -39,6 +42,12 @@ from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+IN_FLIGHT_POLL_S = 0.001
+"""Between two looks at whether commits of a topic that is being deleted are on disk: they take a flush."""
+
+TopicOffset = tuple[str, int, CommittedOffset]
+"""(group, partition, offset) of one topic."""
 
 GROUP_ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for its length."""
@@ -105,7 +114,8 @@ class GroupCoordinator:
         self._creator = creator
         self._driver = WheelDriver(clock, loop)
         self._removals = Removals()
-        self._commits = Commits(topics, self._removals, lambda: settings.offset_metadata_max_bytes)
+        self.figures = GroupFigures()
+        self._commits = Commits(topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._creating: asyncio.Task[object] | None = None
@@ -156,6 +166,7 @@ class GroupCoordinator:
             removals=self._removals,
             settings=self._settings,
             timers=self._driver.wheel,
+            figures=self.figures,
         )
         self._load(shard, topic_id)
 
@@ -383,6 +394,10 @@ class GroupCoordinator:
         groups = [g for s in self._shards.values() if s.state is ShardState.ACTIVE for g in s.groups.values()]
         return groups, any(shard.state is not ShardState.ACTIVE for shard in self._shards.values())
 
+    def count_offsets(self) -> int:
+        """Committed offsets of all groups of this broker."""
+        return sum(len(shard.offsets) for shard in self._shards.values())
+
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
         shard = self._shard(group_id, empty_allowed=True)
@@ -392,7 +407,7 @@ class GroupCoordinator:
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
         reply: Reply[ErrorCode] = Reply()
-        shard.drop_group(group, reply)
+        self.figures.offset_deletions += shard.drop_group(group, reply)
         return reply.outcome(self._loop)
 
     # --- topics that go -----------------------------------------------------------------------------------------------
@@ -404,19 +419,79 @@ class GroupCoordinator:
         """
         for topic in removed:
             self._removals.note(topic.name)
+            if topic.name == OFFSETS_TOPIC:
+                # All groups and offsets went with it. Clients look for their coordinator, which makes it anew.
+                for partition in list(self._shards):
+                    self.resign(partition)
             for shard in self._shards.values():
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 shard.offsets.drop_topic(topic.topic_id)
+                self.figures.offset_deletions += len(keys)
                 if keys:
                     shard.bury_offsets(keys, partial(_note_burial, topic.name))
 
-    def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
+    def offsets_of_topic(self, topic_id: Uuid) -> list[TopicOffset]:
         """(group, partition, offset) of one incarnation, for its deletion record (R22)."""
         return [
             (group, partition, offset)
             for shard in self._shards.values()
             for group, _, partition, offset in shard.offsets.of_topic(topic_id)
         ]
+
+    async def hold_commits(self, topic_id: Uuid) -> None:
+        """Takes no commit for a topic until `release_commits`; returns when those that were taken are on disk."""
+        self._commits.hold(topic_id)
+        deadline = self._clock.monotonic_ms() + self._settings.commit_timeout_ms
+        while any(shard.offsets.topic_in_flight(topic_id) for shard in self._shards.values()):
+            # Nobody waits longer for one of them, so after that its outcome is unknown to its client, too.
+            if self._clock.monotonic_ms() >= deadline:
+                return
+            await asyncio.sleep(IN_FLIGHT_POLL_S)
+
+    def release_commits(self, topic_id: Uuid) -> None:
+        """Takes commits for a topic again."""
+        self._commits.release(topic_id)
+
+    def restore_offsets(
+        self, topic_id: Uuid, name: str, offsets: Sequence[TopicOffset]
+    ) -> asyncio.Future[list[ErrorCode]]:
+        """Gives groups back what they had committed for an incarnation that lives again, or whose offsets another one
+        continues (R22). They see it when this returns; the future has a code for each group when it is stored.
+        KafkaError: the coordinator of one of the groups is not here or not ready."""
+        by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
+        for group_id, partition, offset in offsets:
+            value = OffsetValue(
+                offset.offset,
+                offset.leader_epoch,
+                offset.metadata,
+                offset.commit_timestamp_ms,
+                offset.expire_timestamp_ms,
+                topic_id,
+            )
+            by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
+        stored: list[asyncio.Future[ErrorCode]] = []
+        for group_id, entries in by_group.items():
+            shard = self._shard(group_id, empty_allowed=True)
+            done: asyncio.Future[ErrorCode] = self._loop.create_future()
+            stored.append(done)
+            self._commits.restore(shard, shard.ensure_group(group_id), topic_id, entries, partial(_settle, done))
+        return asyncio.gather(*stored)
+
+    def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
+        """What groups have committed for a topic, in the form of its deletion record."""
+        return tuple(
+            {"group": group, "partition": partition, **asdict(offset)}
+            for group, partition, offset in self.offsets_of_topic(topic_id)
+        )
+
+    def give_back(self, topic_id: Uuid, name: str, kept: Sequence[Mapping[str, Any]]) -> Awaitable[ErrorCode]:
+        """`restore_offsets` with what `committed_for` gave; the first code that is not NONE, when all is stored."""
+        stored = self.restore_offsets(topic_id, name, [_as_committed(one) for one in kept])
+
+        async def outcome() -> ErrorCode:
+            return next((code for code in await stored if code is not ErrorCode.NONE), ErrorCode.NONE)
+
+        return outcome()
 
     # --- retention ----------------------------------------------------------------------------------------------------
 
@@ -440,9 +515,19 @@ class GroupCoordinator:
         now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
             if shard.groups.get(group.group_id) is group:
-                expire_group(shard, group, now_ms, retention_ms)
+                self.figures.offset_expirations += expire_group(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
+
+
+def _as_committed(kept: Mapping[str, Any]) -> TopicOffset:
+    fields = {name: value for name, value in kept.items() if name not in ("group", "partition")}
+    return kept["group"], kept["partition"], CommittedOffset(**fields)
+
+
+def _settle(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not done.done():
+        done.set_result(code)
 
 
 async def _creation(creator: TopicCreator) -> object:

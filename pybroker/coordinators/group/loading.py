@@ -86,15 +86,7 @@ def install(shard: Shard, loaded: Loaded, topics: Topics) -> None:
         if topic_id is None or topics.topic_name(topic_id) is None:
             hidden += 1
             continue
-        committed = CommittedOffset(
-            value.offset,
-            value.leader_epoch,
-            value.metadata,
-            value.commit_timestamp_ms,
-            value.expire_timestamp_ms,
-            at,
-        )
-        shard.offsets.put(key.group, topic_id, key.topic, key.partition, committed)
+        shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
     for group_id, stored in loaded.groups.items():
         shard.groups[group_id] = group = group_of_value(group_id, stored)
         group.formed_at = shard.removals_before

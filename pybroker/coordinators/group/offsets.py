@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pybroker.coordinators.group.records import OffsetKey
+from pybroker.coordinators.group.records import OffsetKey, OffsetValue
 from pybroker.native import Uuid
 
 
@@ -28,6 +28,18 @@ class CommittedOffset:
     """Where its record is in the offsets partition: of two commits the later record counts, in whatever order they
     complete.
     """
+
+    @classmethod
+    def stored(cls, value: OffsetValue, at: int) -> CommittedOffset:
+        """As its record says that lies at offset `at` of the offsets partition (-1: not written yet)."""
+        return cls(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp_ms,
+            value.expire_timestamp_ms,
+            at,
+        )
 
 
 @dataclass(slots=True)
@@ -135,6 +147,10 @@ class Offsets:
             self._in_flight[topic_id, key] = left
         else:
             del self._in_flight[topic_id, key]
+
+    def topic_in_flight(self, topic_id: Uuid) -> bool:
+        """A commit for this topic is on its way."""
+        return any(in_topic == topic_id for in_topic, _ in self._in_flight)
 
     def has_commit_in_flight(self, group: str) -> bool:
         """A commit of this group is on its way: the group must not be taken for unused."""

@@ -5,10 +5,12 @@ them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from pybroker.coordinators.group.group import Group
 from pybroker.native import Completion, Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -28,6 +30,10 @@ class Topics(Protocol):
 
     def partition_count(self, topic_id: Uuid) -> int:
         """Partitions of a topic; 0 if it does not exist."""
+        ...
+
+    def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
         ...
 
     def leader(self, name: str, partition: int) -> int:
@@ -50,6 +56,36 @@ class RemovedTopic(Protocol):
     @property
     def topic_id(self) -> Uuid:
         """Its id."""
+        ...
+
+
+class GroupSettings(Protocol):
+    """The broker settings that rounds obey; read at each use, as some are dynamic."""
+
+    @property
+    def initial_rebalance_delay_ms(self) -> int:
+        """group.initial.rebalance.delay.ms"""
+        ...
+
+    @property
+    def max_size(self) -> int:
+        """group.max.size"""
+        ...
+
+
+class GroupStore(Protocol):
+    """Where generations become durable."""
+
+    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+        """Writes the group's present generation; `done` gets NONE after the flush, else the code for clients."""
+        ...
+
+    def formed(self, group: Group) -> None:
+        """Notes which topic incarnations exist as the generation forms (R4)."""
+        ...
+
+    def emptied(self, group: Group) -> None:
+        """The last id handed out has expired and nothing of the group was ever stored."""
         ...
 
 

@@ -8,21 +8,21 @@ Behaviour follows Kafka's classic coordinator (KIP-62, 134, 345, 394, 559, 800, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable
 
 from pybroker.clock import Clock
+from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import (
     Group,
     GroupState,
     JoinReply,
     JoinResult,
     Member,
-    Protocols,
     SyncReply,
     SyncResult,
 )
+from pybroker.coordinators.group.ports import GroupSettings, GroupStore
+from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.group.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -39,86 +39,17 @@ JOIN_RETRY_MS_MIN = 1_000
 """A round that nobody joined is looked at again no sooner than this, whatever timeout the members asked for."""
 
 
-NO_REASON = "no reason given"
-"""What the log says where a client names none (KIP-800)."""
-
-
-class GroupSettings(Protocol):
-    """The broker settings that rounds obey; read at each use, as some are dynamic."""
-
-    @property
-    def initial_rebalance_delay_ms(self) -> int:
-        """group.initial.rebalance.delay.ms"""
-        ...
-
-    @property
-    def max_size(self) -> int:
-        """group.max.size"""
-        ...
-
-
-class GroupStore(Protocol):
-    """Where generations become durable."""
-
-    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
-        """Writes the group's present generation; `done` gets NONE after the flush, else the code for clients."""
-        ...
-
-    def formed(self, group: Group) -> None:
-        """Notes which topic incarnations exist as the generation forms (R4)."""
-        ...
-
-    def emptied(self, group: Group) -> None:
-        """The last id handed out has expired and nothing of the group was ever stored."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
-    """A JoinGroup, free of versions."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    protocol_type: str
-    protocols: Protocols
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    requires_known_member_id: bool
-    supports_skipping_assignment: bool
-    reason: str = NO_REASON
-
-
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
-    """A SyncGroup, free of versions."""
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
-    """Who leaves: by member id, or (an administrator) by instance id alone."""
-
-    member_id: str
-    instance_id: str | None
-    reason: str = NO_REASON
-
-
 class Rounds:
     """The rounds of all groups of one broker."""
 
-    def __init__(self, settings: GroupSettings, clock: Clock, timers: TimerWheel, store: GroupStore) -> None:
+    def __init__(
+        self, settings: GroupSettings, clock: Clock, timers: TimerWheel, store: GroupStore, figures: GroupFigures
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._timers = timers
         self._store = store
+        self._figures = figures
 
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
@@ -420,6 +351,7 @@ class Rounds:
             for member in group.members.values():
                 member.assignment = wanted.get(member.member_id, b"")
             group.transition_to(GroupState.STABLE, self._clock.wall_ms())
+            self._figures.completed_rebalances += 1
             for member in list(group.members.values()):
                 if member.answer_sync(_assignment(group, member)):
                     self._watch_session(group, member.member_id, member.session_timeout_ms)

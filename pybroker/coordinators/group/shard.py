@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from pybroker.clock import Clock
+from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, Member
 from pybroker.coordinators.group.offsets import Offsets
-from pybroker.coordinators.group.ports import Topics
-from pybroker.coordinators.group.rebalance import GroupSettings, Rounds
+from pybroker.coordinators.group.ports import GroupSettings, Topics
+from pybroker.coordinators.group.rebalance import Rounds
 from pybroker.coordinators.group.records import (
     GroupValue,
     MemberValue,
@@ -25,6 +26,7 @@ from pybroker.coordinators.group.records import (
 from pybroker.coordinators.group.shard_log import TOO_LARGE, ShardLog
 from pybroker.coordinators.group.timers import TimerWheel
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -57,10 +59,6 @@ class Removals:
         while len(self._last) > REMOVED_NAMES_MAX:
             del self._last[next(iter(self._last))]
 
-    def ever(self, name: str) -> bool:
-        """Whether `name` is known to have been removed."""
-        return name in self._last
-
     def since(self, name: str, count: int) -> bool:
         """Whether `name` was removed after the count was `count`."""
         return self._last.get(name, 0) > count
@@ -79,13 +77,14 @@ class Shard:
         removals: Removals,
         settings: GroupSettings,
         timers: TimerWheel,
+        figures: GroupFigures,
     ) -> None:
         self.partition = partition
         self.state = ShardState.LOADING
         self.log = log
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self.rounds = Rounds(settings, clock, timers, self)
+        self.rounds = Rounds(settings, clock, timers, self, figures)
         self._clock = clock
         self._topics = topics
         self._removals = removals
@@ -128,9 +127,8 @@ class Shard:
         group.formed_at = self._removals.count
         group.formed_topics = {}
         for name in group.subscribed_topics or ():
-            topic_id = self._topics.topic_id(name)
-            if topic_id is not None:
-                group.formed_topics[name] = topic_id
+            # ZERO: the name meant nothing, so nobody in this generation was assigned a later incarnation of it.
+            group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
     def emptied(self, group: Group) -> None:
         """Forgets a group that was only asked for a member id."""
@@ -148,8 +146,10 @@ class Shard:
 
     # --- removal ------------------------------------------------------------------------------------------------------
 
-    def drop_group(self, group: Group, done: Callable[[ErrorCode], None]) -> None:
-        """Forgets a group and its offsets, and buries both; `done` gets NONE when that is on disk."""
+    def drop_group(self, group: Group, done: Callable[[ErrorCode], None]) -> int:
+        """Forgets a group and its offsets, and buries both; `done` gets NONE when that is on disk. The number of
+        offsets.
+        """
         keys = self.offsets.keys_of_group(group.group_id)
         self.offsets.drop_group(group.group_id)
         self.groups.pop(group.group_id, None)
@@ -157,6 +157,7 @@ class Shard:
         records: list[tuple[bytes | None, bytes | None]] = [(encode_offset_key(key), None) for _, key in keys]
         records.append((encode_group_key(group.group_id), None))
         self.log.write(records, lambda error, _: done(error))
+        return len(keys)
 
     def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
         """Writes tombstones for offsets that were taken out of `offsets` by the caller."""

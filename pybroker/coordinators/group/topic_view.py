@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pybroker.metadata.cache import MetadataCache
 from pybroker.native import Uuid
 
@@ -9,8 +11,11 @@ from pybroker.native import Uuid
 class CachedTopics:
     """`ports.Topics` over the metadata cache."""
 
-    def __init__(self, cache: MetadataCache) -> None:
+    def __init__(
+        self, cache: MetadataCache, owns_epoch: Callable[[Uuid, int], bool] = lambda topic_id, epoch: True
+    ) -> None:
         self._cache = cache
+        self._owns_epoch = owns_epoch
 
     def topic_id(self, name: str) -> Uuid | None:
         """The present incarnation of a name."""
@@ -24,6 +29,10 @@ class CachedTopics:
         """Partitions of a topic; 0 if it does not exist."""
         topic = self._cache.topic_by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
+
+    def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
+        return self._owns_epoch(topic_id, leader_epoch)
 
     def leader(self, name: str, partition: int) -> int:
         """The broker that leads a partition; −1 if there is none."""

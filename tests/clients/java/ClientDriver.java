@@ -32,10 +32,11 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /** Kafka's Java client, told what to do by one JSON command a line; tests/clients/driver.py describes the conversation. */
 public class ClientDriver {
     static final ObjectMapper JSON = new ObjectMapper();
-    static final Duration TIMEOUT = Duration.ofSeconds(30);
+    static final Duration TIMEOUT = Duration.ofSeconds(60);
     final Map<String, Object> common;
     final Admin admin;
     final List<Member> members = new ArrayList<>();
+    final List<KafkaProducer<String, String>> producers = new ArrayList<>();
 
     static class Member {
         final KafkaConsumer<String, String> consumer;
@@ -84,8 +85,17 @@ public class ClientDriver {
             case "delete":
                 admin.deleteTopics(List.of(topic)).all().get();
                 return JSON.nullNode();
-            case "produce":
-                return produce(topic, command);
+            case "open":
+                producers.add(producer(command));
+                return JSON.getNodeFactory().numberNode(producers.size() - 1);
+            case "send":
+                return send(producers.get(command.path("producer").asInt()), topic, command);
+            case "forget":
+            case "purge":
+                return JSON.nullNode();
+            case "shut":
+                producers.get(command.path("producer").asInt()).close();
+                return JSON.nullNode();
             case "read":
                 return read(topic, command.path("partitions").asInt(), command.path("count").asInt());
             case "join":
@@ -117,7 +127,7 @@ public class ClientDriver {
         return members.get(command.path("member").asInt());
     }
 
-    JsonNode produce(String topic, JsonNode command) throws ExecutionException, InterruptedException {
+    KafkaProducer<String, String> producer(JsonNode command) {
         Map<String, Object> settings = new HashMap<>(common);
         settings.put("acks", command.path("acks").asText());
         settings.put("enable.idempotence", command.path("idempotent").asBoolean());
@@ -126,22 +136,24 @@ public class ClientDriver {
         settings.put("max.block.ms", 8000);
         // Without idempotence a retry of one of several requests in flight would reorder records.
         settings.put("max.in.flight.requests.per.connection", command.path("idempotent").asBoolean() ? 5 : 1);
+        return new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
+    }
+
+    static JsonNode send(KafkaProducer<String, String> producer, String topic, JsonNode command)
+            throws ExecutionException, InterruptedException {
         ArrayNode offsets = JSON.createArrayNode();
-        try (KafkaProducer<String, String> producer =
-                 new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
-            List<Future<RecordMetadata>> sends = new ArrayList<>();
-            for (JsonNode row : command.path("records")) {
-                ProducerRecord<String, String> record =
-                    new ProducerRecord<>(topic, row.get(0).asInt(), text(row.get(1)), text(row.get(2)));
-                row.get(3).forEach(pair ->
-                    record.headers().add(pair.get(0).asText(), pair.get(1).asText().getBytes(StandardCharsets.UTF_8)));
-                sends.add(producer.send(record));
-            }
-            producer.flush();
-            for (Future<RecordMetadata> send : sends) {
-                RecordMetadata done = send.get();
-                offsets.add(done.hasOffset() ? done.offset() : -1);
-            }
+        List<Future<RecordMetadata>> sends = new ArrayList<>();
+        for (JsonNode row : command.path("records")) {
+            ProducerRecord<String, String> record =
+                new ProducerRecord<>(topic, row.get(0).asInt(), text(row.get(1)), text(row.get(2)));
+            row.get(3).forEach(pair ->
+                record.headers().add(pair.get(0).asText(), pair.get(1).asText().getBytes(StandardCharsets.UTF_8)));
+            sends.add(producer.send(record));
+        }
+        producer.flush();
+        for (Future<RecordMetadata> send : sends) {
+            RecordMetadata done = send.get();
+            offsets.add(done.hasOffset() ? done.offset() : -1);
         }
         return offsets;
     }
@@ -177,7 +189,7 @@ public class ClientDriver {
 
     JsonNode join(String group, String topic) {
         KafkaConsumer<String, String> consumer = consumer(Map.of(
-            "group.id", group, "auto.offset.reset", "earliest", "session.timeout.ms", 10000, "heartbeat.interval.ms", 300,
+            "group.id", group, "auto.offset.reset", "earliest", "session.timeout.ms", 30000, "heartbeat.interval.ms", 300,
             "metadata.max.age.ms", 1000));
         consumer.subscribe(List.of(topic));
         members.add(new Member(consumer, topic));

@@ -11,6 +11,7 @@ from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.api import k35_describe_log_dirs
 from pybroker.context import RequestContext
 from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRequest_DescribableLogDirTopic
+from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
 
@@ -20,13 +21,16 @@ class Native:
 
     def describe_log_dirs(self) -> list[Any]:
         def partition(topic: str, index: int) -> SimpleNamespace:
-            return SimpleNamespace(topic=topic, partition=index, size_bytes=100 * index, offset_lag=0)
+            return SimpleNamespace(topic=topic, partition=index, size_bytes=100 * index, offset_lag=0, is_future=False)
 
         here = [partition("b", 0), partition("a", 2), partition("a", 1)]
         return [
             SimpleNamespace(path="/d1", error_code=0, total_bytes=1000, usable_bytes=10, partitions=here),
             SimpleNamespace(path="/d2", error_code=56, total_bytes=-1, usable_bytes=-1, partitions=[]),
         ]
+
+    def move_partition(self, topic_id: Any, partition: int, log_dir: str) -> int:
+        raise AssertionError("not asked for")
 
 
 Shown = dict[str, list[tuple[int, int]]]
@@ -36,7 +40,9 @@ async def ask(topics: dict[str, list[int]] | None) -> list[tuple[str, int, int, 
     wanted = None
     if topics is not None:
         wanted = [DescribeLogDirsRequest_DescribableLogDirTopic(topic=t, partitions=p) for t, p in topics.items()]
-    answer = await k35_describe_log_dirs.handle(LogDirAdmin(Native()), CONTEXT, DescribeLogDirsRequest(topics=wanted))
+    answer = await k35_describe_log_dirs.handle(
+        LogDirAdmin(Native()), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
+    )
     assert answer.error_code == 0
     return [
         (

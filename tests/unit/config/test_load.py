@@ -137,7 +137,7 @@ MISTAKES = [
     ),
     (
         "listeners=SSL://:1",
-        "listeners=SSL://:1 ({file} line 2): listener SSL asks for SSL; this broker serves PLAINTEXT",
+        "listeners=SSL://:1 ({file} line 2): listener SSL asks for SSL; this broker serves PLAINTEXT, SASL_PLAINTEXT",
     ),
     (
         "listeners=PLAINTEXT://::1:1",
@@ -184,7 +184,7 @@ MISTAKES = [
     ),
     (
         "authorizer.class.name=a.B",
-        "authorizer.class.name=a.B ({file} line 2): access control is not enforced by this broker, so that everybody who can connect may do everything; remove the line only if that is meant",
+        "authorizer.class.name=a.B ({file} line 2): this broker has an authorizer of its own; switch it on by org.apache.kafka.metadata.authorizer.StandardAuthorizer or kafka.security.authorizer.AclAuthorizer",
     ),
     (
         "create.topic.policy.class.name=a.B",
@@ -241,7 +241,6 @@ def test_malformed_assignment(assignment: str) -> None:
     "harmless",
     [
         "authorizer.class.name=",
-        "allow.everyone.if.no.acl.found=true",
         "remote.log.storage.system.enable=false",
         "security.inter.broker.protocol=PLAINTEXT",
         "controller.quorum.voters=1@localhost:9093",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.config.properties import PropertiesError, Property, read_properties
+from pybroker.config.properties import PropertiesError, Property, read_properties, write_properties
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
@@ -59,3 +59,13 @@ def test_agrees_with_the_oracle(text: str) -> None:
             pairs(text)
         return
     assert pairs(text) == expected
+
+
+ALPHABET = st.sampled_from("ab=: \t\f\n\r\\#!u0é😀")
+
+
+@given(st.dictionaries(st.text(ALPHABET, min_size=1), st.text(ALPHABET)))
+def test_what_is_written_is_read_again(properties: dict[str, str]) -> None:
+    text = write_properties(properties)
+    assert dict(pairs(text)) == properties
+    assert javaproperties.loads(text) == properties

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
 from pybroker.controller.brokers import decide_offline, decide_register
 from pybroker.controller.configs import decide_alter_configs
+from pybroker.controller.deletions import RETRIES_MAX, Deletions
 from pybroker.controller.events import (
     AdvanceDeletions,
     AlterConfigs,
@@ -29,6 +32,9 @@ from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance
 from pybroker.controller.topics import decide_create, decide_create_partitions, decide_delete
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
+from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
+from pybroker.metadata.deletion_records import decode_deletion
+from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
 from pybroker.metadata.load import Nodes, load_image
 from pybroker.metadata.store import Create, Delete, Node, Set
@@ -83,6 +89,7 @@ def test_create_writes_everything_in_one_change() -> None:
     assert paths == [
         "/brokers/topics/a.b",
         "/config/topics/a.b",
+        f"/admin/lineage/{decision.reply[0].topic_id}",
         "/brokers/topics/a.b/partitions",
         "/brokers/topics/a.b/partitions/0",
         "/brokers/topics/a.b/partitions/0/state",
@@ -94,6 +101,11 @@ def test_create_writes_everything_in_one_change() -> None:
     topic = after.topics["a.b"]
     assert all(partition.leader == partition.replicas[0] for partition in topic.partitions)
     assert after.topic_by_id(topic.topic_id) is topic
+    node = next(one for one in decision.operations if isinstance(one, Create) and one.path == "/brokers/topics/a.b")
+    assert str(topic.topic_id).encode() in node.data
+    again = decide_create(image, event, 100).reply[0].topic_id
+    assert again != topic.topic_id
+    assert {one.bytes[6] >> 4 for one in (again, topic.topic_id)} == {4}, "random (version 4)"
     clash = decide_create(after, CreateTopics((NewTopic("a_b", 1, 1, None, {}),), False, 3), 100)
     assert (clash.operations, clash.reply[0].code) == ((), 17)
     both = CreateTopics((NewTopic("x.y", 1, 1, None, {}), NewTopic("x_y", 1, 1, None, {})), False, 3)
@@ -102,14 +114,14 @@ def test_create_writes_everything_in_one_change() -> None:
     assert isinstance(second, KafkaError)
 
 
-@pytest.mark.checklist(2, 31, 36)
-def test_ids_that_were_ever_used_are_not_used_again() -> None:
+@pytest.mark.checklist(2, 31, 33, "A23")
+def test_ids_that_were_ever_used_and_reserved_ones_are_not_used() -> None:
     image = created(cluster(1), "a")
     dead = image.topics["a"].topic_id
     image = created(deleted(image, "a"), "b")
     live = image.topics["b"].topic_id
     fresh = Uuid.random()
-    ids = iter([dead, live, fresh])
+    ids = iter([Uuid.ZERO, dead, Uuid.METADATA, live, fresh])
     event = CreateTopics((NewTopic("c", 1, 1, None, {}),), False, 0)
     assert decide_create(image, event, 0, lambda: next(ids)).reply[0].topic_id == fresh
 
@@ -124,11 +136,11 @@ def test_delete_is_one_change_and_keeps_the_floor() -> None:
     decision = decide_delete(image, DeleteTopics(("a", "a", "none"), "User:a", 1000, 50))
     assert [getattr(one, "code", 0) for one in decision.reply] == [0, 3, 3]
     removed = [operation.path for operation in decision.operations if isinstance(operation, Delete)]
-    assert removed[-1] == "/brokers/topics/a"
-    assert len(removed) == 6
+    assert removed[-2:] == ["/brokers/topics/a", f"/admin/lineage/{topic.topic_id}"]
+    assert len(removed) == 7
     made = {one.path: one.data for one in decision.operations if isinstance(one, Create)}
     assert made["/admin/epoch_floors/a"] == b'{"version":1,"leader_epoch":41}'
-    record = znodes.decode_deletion("", made[f"/admin/deleted_topics/{topic.topic_id}"])
+    record = decode_deletion("", made[f"/admin/deleted_topics/{topic.topic_id}"])
     assert (record.deleted_ms, record.remove_after_ms, record.state) == (1000, 1050, "deleting")
     image = image.apply(decision.delta)
     image = created(image, "a", partitions=1)
@@ -207,6 +219,32 @@ def test_deletions_move_only_forward() -> None:
     assert decide_advance(image, AdvanceDeletions(staged=(topic_id,))).operations == ()
 
 
+@pytest.mark.checklist(59)
+def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    image = created(cluster(1), "a", "b")
+    dead, live, unknown = image.topics["a"].topic_id, image.topics["b"].topic_id, Uuid.random()
+    image = image.apply(decide_delete(image, DeleteTopics(("a",), "User:a", 86_400_000, 50)).delta)
+    assert image.describe(live) == f"b (id {live})"
+    assert image.describe(dead) == f"a (id {dead}, deleted 1970-01-02T00:00:00+00:00)"
+    assert image.describe(unknown) == f"with id {unknown}, of which nothing is known"
+
+    async def submit(event: object) -> None:
+        raise AssertionError(f"nothing is to be decided: {event}")
+
+    async def nobody_confirms() -> None:
+        store = await EmbeddedStore.open(tmp_path)
+        deletions = Deletions(store, submit, lambda broker, ids: None, lambda: 1)
+        await deletions.start(image)
+        request = StopReplicaRequest(1, 5, 1, True, [StopReplicaTopicState(dead, [])])
+        for _ in range(RETRIES_MAX + 1):
+            deletions.stopped(1, request, StopReplicaResponse(56))
+        await deletions.stop()
+        await store.close()
+
+    asyncio.run(nobody_confirms())
+    assert f"a replica of topic {image.describe(dead)} does not confirm" in caplog.text
+
+
 def test_tombstones_are_bounded() -> None:
     image = deleted(created(cluster(1), "a"), "a")
     (record,) = image.deletions.values()
@@ -231,7 +269,8 @@ def test_a_loaded_image_is_the_one_that_was_stored() -> None:
     stored = nodes(decision.operations)
     topics_ = {path: node for path, node in stored.items() if path.startswith("/brokers")}
     configs_ = {path: node for path, node in stored.items() if path.startswith("/config")}
-    loaded, repairs = load_image(5, Nodes({}, topics_, configs_, {}))
+    admin = {path: node for path, node in stored.items() if path.startswith("/admin")}
+    loaded, repairs, _ = load_image(5, Nodes({}, topics_, configs_, admin))
     assert repairs == ()
     expected = image.apply(decision.delta)
     assert (loaded.topics, loaded.names, loaded.clash_keys) == (expected.topics, expected.names, expected.clash_keys)
@@ -246,16 +285,18 @@ def test_what_is_incomplete_is_completed_and_what_is_damaged_put_aside() -> None
         "/brokers/topics/bad": Node(b"{", 0, 1, 1, 100, 0),
     }
     new = Uuid.random()
-    image, repairs = load_image(5, Nodes({}, stored, {}, {}), lambda: new)
+    image, repairs, unfinished = load_image(5, Nodes({}, stored, {}, {}), new_id=lambda: new)
+    assert unfinished == {"old"}
     assert image.topics["old"].topic_id == new
     assert [partition.leader for partition in image.topics["old"].partitions] == [-1, -1]
     assert [operation.path for operation in repairs] == [
+        "/admin/topic_ids/old",
         "/brokers/topics/old",
         "/brokers/topics/old/partitions/0/state",
         "/brokers/topics/old/partitions/1",
         "/brokers/topics/old/partitions/1/state",
     ]
-    first = repairs[0]
+    first = repairs[1]
     assert isinstance(first, Set)
     assert (first.version, znodes.decode_topic("", first.data).topic_id) == (4, new)
     assert set(image.damaged) == {"bad"}

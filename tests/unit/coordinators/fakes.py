@@ -11,7 +11,7 @@ from pybroker.clock import FakeClock
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
-from pybroker.coordinators.group.rebalance import JoinRequest, LeavingMember, SyncRequest
+from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 
@@ -106,16 +106,20 @@ class FakeTopics:
     def __init__(self) -> None:
         self.ids: dict[str, Uuid] = {}
         self.counts: dict[Uuid, int] = {}
+        self.floors: dict[str, int] = {}
+        self.first_epochs: dict[Uuid, int] = {}
         self.listener = None
 
     def create(self, name: str, partitions: int = 4) -> Uuid:
         topic_id = self.ids[name] = Uuid.random()
         self.counts[topic_id] = partitions
+        self.first_epochs[topic_id] = self.floors.get(name, -1) + 1
         return topic_id
 
     def remove(self, name: str) -> Removed:
         topic_id = self.ids.pop(name)
         del self.counts[topic_id]
+        self.floors[name] = self.first_epochs[topic_id]
         return Removed(name, topic_id)
 
     def topic_id(self, name: str) -> Uuid | None:
@@ -126,6 +130,9 @@ class FakeTopics:
 
     def partition_count(self, topic_id: Uuid) -> int:
         return self.counts.get(topic_id, 0)
+
+    def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        return leader_epoch >= self.first_epochs[topic_id]
 
     def leader(self, name: str, partition: int) -> int:
         topic_id = self.ids.get(name)

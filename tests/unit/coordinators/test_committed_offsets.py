@@ -116,7 +116,7 @@ async def test_a_commit_that_takes_too_long_is_given_up() -> None:
     world.log.hold = True
     outcome = world.groups.commit(request((0, 5), (1, 5)))
     assert isinstance(outcome, asyncio.Future)
-    assert await asyncio.wait_for(outcome, 10) == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    assert await asyncio.wait_for(outcome, 60) == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
     world.log.release()
     await world.settle()
     assert committed(world) == 5
@@ -344,6 +344,30 @@ async def test_offset_delete_spares_what_is_subscribed() -> None:
     assert (committed(world), committed(world, topic="other")) == (5, None)
 
 
+@pytest.mark.parametrize("refused", [0, 56])
+async def test_an_offset_is_gone_when_its_tombstone_is_on_disk_and_not_before(refused: int) -> None:
+    world = await orders()
+    await commit(world, (0, 5), (1, 6))
+    world.log.refuse, world.log.hold = refused, True
+    outcome = world.groups.delete_offsets(G, [("orders", 0)])
+    assert committed(world) == 5
+    if refused:
+        await world.settle()
+        assert await answered(outcome) != [ErrorCode.NONE]
+        world.log.refuse = 0
+    else:
+        await world.settle()
+        assert committed(world) == 5
+        world.log.release()
+        await world.settle()
+        assert await answered(outcome) == [ErrorCode.NONE]
+    world.log.release()
+    expected = 5 if refused else None
+    assert committed(world) == expected
+    await world.restart()
+    assert committed(world) == expected
+
+
 async def test_offset_delete_refusals() -> None:
     world = await orders()
     for group, code in (("no-such", ErrorCode.GROUP_ID_NOT_FOUND), ("workers", ErrorCode.NON_EMPTY_GROUP)):
@@ -480,12 +504,12 @@ async def test_groups_are_not_served_while_they_load() -> None:
 async def test_a_shard_that_cannot_be_read_is_tried_again() -> None:
     world = await orders()
     await commit(world, (0, 1))
-    read, world.log.read_records = world.log.read_records, lambda *_: 1 // 0  # type: ignore[method-assign, assignment]
+    read, world.log.read_records = world.log.read_records, lambda *_: 1 // 0  # type: ignore[method-assign, assignment]  # a log that fails
     await world.restart()
     with pytest.raises(KafkaError) as caught:
         committed(world)
     assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    world.log.read_records = read  # type: ignore[method-assign]
+    world.log.read_records = read  # type: ignore[method-assign]  # and works again
     await world.pass_time(6_000)
     await world.groups.loaded()
     assert committed(world) == 1
@@ -510,7 +534,7 @@ async def test_many_groups_load() -> None:
     log = world.log.partitions.setdefault(0, [])
     for i in range(2_000):
         log.append((i, 0, encode_offset_key(OffsetKey(f"g{i}", "orders", 0)), value))
-    world.log.read_records = lambda t, p, offset, n: (log, 2_000) if offset == 0 and p == 0 else ([], offset)  # type: ignore[method-assign, assignment]
+    world.log.read_records = lambda t, p, offset, n: (log, 2_000) if offset == 0 and p == 0 else ([], offset)  # type: ignore[method-assign, assignment]  # all at once
     await world.restart()
     assert len(world.groups.list_groups()[0]) == 2_000
 

@@ -25,6 +25,7 @@ from pybroker.context import RequestContext
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.support.authorizers import PERMITS_ALL
 from tests.unit.coordinators.fakes import World, subscription
 
 G = "readers"
@@ -39,7 +40,6 @@ class Client:
     async def ask(self, key: int, version: int, request: Any) -> Any:
         """The response; time passes while the request is parked."""
         handlers: dict[int, Callable[..., Any]] = {
-            8: k08_offset_commit.handle,
             10: k10_find_coordinator.handle,
             11: k11_join_group.handle,
             12: k12_heartbeat.handle,
@@ -53,9 +53,11 @@ class Client:
         context = RequestContext(key, version, "client", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
         arrived = decode(key, version, encode(request, version), True)
         if key == 9:
-            outcome: Any = k09_offset_fetch.handle(self.world.groups, self.world.topics, context, arrived)
+            outcome: Any = k09_offset_fetch.handle(self.world.groups, self.world.topics, PERMITS_ALL, context, arrived)
+        elif key == 8:
+            outcome = k08_offset_commit.handle(self.world.groups, self.world.topics, PERMITS_ALL, context, arrived)
         else:
-            outcome = handlers[key](self.world.groups, context, arrived)
+            outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
         if inspect.iscoroutine(outcome):
             task = self.world.loop.create_task(outcome)
             await self.world.pass_time(2_000)

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import FakeClock
+from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
-from pybroker.coordinators.group.rebalance import LeavingMember, Rounds, SyncRequest
+from pybroker.coordinators.group.rebalance import Rounds
+from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
 from pybroker.coordinators.group.timers import TimerWheel
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import join_request
@@ -60,7 +62,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.wheel = TimerWheel(self.clock)
         self.store = Store()
-        self.rounds = Rounds(self.store, self.clock, self.wheel, self.store)
+        self.rounds = Rounds(self.store, self.clock, self.wheel, self.store, GroupFigures())
         self.group = Group("g")
         self.calls: list[Call] = []
         self.ids = [""] * CLIENTS

@@ -16,6 +16,7 @@ from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import BadVersionError, Node, NodeExistsError, NoNodeError, StoreClosedError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import InitProducerIdRequest
+from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(22, 5, "client", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
 
@@ -57,7 +58,7 @@ class FakeStore:
 
 
 def broker(store: FakeStore, broker_id: int = 0) -> ProducerIds:
-    return ProducerIds(store, broker_id)  # type: ignore[arg-type]
+    return ProducerIds(store, broker_id)  # type: ignore[arg-type]  # as much of a store as is used
 
 
 async def test_ids_are_unique_over_brokers_and_restarts() -> None:
@@ -104,7 +105,7 @@ async def test_a_damaged_node_is_never_guessed_at() -> None:
 
 
 async def ask(ids: ProducerIds, **fields: object) -> tuple[int, int, int]:
-    answer = await k22_init_producer_id.handle(ids, CONTEXT, InitProducerIdRequest(**fields))  # type: ignore[arg-type]
+    answer = await k22_init_producer_id.handle(ids, PERMITS_ALL, CONTEXT, InitProducerIdRequest(**fields))  # type: ignore[arg-type]  # typed by the message
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybroker.coordinators.group.group import GroupState, JoinResult
-from pybroker.coordinators.group.rebalance import LeavingMember
+from pybroker.coordinators.group.requests import LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered, join_request, subscription

@@ -124,7 +124,7 @@ async def test_kill_keeps_what_was_acknowledged_and_halves_nothing(tmp_path: Pat
     await store.close()
 
 
-@pytest.mark.checklist(271, 272, 273, 274, 275, 281)
+@pytest.mark.checklist(251, 253, 254, 269, *range(271, 276), 281, 294)
 async def test_cluster_id_is_made_once(tmp_path: Path) -> None:
     store = await EmbeddedStore.open(tmp_path)
     ids = await asyncio.gather(*(get_or_generate_cluster_id(store) for _ in range(20)))

@@ -212,7 +212,7 @@ class Watcher:
         self.events.put_nowait(event)
 
     async def next(self) -> WatchEvent:
-        return await asyncio.wait_for(self.events.get(), 10)
+        return await asyncio.wait_for(self.events.get(), 60)
 
 
 async def test_data_watches_fire_once(store: MetadataStore) -> None:

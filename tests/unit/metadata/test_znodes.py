@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
 import pytest
 
 from pybroker.metadata import znodes
+from pybroker.metadata.deletion_records import (
+    DeletionRecord,
+    decode_deletion_head,
+    forget_operations,
+    read_deletions,
+    write_operations,
+)
+from pybroker.metadata.lineage import TopicEvent, TopicLineage
+from pybroker.metadata.store import Create, Delete, Node, Operation, Set
 from pybroker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 
@@ -69,6 +81,36 @@ def test_broker_node_round_trip() -> None:
     assert znodes.decode_broker("/b", node.encode()) == node
 
 
-def test_deletion_record_round_trip() -> None:
-    record = znodes.DeletionRecord("t", ID, "deleting", 1, 2, "User:a", 3, {0: (1,)}, {"k": "v"}, 7, ({"group": "g"},))
-    assert znodes.decode_deletion("/d", record.encode()) == record
+@pytest.mark.checklist("X20", 82)
+@pytest.mark.parametrize("groups", [1, 30_000])
+def test_deletion_record_round_trip(groups: int) -> None:
+    offsets = tuple({"group": f"group-{number}", "partition": 0, "offset": number} for number in range(groups))
+    record = DeletionRecord(
+        "t", ID, "deleting", 1, 2, "User:a", 3, {0: (1,)}, {"k": "v"}, 7, offsets,
+        "truncate", ((0, 5),), TopicLineage((TopicEvent("create", 1, "User:b", "t"),), 3, ((0, 2),), (4,)),
+        Uuid.random(),
+    )  # fmt: skip
+    store: dict[str, Node] = {}
+
+    def apply(operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            assert (operation.path in store) != isinstance(operation, Create), operation.path
+            if isinstance(operation, Delete):
+                del store[operation.path]
+            elif isinstance(operation, Create | Set):
+                assert len(operation.data) <= 1 << 20
+                store[operation.path] = Node(operation.data, 0, 0, 0, 0, 0)
+
+    written, operations = write_operations(None, record)
+    apply(operations)
+    assert read_deletions(store) == ({ID: written}, [])
+    head = decode_deletion_head(znodes.deletion_path(ID), store[znodes.deletion_path(ID)].data)
+    assert (head.pieces, head.topic, head.deleted_ms) == (written.pieces, record.topic, record.deleted_ms)
+    smaller, operations = write_operations(written, msgspec.structs.replace(written, offsets=(), state="staged"))
+    apply(operations)
+    assert read_deletions(store) == ({ID: smaller}, [])
+    path = znodes.deletion_path(ID)
+    head = decode_deletion_head(path, store[path].data)
+    assert (head.state, head.topic, head.deleted_ms) == ("staged", record.topic, record.deleted_ms)
+    apply(forget_operations(smaller))
+    assert store == {}

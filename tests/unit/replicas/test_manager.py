@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -21,19 +23,22 @@ from pybroker.metadata.control_messages import (
     LeaderAndIsrTopicState,
     StopReplicaPartitionState,
     StopReplicaRequest,
+    StopReplicaResponse,
     StopReplicaTopicState,
+    TopicConfigState,
+    UpdateConfigs,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from pybroker.metadata.deletion_records import DeletionRecord, write_operations
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, Uuid
-from pybroker.replicas import partition_metadata
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.staging import Staging, ranges
 from pybroker.replicas.strays import Strays
-from tests.support.fake_native import FakeLocalPartition, FakeNative, use_plain_orders
+from tests.support.fake_native import FakeLocalPartition, FakeNative, FakeStopOrder, use_plain_orders
 
 INCREMENTAL, FULL = 1, 2
 A, B = Uuid.random(), Uuid.random()
@@ -64,7 +69,7 @@ class Host:
     def found(self, *local: FakeLocalPartition) -> None:
         for one in local:
             self.native.disk[one.directory] = one
-        self.manager.found_on_disk(list(self.native.disk.values()))  # type: ignore[arg-type]
+        self.manager.found_on_disk(list(self.native.disk.values()))  # type: ignore[arg-type]  # as much as is used
 
     def directory_of(
         self, name: str, partition: int, topic_id: Uuid | None, *, epochs: str = "", problem: str | None = None
@@ -140,7 +145,7 @@ async def test_epochs_go_forward_and_repeats_do_no_harm(host: Host) -> None:
     assert await host.lead(A, 0, epoch=4) == [11]
 
 
-@pytest.mark.checklist(72, 75, 127, 128)
+@pytest.mark.checklist(71, 72, 74, 75, 127, 128, "R10", "X26")
 async def test_a_successor_takes_the_place_and_a_stale_one_does_not(host: Host) -> None:
     await host.lead(A, 0, 1, epoch=3)
     assert await host.lead(B, 0, epoch=3) == [103]
@@ -150,7 +155,7 @@ async def test_a_successor_takes_the_place_and_a_stale_one_does_not(host: Host) 
     assert await host.lead(A, 0, epoch=3) == [103]
 
 
-@pytest.mark.checklist(73, 86)
+@pytest.mark.checklist(64, 73, 86, "X20")
 async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> None:
     await host.lead(A, 0, 1)
     for kind in (0, 1, 9):
@@ -162,14 +167,51 @@ async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> No
     assert (host.hosted, host.staged) == ({(B, 0)}, {(A, 0), (A, 1)})
 
 
+@pytest.mark.checklist(83, 84, 86, "X12")
+@pytest.mark.parametrize(
+    ("whole", "flags", "staged"),
+    [
+        (False, (False, False), set()),
+        (True, (False, False), {"a", "b"}),
+        (False, (True, False), {"a"}),
+        (True, (True, False), {"a"}),  # the partition's own flag is the finer word
+        (True, (True, True), {"a", "b"}),
+    ],
+)
+async def test_the_partitions_own_flag_decides_what_is_deleted(
+    host: Host, whole: bool, flags: tuple[bool, bool], staged: set[str]
+) -> None:
+    ids = {"a": A, "b": B}
+    for name, topic_id in ids.items():
+        await host.lead(topic_id, 0, name=name)
+    topics = [
+        StopReplicaTopicState(topic_id, [StopReplicaPartitionState(0, -2, flag)])
+        for topic_id, flag in zip(ids.values(), flags, strict=True)
+    ]
+    response = await host.manager.handle(StopReplicaRequest(1, 1, 10, whole, topics))
+    assert isinstance(response, StopReplicaResponse)
+    # Grouped by id, no names (85).
+    assert [(each.topic_id, each.partition_errors[0].error_code) for each in response.topics] == [(A, 0), (B, 0)]
+    assert host.staged == {(ids[name], 0) for name in staged}
+    assert host.hosted == set(), "not hosted any more, deleted or not"
+    unknown = await host.manager.handle(
+        StopReplicaRequest(
+            1, 1, 10, True, [StopReplicaTopicState(Uuid.random(), [StopReplicaPartitionState(0, -2, True)])]
+        )
+    )
+    assert isinstance(unknown, StopReplicaResponse)
+    assert unknown.topics[0].partition_errors[0].error_code == 0
+    assert len(host.staged) == len(staged)
+
+
 async def test_a_zero_id_is_refused(host: Host) -> None:
     assert await host.lead(Uuid.ZERO, 0) == [100]
 
 
-@pytest.mark.checklist(70, 124)
+@pytest.mark.checklist(6, 65, 69, 70, 71, 74, 124, 125)
 async def test_full_request_settles_what_lies_on_disk(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     dead, unknown, older, same = Uuid.random(), Uuid.random(), Uuid.random(), Uuid.random()
-    record = znodes.DeletionRecord("gone", dead, "removed", 1, 2, "User:a", 3, {0: (1,)}, {}, 0)
+    record = DeletionRecord("gone", dead, "removed", 1, 2, "User:a", 3, {0: (1,)}, {}, 0)
     await host.store.create(znodes.deletion_path(dead), record.encode())
     host.found(
         host.directory_of("mine", 0, A),
@@ -200,34 +242,32 @@ async def test_a_directory_without_id_is_adopted_only_when_empty(host: Host) -> 
     assert not (host.directory / "a-1" / "partition.metadata").exists()
 
 
-async def test_a_disk_that_takes_no_id_costs_that_partition_only(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_takes_no_id_costs_that_partition_only(host: Host) -> None:
     """Before, the whole FULL request failed, and with it every partition of the broker."""
-
-    def full_disk(directory: Path, topic_id: Uuid) -> None:
-        raise OSError(28, "No space left on device")
-
     host.found(
         host.directory_of("a", 0, None, problem="partition.metadata is missing"),
         host.directory_of("a", 1, A),
     )
-    monkeypatch.setattr(partition_metadata, "write", full_disk)
+    host.native.failing_adoptions = {"a-0": "No space left on device"}
     assert sorted(await host.lead(A, 0, 1, kind=FULL)) == [0, 56]
     assert host.hosted == {(A, 1)}
 
 
+@pytest.mark.checklist("X27")
 async def test_a_full_request_that_would_stage_too_much_stages_nothing(host: Host) -> None:
     host.found(*[host.directory_of("a", index, Uuid.random(), epochs="0") for index in range(20)])
     assert set(await host.lead(A, *range(20), epoch=1, kind=FULL)) == {56}
     assert host.staged == set()
 
 
+@pytest.mark.checklist("X27")
 async def test_an_empty_full_request_stages_nothing(host: Host) -> None:
     host.found(*[host.directory_of("a", index, A) for index in range(3)])
     await host.lead(A, kind=FULL)
     assert host.staged == set()
 
 
-@pytest.mark.checklist(78, 144)
+@pytest.mark.checklist(78, 143, 144, "X6", "X7")
 async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     await host.lead(A, 0, 1, 2, 5)
     await host.stop(A, 0, 1, 2, 5)
@@ -235,7 +275,39 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
     node = host.staging.waiting[A]
     assert node.remove_after_ms - node.staged_ms == 14_400_000
     await host.staging.promise({A: "a"}, 1_000)
-    assert host.staging.waiting[A] == node
+    assert host.staging.waiting[A].remove_after_ms == node.remove_after_ms
+
+
+@pytest.mark.checklist(59)
+async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the directory nor the request has it: the record of the deletion does, also one in pieces."""
+    caplog.set_level(logging.INFO)
+    stray, staged, stopped, foreign = (Uuid.random() for _ in range(4))
+    for topic_id, name, offsets in ((stray, "stray", 0), (staged, "staged", 20_000), (stopped, "stopped", 0)):
+        groups = tuple({"group": f"a-group-with-a-long-name-{number}", "offset": 1} for number in range(offsets))
+        record = DeletionRecord(name, topic_id, "deleting", 1, 2, "User:a", 3, {0: (1,)}, {}, 0, groups)
+        _, operations = write_operations(None, record)
+        await host.store.multi(operations)
+    places = {one: str(host.directory / one.hex[:2] / f"{one.hex}_0") for one in (stray, staged, stopped, foreign)}
+    host.found(*(FakeLocalPartition(str(host.directory), places[one], None, 0, one) for one in (stray, stopped)))
+    for one in (staged, foreign):
+        host.native.disk[places[one]] = FakeLocalPartition(str(host.directory), places[one], None, 0, one)
+        host.native.stage_directory(places[one])
+    await host.stop(stopped, 0)
+    await host.lead(A, kind=FULL)
+    await host.staging.start(5_000)
+    names = {topic_id: node.topic for topic_id, node in host.staging.waiting.items()}
+    assert names == {stray: "stray", staged: "staged", stopped: "stopped", foreign: ""}
+    assert f"deleted: topic stopped (id {stopped}), partitions 0 will be removed" in caplog.text
+    assert f"left over on disk: topic stray (id {stray}), partitions 0 will be removed" in caplog.text
+    host.clock.advance(14_400_000)
+    host.staging.staged([])  # the loop looks at the clock
+    for _ in range(60_000):
+        if not host.staging.waiting:
+            break
+        await asyncio.sleep(0.001)
+    assert f"removed 1 bytes of deleted topic staged (id {staged})" in caplog.text
+    assert f"removed 1 bytes of deleted topic of unknown name (id {foreign})" in caplog.text
 
 
 async def test_directories_without_a_deadline_get_a_whole_one(host: Host) -> None:
@@ -249,6 +321,7 @@ def test_ranges() -> None:
     assert ranges([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
 
 
+@pytest.mark.checklist(105)
 async def test_the_cache_follows_and_tells(host: Host) -> None:
     removed: list[tuple[str, Uuid]] = []
     host.cache.on_topics_removed(lambda gone: removed.extend((one.name, one.topic_id) for one in gone))
@@ -270,7 +343,6 @@ async def test_the_cache_follows_and_tells(host: Host) -> None:
     show(B, -2, 0)
     assert host.cache.topics == {}
     assert removed == [("a", A), ("a", B)]
-    assert str(B) in host.cache.describe_id(B)
     assert host.native.deltas[-1].topics_removed == [B]
 
 
@@ -280,12 +352,64 @@ async def test_a_removal_that_ends_by_a_bug_is_told_at_once(host: Host, caplog: 
 
     await host.lead(A, 0)
     await host.staging.start(0)
-    host.native.staged_deletions = bug  # type: ignore[method-assign,assignment]
+    host.native.staged_deletions = bug  # type: ignore[method-assign,assignment]  # a call that fails
     await host.staging.promise({A: "a"}, 0)
     host.staging.staged([A])
-    for _ in range(1_000):
+    for _ in range(6_000):
         if "is not removed any more" in caplog.text:
             break
         await asyncio.sleep(0.01)
     assert "is not removed any more" in caplog.text
     await host.staging.stop()
+
+
+@pytest.mark.checklist(72, "A5")
+async def test_a_predecessor_that_cannot_be_put_aside_keeps_its_place(host: Host) -> None:
+    await host.lead(A, 0, 1, epoch=3)
+    host.native.failing_stops[A, 1] = 56
+    assert sorted(await host.lead(B, 0, 1, epoch=4)) == [0, 56]
+    assert (host.hosted, host.staged) == ({(B, 0), (A, 1)}, {(A, 0)})
+    del host.native.failing_stops[A, 1]
+    assert await host.lead(B, 1, epoch=4) == [0]
+    assert (host.hosted, host.staged) == ({(B, 0), (B, 1)}, {(A, 0), (A, 1)})
+
+
+async def test_settings_of_a_topic_that_was_never_opened_are_forgotten_with_it(host: Host) -> None:
+    config = TopicConfigState(A, "a", {"retention.ms": "5"})
+    await host.manager.handle(UpdateConfigs((config,), {}))
+    assert host.manager.resolved_config(A)["retention.ms"] == "5"
+    await host.stop(A, 0)
+    assert host.manager.resolved_config(A)["retention.ms"] != "5"
+
+
+@pytest.mark.checklist("A9")
+async def test_what_is_promised_while_files_are_removed_keeps_its_deadline(host: Host) -> None:
+    await host.lead(A, 0, 1, epoch=3)
+    await host.staging.start(0)
+    removing, go_on = threading.Event(), threading.Event()
+    purge = host.native.purge
+
+    def slow_purge(path: str) -> int:
+        removing.set()
+        assert go_on.wait(60)
+        return purge(path)
+
+    host.native.purge = slow_purge  # type: ignore[method-assign]  # a call that waits
+    await host.staging.promise({A: "a"}, 0)
+    host.native.stop_partitions([FakeStopOrder(A, 0, -1, True)])
+    host.staging.staged([A])
+    assert await asyncio.to_thread(removing.wait, 60)
+    # The other partition is staged with a deadline of its own while the first one's files go.
+    await host.staging.promise({A: "a"}, 60_000)
+    host.native.stop_partitions([FakeStopOrder(A, 1, -1, True)])
+    host.staging.staged([A])
+    go_on.set()
+    for _ in range(6_000):
+        if host.native.purged:
+            break
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+    await host.staging.stop()
+    assert host.staged == {(A, 1)}
+    assert host.staging.waiting[A].remove_after_ms == host.clock.wall_ms() + 60_000
+    assert await host.store.exists(f"{znodes.STAGED}/1/{A}")

@@ -4,7 +4,7 @@
 use super::registry::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 98] = [
+pub(super) static CLIENT: [SchemaFile; 107] = [
     SchemaFile::new("client/data.schema", None, &["AbortedTxn", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "ControlRecordTypeSchema", "DefaultPrincipalData", "EndTxnMarker", "GroupMetadataKey", "GroupMetadataValue", "KRaftVersionRecord", "LeaderChangeMessage", "OffsetCommitKey", "OffsetCommitValue", "SnapshotFooterRecord", "SnapshotHeaderRecord", "VotersRecord"], include_str!("../../schema/client/data.schema")),
     SchemaFile::new("client/headers.schema", None, &["RequestHeader", "ResponseHeader"], include_str!("../../schema/client/headers.schema")),
     SchemaFile::new("client/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/client/k000_produce.schema")),
@@ -103,6 +103,15 @@ pub(super) static CLIENT: [SchemaFile; 98] = [
     SchemaFile::new("client/k093_streams_group_topology_description_update.schema", Some(93), &["StreamsGroupTopologyDescriptionUpdateRequest", "StreamsGroupTopologyDescriptionUpdateResponse"], include_str!("../../schema/client/k093_streams_group_topology_description_update.schema")),
     SchemaFile::new("client/k094_unregister_controller.schema", Some(94), &["UnregisterControllerRequest", "UnregisterControllerResponse"], include_str!("../../schema/client/k094_unregister_controller.schema")),
     SchemaFile::new("own/k32142_list_topics.schema", Some(32142), &["ListTopicsRequest", "ListTopicsResponse"], include_str!("../../schema/own/k32142_list_topics.schema")),
+    SchemaFile::new("own/k32143_undelete_topics.schema", Some(32143), &["UndeleteTopicsRequest", "UndeleteTopicsResponse"], include_str!("../../schema/own/k32143_undelete_topics.schema")),
+    SchemaFile::new("own/k32144_truncate_topics.schema", Some(32144), &["TruncateTopicsRequest", "TruncateTopicsResponse"], include_str!("../../schema/own/k32144_truncate_topics.schema")),
+    SchemaFile::new("own/k32145_describe_topic_history.schema", Some(32145), &["DescribeTopicHistoryRequest", "DescribeTopicHistoryResponse"], include_str!("../../schema/own/k32145_describe_topic_history.schema")),
+    SchemaFile::new("own/k32146_describe_deletions.schema", Some(32146), &["DescribeDeletionsRequest", "DescribeDeletionsResponse"], include_str!("../../schema/own/k32146_describe_deletions.schema")),
+    SchemaFile::new("own/k32150_ingest_begin.schema", Some(32150), &["IngestBeginRequest", "IngestBeginResponse"], include_str!("../../schema/own/k32150_ingest_begin.schema")),
+    SchemaFile::new("own/k32151_ingest_append.schema", Some(32151), &["IngestAppendRequest", "IngestAppendResponse"], include_str!("../../schema/own/k32151_ingest_append.schema")),
+    SchemaFile::new("own/k32152_ingest_commit.schema", Some(32152), &["IngestCommitRequest", "IngestCommitResponse"], include_str!("../../schema/own/k32152_ingest_commit.schema")),
+    SchemaFile::new("own/k32153_ingest_abort.schema", Some(32153), &["IngestAbortRequest", "IngestAbortResponse"], include_str!("../../schema/own/k32153_ingest_abort.schema")),
+    SchemaFile::new("own/k32154_list_ingests.schema", Some(32154), &["ListIngestsRequest", "ListIngestsResponse"], include_str!("../../schema/own/k32154_list_ingests.schema")),
 ];
 
 #[rustfmt::skip]

@@ -9,6 +9,7 @@ use super::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
 use super::fetch_request::{FetchPartition, FetchRequest, FetchTopic, ForgottenTopic};
 use super::fetch_response::*;
 use super::list_offsets::*;
+use super::list_topics::{ListTopicsRequest, ListTopicsResponse, ListedTopic};
 use super::metadata::*;
 use super::offset_for_leader_epoch::*;
 use super::produce_request::{ProducePartition, ProduceRequest, ProduceTopic};
@@ -102,6 +103,18 @@ const MESSAGES: &[(&str, core::ops::RangeInclusive<i16>, RoundTrip, Accepts)] = 
         metadata::VERSIONS,
         metadata_response,
         |b, v| MetadataResponse::decode(b, v).is_ok(),
+    ),
+    (
+        "ListTopicsRequest",
+        list_topics::VERSIONS,
+        list_topics_request,
+        |b, v| ListTopicsRequest::decode(b, v).is_ok(),
+    ),
+    (
+        "ListTopicsResponse",
+        list_topics::VERSIONS,
+        list_topics_response,
+        |b, v| ListTopicsResponse::decode(b, v).is_ok(),
     ),
 ];
 
@@ -208,6 +221,40 @@ fn api_versions_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     };
     request.encode(version, &mut first);
     ApiVersionsRequest::decode(&first, version)
+        .unwrap()
+        .encode(version, &mut second);
+    (first, second)
+}
+
+fn list_topics_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    let request = ListTopicsRequest {
+        list_internal: rng.random(),
+        prefix: name(rng),
+        after: maybe_name(rng),
+        limit: rng.random(),
+    };
+    request.encode(version, &mut first);
+    ListTopicsRequest::decode(&first, version)
+        .unwrap()
+        .encode(version, &mut second);
+    (first, second)
+}
+
+fn list_topics_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    let response = ListTopicsResponse {
+        error_code: rng.random(),
+        topics: many(rng, |rng| ListedTopic {
+            name: name(rng),
+            topic_id: Uuid::from_u128(rng.random()),
+            internal: rng.random(),
+        }),
+        next: maybe_name(rng),
+        throttle_time_ms: rng.random(),
+    };
+    response.encode(version, &mut first);
+    ListTopicsResponse::decode(&first, version)
         .unwrap()
         .encode(version, &mut second);
     (first, second)

@@ -165,6 +165,32 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     assert_eq!(second.replicas.staged().expect("lists").len(), 2);
 }
 
+/// R5, by each of the ways in which one incarnation follows another.
+#[test]
+fn a_running_idempotent_producer_goes_on_in_the_next_incarnation() {
+    let (_root, dirs) = dirs(1);
+    let host = host(&dirs);
+    let first = order(TopicId::random(), 0, 0);
+    let partition = lead(&host, &first);
+    append_from(&partition, 0).expect("the first sequence");
+    append_from(&partition, 1).expect("the second");
+    assert_eq!(host.replicas.stop(&[stop(&first, true)], 0), [Ok(())]);
+    let deleted_first = lead(&host, &order(TopicId::random(), 0, 1));
+    assert!(append_from(&deleted_first, 5).is_err(), "a gap");
+    let info = append_from(&deleted_first, 2).expect("goes on");
+    assert_eq!(info.base_offset, 0);
+    let replaced = lead(&host, &order(TopicId::random(), 0, 2));
+    append_from(&replaced, 3).expect("goes on");
+    let other = PartitionOrder {
+        topic: Arc::from("other"),
+        ..order(TopicId::random(), 0, 0)
+    };
+    assert!(
+        append_from(&lead(&host, &other), 4).is_err(),
+        "its own name only"
+    );
+}
+
 #[test]
 fn a_stopped_partition_can_be_hosted_again_and_a_deleted_one_is_staged_and_purged() {
     let (_root, dirs) = dirs(1);

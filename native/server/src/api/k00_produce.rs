@@ -8,6 +8,9 @@
 //! client retries, R20), acks other than −1, 0, 1, internal topics (as Kafka, unless the client calls itself
 //! `__admin_client`). With acks=0 a failure closes the connection: there is no other way to say so.
 
+mod hand_over;
+mod old_versions;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,19 +18,27 @@ use std::time::{Duration, Instant};
 
 use pybroker_model::{BatchError, validate_produce};
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::hot::produce_request::{BY_ID, ProduceTopic, VERSIONS};
+use pybroker_protocol::hot::produce_request::{BY_ID, ProduceRequest, ProduceTopic, VERSIONS};
 use pybroker_protocol::hot::produce_response::{
     PartitionProduceResponse, ProduceResponseWriter, RecordError,
 };
-use pybroker_protocol::primitives::{Reader, Writer};
+use pybroker_protocol::primitives::Writer;
 use pybroker_replica::{AppendInfo, Commit, PartitionError};
+
+pub(crate) use hand_over::{Appended, PendingAppend};
+use hand_over::{append_elsewhere, slow_dir};
+use old_versions::run_unsupported;
 
 use super::partitions::{ResolvedTopic, endpoints, points_elsewhere};
 use super::{Answer, Call};
+use crate::access::Access;
+use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_batch, of_partition};
 use crate::metadata_view::MetadataView;
+use crate::metrics::ThreadMetrics;
 use crate::reply::ReplyFrame;
+use crate::shared::{ConnectionInfo, Shared};
 use crate::slots::Slot;
 
 /// First version that may carry zstd (KIP-110).
@@ -112,20 +123,88 @@ pub(crate) fn run(
     let mut request = core::mem::take(&mut call.thread.produce);
     let answer = match request.decode(body, call.version) {
         Err(error) => Err(call.bad_request(error)),
-        Ok(()) => append_all(call, &request, body, out),
+        Ok(()) => match slow_dir(call, &request, body) {
+            Some(dir) => Ok(append_elsewhere(call, dir, body)),
+            None => {
+                let production = Production::of(call);
+                let mut tally = Tally::default();
+                let done = append_all(&production, &request, body, out, &mut tally);
+                tally.note(&call.thread.metrics);
+                done.map(|done| match done {
+                    Done::Written => Answer::Written,
+                    Done::Silent => Answer::Silent,
+                    Done::Waits(pending) => Answer::Later(Slot::Produce(pending)),
+                })
+            }
+        },
     };
     call.thread.produce = request;
     answer
 }
 
+/// A produce request apart from its body: what appending needs, on whichever thread.
+struct Production<'a> {
+    shared: &'a Shared,
+    connection: &'a ConnectionInfo,
+    client_id: Option<&'a str>,
+    version: i16,
+    correlation_id: i32,
+    flexible: bool,
+    received: Instant,
+    now_ms: i64,
+}
+
+impl<'a> Production<'a> {
+    fn of(call: &Call<'a, '_>) -> Self {
+        Production {
+            shared: call.shared,
+            connection: call.connection,
+            client_id: call.client_id,
+            version: call.version,
+            correlation_id: call.correlation_id,
+            flexible: call.flexible,
+            received: call.received,
+            now_ms: call.now_ms,
+        }
+    }
+}
+
+/// What the metrics of the connection's thread are to be told.
+#[derive(Default)]
+struct Tally {
+    bytes: u64,
+    errors: Vec<i16>,
+}
+
+impl Tally {
+    fn note(&self, metrics: &ThreadMetrics) {
+        metrics.produced_bytes.add(self.bytes);
+        for error in &self.errors {
+            metrics.error(*error);
+        }
+    }
+}
+
+/// What became of the appends of a request.
+enum Done {
+    /// The whole reply frame is in the output.
+    Written,
+    /// There is no reply (acks=0).
+    Silent,
+    /// Appended; the reply comes with the commit.
+    Waits(Box<PendingProduce>),
+}
+
 fn append_all(
-    call: &mut Call<'_, '_>,
-    request: &pybroker_protocol::hot::produce_request::ProduceRequest,
+    call: &Production<'_>,
+    request: &ProduceRequest,
     body: &mut [u8],
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+    tally: &mut Tally,
+) -> Result<Done, CloseReason> {
     let map = call.shared.replicas.snapshot();
     let view = call.shared.metadata.load();
+    let access = Access::new(call.shared, call.connection);
     let refused_whole = refuse_whole(request.transactional_id.is_some(), request.acks);
     let naming = if call.version >= BY_ID {
         Naming::Id
@@ -144,7 +223,13 @@ fn append_all(
             Naming::Id => ResolvedTopic::by_id(&map, &view, topic.topic_id),
             Naming::Name => ResolvedTopic::by_name(&map, &view, name_of(topic, body)),
         };
-        let refused_topic = refused_whole.or_else(|| refuse_internal(&resolved, call.client_id));
+        let given = match naming {
+            Naming::Id => None,
+            Naming::Name => Some(name_of(topic, body)),
+        };
+        let refused_topic = refused_whole
+            .or_else(|| access.refuse(Operation::WRITE, given, &resolved, &view))
+            .or_else(|| refuse_internal(&resolved, call.client_id));
         writer.topic(
             name_of(topic, body),
             topic.topic_id,
@@ -158,7 +243,7 @@ fn append_all(
                     .map_err(Refusal::code)
                     .and_then(|partition| {
                         let records = wanted.records.map(|records| &mut body[records.range()]);
-                        append(call, partition, records, request.acks, naming)
+                        append(call, partition, records, request.acks, naming, tally)
                             .map(|info| (partition, info))
                     }),
             };
@@ -173,7 +258,7 @@ fn append_all(
                     }
                 }
                 Err(refusal) => {
-                    call.thread.metrics.error(refusal.error.0);
+                    tally.errors.push(refusal.error.0);
                     first_error = if first_error == 0 {
                         refusal.error.0
                     } else {
@@ -201,13 +286,13 @@ fn append_all(
     if request.acks == 0 {
         out.truncate(start);
         return match first_error {
-            0 => Ok(Answer::Silent),
+            0 => Ok(Done::Silent),
             error_code => Err(CloseReason::AcksZeroFailed { error_code }),
         };
     }
     frame.end(out);
     if waits.is_empty() {
-        return Ok(Answer::Written);
+        return Ok(Done::Written);
     }
     let reply = out.split_off(start);
     for wait in &mut waits {
@@ -222,7 +307,7 @@ fn append_all(
         deadline: call.received + timeout,
         received: call.received,
     };
-    Ok(Answer::Later(Slot::Produce(Box::new(pending))))
+    Ok(Done::Waits(Box::new(pending)))
 }
 
 fn name_of<'b>(topic: &ProduceTopic, body: &'b [u8]) -> &'b str {
@@ -248,11 +333,12 @@ fn refuse_internal(resolved: &ResolvedTopic<'_>, client_id: Option<&str>) -> Opt
 
 #[inline]
 fn append(
-    call: &Call<'_, '_>,
+    call: &Production<'_>,
     partition: &pybroker_replica::Partition,
     records: Option<&mut [u8]>,
     acks: i16,
     naming: Naming,
+    tally: &mut Tally,
 ) -> Result<AppendInfo, Refusal> {
     let records = records.ok_or_else(|| Refusal::code(ErrorCode::INVALID_RECORD))?;
     let bytes = records.len() as u64;
@@ -266,7 +352,7 @@ fn append(
     let info = partition
         .append(batches, acks, call.now_ms)
         .map_err(|error| Refusal::partition(&error, naming))?;
-    call.thread.metrics.produced_bytes.add(bytes);
+    tally.bytes += bytes;
     Ok(info)
 }
 
@@ -329,57 +415,4 @@ impl PendingProduce {
     pub(crate) fn bytes(&self) -> usize {
         self.reply.capacity() + self.waits.capacity() * size_of::<Wait>()
     }
-}
-
-/// v0–2 carry message formats 0 and 1: every partition is told UNSUPPORTED_VERSION, in the layout of that version.
-fn run_unsupported(
-    call: &mut Call<'_, '_>,
-    body: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
-    let start = out.len();
-    let frame = ReplyFrame::begin(out, call.correlation_id, false);
-    let acks = refuse_old(call.version, body, out).map_err(|error| call.bad_request(error))?;
-    if acks == 0 {
-        out.truncate(start);
-        return Err(CloseReason::AcksZeroFailed {
-            error_code: ErrorCode::UNSUPPORTED_VERSION.0,
-        });
-    }
-    call.thread.metrics.error(ErrorCode::UNSUPPORTED_VERSION.0);
-    frame.end(out);
-    Ok(Answer::Written)
-}
-
-/// Reads a request of v0–2, appends its answer, returns its acks.
-fn refuse_old(
-    version: i16,
-    body: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<i16, pybroker_protocol::primitives::DecodeError> {
-    let mut reader = Reader::new(body);
-    let mut writer = Writer::new(out, false);
-    let acks = reader.i16()?;
-    reader.i32()?;
-    let topics = reader.array_len(false, 6)?;
-    writer.array_len(topics);
-    for _ in 0..topics {
-        writer.string(reader.string(false)?);
-        let partitions = reader.array_len(false, 8)?;
-        writer.array_len(partitions);
-        for _ in 0..partitions {
-            writer.i32(reader.i32()?);
-            reader.nullable_bytes(false)?;
-            writer.i16(ErrorCode::UNSUPPORTED_VERSION.0);
-            writer.i64(-1);
-            if version >= 2 {
-                writer.i64(-1);
-            }
-        }
-    }
-    if version >= 1 {
-        writer.i32(0);
-    }
-    reader.finish()?;
-    Ok(acks)
 }

@@ -26,13 +26,15 @@ use pybroker_replica::{FetchRead, Isolation, Partition, PartitionRead, Registrat
 use self::plan::Source;
 use super::partitions::{ResolvedTopic, points_elsewhere};
 use super::{Answer, Call};
+use crate::access::Access;
+use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::cold_reads::ColdRead;
 use crate::error_codes::{Naming, of_partition};
 use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::metadata_view::MetadataView;
 use crate::outgoing::{FileSlice, Outgoing};
-use crate::shared::{Shared, ThreadState};
+use crate::shared::{ConnectionInfo, Shared, ThreadState};
 use crate::slots::Slot;
 
 /// Times a fetch looks again at once because something arrived between reading and registering.
@@ -130,6 +132,7 @@ pub(crate) fn run(
     match pending.poll(
         call.shared,
         call.thread,
+        call.connection,
         call.context,
         call.received,
         outgoing,
@@ -145,6 +148,7 @@ impl PendingFetch {
         &mut self,
         shared: &Shared,
         thread: &mut ThreadState,
+        connection: &ConnectionInfo,
         context: &mut Context<'_>,
         now: Instant,
         outgoing: &mut Outgoing,
@@ -156,10 +160,12 @@ impl PendingFetch {
         }
         let (outcomes, warm) = match core::mem::replace(&mut self.state, State::Read) {
             State::Warming(_, outcomes) => (outcomes, true),
-            State::Read | State::Waiting(_) => match self.read_or_wait(shared, context, now) {
-                Some(outcomes) => (outcomes, false),
-                None => return Poll::Pending,
-            },
+            State::Read | State::Waiting(_) => {
+                match self.read_or_wait(shared, connection, context, now) {
+                    Some(outcomes) => (outcomes, false),
+                    None => return Poll::Pending,
+                }
+            }
         };
         self.finish(shared, thread, context, outcomes, warm, outgoing)
     }
@@ -168,13 +174,16 @@ impl PendingFetch {
     fn read_or_wait(
         &mut self,
         shared: &Shared,
+        connection: &ConnectionInfo,
         context: &Context<'_>,
         now: Instant,
     ) -> Option<Vec<Outcome>> {
         for attempt in 1.. {
             let map = shared.replicas.snapshot();
             let view = shared.metadata.load();
-            let outcomes = self.read_all(&map, &view);
+            // Asked at each look: an entry that was removed meanwhile ends the right to what comes (H5).
+            let access = Access::new(shared, connection);
+            let outcomes = self.read_all(&map, &view, &access);
             let bytes: usize = outcomes
                 .iter()
                 .filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes))
@@ -196,22 +205,40 @@ impl PendingFetch {
         None
     }
 
-    fn read_all(&mut self, map: &TopicMap<Partition>, view: &MetadataView) -> Vec<Outcome> {
+    fn read_all(
+        &mut self,
+        map: &TopicMap<Partition>,
+        view: &MetadataView,
+        access: &Access<'_>,
+    ) -> Vec<Outcome> {
         let mut left = self.max_bytes;
         let mut empty = true;
         let mut outcomes = Vec::with_capacity(self.source.len());
-        let mut resolved: Option<(&TopicKey, ResolvedTopic<'_>)> = None;
+        let mut resolved: Option<(&TopicKey, ResolvedTopic<'_>, Option<ErrorCode>)> = None;
         let mut incarnations = Vec::new();
         for (place, target) in self.source.targets() {
             // Neighbours are mostly of one topic: look it up once.
-            let topic = match &resolved {
-                Some((key, topic)) if **key == target.topic => topic,
+            let (topic, refused) = match &resolved {
+                Some((key, topic, refused)) if **key == target.topic => (topic, *refused),
                 _ => {
-                    &resolved
-                        .insert((&target.topic, resolve(map, view, &target.topic)))
-                        .1
+                    let topic = resolve(map, view, &target.topic);
+                    let given = match &target.topic {
+                        TopicKey::Name(name) => Some(&**name),
+                        TopicKey::Id(_) => None,
+                    };
+                    let refused = access.refuse(Operation::READ, given, &topic, view);
+                    let (_, topic, refused) = resolved.insert((&target.topic, topic, refused));
+                    (&*topic, *refused)
                 }
             };
+            if let Some(error) = refused {
+                let head = FetchPartitionHead::refused(target.partition, error.0);
+                outcomes.push(Outcome {
+                    absent: true,
+                    ..Outcome::refused(place, head)
+                });
+                continue;
+            }
             if let Some(id) = topic.id
                 && matches!(target.topic, TopicKey::Name(_))
                 && target.resolved != Some(id)

@@ -19,8 +19,10 @@ use tokio::sync::oneshot;
 
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
+use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
+use crate::frame::OwnFrame;
 use crate::metrics::ThreadMetrics;
 use crate::reply::ReplyFrame;
 use crate::shared::Shared;
@@ -36,15 +38,20 @@ enum Wanted {
 /// A look-up on the pool.
 pub(crate) struct PendingLookup {
     pub(crate) answer: oneshot::Receiver<Answered>,
+    pub(crate) api_key: i16,
     correlation_id: i32,
     flexible: bool,
     pub(crate) received: Instant,
+    /// Memory held by what waits.
+    pub(crate) bytes: usize,
 }
 
 /// The response body, and the error codes in it for the metrics.
 pub(crate) struct Answered {
     body: Vec<u8>,
     errors: Vec<i16>,
+    /// The request, if it came with its buffer: that is used again.
+    frame: Option<OwnFrame>,
 }
 
 /// Answers the request; look-ups by time read index and log files, so they go to the pool (R19).
@@ -55,9 +62,17 @@ pub(crate) fn run(
 ) -> Result<Answer, CloseReason> {
     let request =
         ListOffsetsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
+    // Decided on the connection's thread, where its decisions are remembered.
+    let access = call.access();
+    let refused: Vec<bool> = request
+        .topics
+        .iter()
+        .map(|topic| !access.permits(Operation::DESCRIBE, topic.name))
+        .collect();
+    drop(access);
     let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
     if !partitions.any(|partition| reads_files(partition.timestamp)) {
-        let answered = answer(call.shared, call.version, &request);
+        let answered = answer(call.shared, call.version, &request, &refused);
         answered.write(
             call.correlation_id,
             call.flexible,
@@ -76,18 +91,37 @@ pub(crate) fn run(
         // Decoded a second time rather than copied field by field; it was decoded without error above.
         if let Ok(request) = ListOffsetsRequest::decode(&body, version) {
             // The connection may have gone meanwhile.
-            drop(sender.send(answer(&shared, version, &request)));
+            drop(sender.send(answer(&shared, version, &request, &refused)));
         }
     }));
-    Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup {
-        answer: receiver,
-        correlation_id: call.correlation_id,
-        flexible: call.flexible,
-        received: call.received,
-    }))))
+    Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup::new(
+        call, receiver, 0,
+    )))))
 }
 
 impl Answered {
+    /// A response body, and the error codes in it.
+    pub(crate) fn new(body: Vec<u8>, errors: Vec<i16>) -> Self {
+        Answered {
+            body,
+            errors,
+            frame: None,
+        }
+    }
+
+    /// With the request's frame, which is not needed any more.
+    pub(crate) fn with_frame(self, frame: OwnFrame) -> Self {
+        Answered {
+            frame: Some(frame),
+            ..self
+        }
+    }
+
+    /// The frame that came back.
+    pub(crate) fn into_frame(self) -> Option<OwnFrame> {
+        self.frame
+    }
+
     fn write(
         &self,
         correlation_id: i32,
@@ -105,6 +139,22 @@ impl Answered {
 }
 
 impl PendingLookup {
+    /// Waits for a pool's answer to `call`, which holds so many bytes.
+    pub(crate) fn new(
+        call: &Call<'_, '_>,
+        answer: oneshot::Receiver<Answered>,
+        bytes: usize,
+    ) -> Self {
+        PendingLookup {
+            answer,
+            api_key: call.api_key,
+            correlation_id: call.correlation_id,
+            flexible: call.flexible,
+            received: call.received,
+            bytes,
+        }
+    }
+
     /// Appends the reply.
     pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
         answered.write(self.correlation_id, self.flexible, metrics, out);
@@ -115,7 +165,13 @@ fn reads_files(timestamp: i64) -> bool {
     timestamp >= 0 || timestamp == -3
 }
 
-fn answer(shared: &Shared, version: i16, request: &ListOffsetsRequest<'_>) -> Answered {
+/// `refused`: for each topic of the request whether it is hidden from the client.
+fn answer(
+    shared: &Shared,
+    version: i16,
+    request: &ListOffsetsRequest<'_>,
+    refused: &[bool],
+) -> Answered {
     let map = shared.replicas.snapshot();
     let view = shared.metadata.load();
     let isolation = match request.isolation_level {
@@ -129,14 +185,16 @@ fn answer(shared: &Shared, version: i16, request: &ListOffsetsRequest<'_>) -> An
         }
     }
     let mut errors = Vec::new();
-    let topics = request.topics.iter().map(|topic| {
+    let topics = request.topics.iter().zip(refused).map(|(topic, refused)| {
         let resolved = ResolvedTopic::by_name(&map, &view, topic.name);
         let partitions = topic.partitions.iter().map(|wanted| {
             // Named twice: Kafka refuses both.
             let twice = named
                 .get(&(topic.name, wanted.partition))
                 .is_some_and(|count| *count > 1);
-            let found = if twice {
+            let found = if *refused {
+                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+            } else if twice {
                 Err(ErrorCode::INVALID_REQUEST)
             } else {
                 let partition = resolved.partition(&view, wanted.partition);
@@ -156,7 +214,7 @@ fn answer(shared: &Shared, version: i16, request: &ListOffsetsRequest<'_>) -> An
     };
     let mut body = Vec::new();
     response.encode(version, &mut body);
-    Answered { body, errors }
+    Answered::new(body, errors)
 }
 
 /// The offset wanted, and for v0 all of them.

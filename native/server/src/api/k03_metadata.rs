@@ -3,7 +3,9 @@
 //! Answered here if every topic named is known or must not be created; otherwise the whole request goes to the
 //! control plane, which creates topics (R21). As in Kafka, one non-zero id makes all names be ignored (D17). An
 //! unknown id is UNKNOWN_TOPIC_ID and never creates; before v12 its name is "" (the field is not nullable).
-//! Without authorizer the authorized operations, if asked for, are all there are.
+//! Topics that the client may not describe: left out of "all", TOPIC_AUTHORIZATION_FAILED if named, alike whether they
+//! exist or not and with a zero id; by id without name (X22, D19). Without authorizer the authorized operations, if
+//! asked for, are all there are.
 
 use std::borrow::Cow;
 
@@ -15,15 +17,12 @@ use pybroker_protocol::hot::metadata::{
 };
 
 use super::{Answer, Call, to_control_plane};
+use crate::access::Access;
+use crate::authorizer::{CLUSTER_NAME, Operation, ResourceType};
 use crate::close::CloseReason;
 use crate::metadata_view::{MetadataView, PartitionMetadata, TopicMetadata};
 use crate::reply::ReplyFrame;
 
-/// Bits of Kafka's ACL operations on a topic: read, write, create, delete, alter, describe, describe and alter configs.
-const TOPIC_OPERATIONS: i32 =
-    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
-/// On the cluster: create, alter, describe, cluster action, describe and alter configs, idempotent write.
-const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
 /// Longest name of a topic.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
@@ -48,12 +47,13 @@ pub(crate) fn run(
         MetadataRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     let view = call.shared.metadata.load();
     let creates = request.allow_auto_topic_creation && call.thread.settings.auto_create_topics;
-    let entries = match entries(&view, &request, creates) {
+    let access = call.access();
+    let entries = match entries(&view, &request, creates, &access) {
         Some(entries) => entries,
         None => return Ok(to_control_plane::submit(call, body)),
     };
     let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
-    write(call, &view, &request, entries.as_deref(), out);
+    write(call, &view, &request, entries.as_deref(), &access, out);
     frame.end(out);
     Ok(Answer::Written)
 }
@@ -73,15 +73,28 @@ fn entries<'a>(
     view: &'a MetadataView,
     request: &MetadataRequest<'a>,
     creates: bool,
+    access: &Access<'_>,
 ) -> Option<Option<Vec<Entry<'a>>>> {
     let Some(topics) = &request.topics else {
-        return Some(None);
+        return Some(access.is_restricted().then(|| {
+            view.topics()
+                .filter(|topic| access.lists(&topic.name))
+                .map(|topic| Entry::Known(topic))
+                .collect()
+        }));
     };
     let by_id = topics.iter().any(|topic| topic.topic_id != Uuid::ZERO);
     let mut entries = Vec::with_capacity(topics.len());
     for topic in topics {
         let entry = if by_id {
             match TopicId::new(topic.topic_id).and_then(|id| view.topic_by_id(id)) {
+                Some(known) if !access.permits(Operation::DESCRIBE, &known.name) => {
+                    Entry::Unknown {
+                        error: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+                        name: None,
+                        id: topic.topic_id,
+                    }
+                }
                 Some(known) => Entry::Known(known),
                 // A name beside ids is ignored, also where its own id is zero (D17).
                 None if topic.topic_id == Uuid::ZERO => continue,
@@ -96,6 +109,11 @@ fn entries<'a>(
                 None => Entry::Unknown {
                     error: ErrorCode::INVALID_TOPIC_EXCEPTION,
                     name: None,
+                    id: Uuid::ZERO,
+                },
+                Some(name) if !access.permits(Operation::DESCRIBE, name) => Entry::Unknown {
+                    error: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+                    name: Some(name),
                     id: Uuid::ZERO,
                 },
                 Some(name) => match view.topic_by_name(name) {
@@ -124,6 +142,7 @@ fn write(
     view: &MetadataView,
     request: &MetadataRequest<'_>,
     entries: Option<&[Entry<'_>]>,
+    access: &Access<'_>,
     out: &mut Vec<u8>,
 ) {
     let live = live_brokers(view, &call.connection.peer.listener);
@@ -133,13 +152,19 @@ fn write(
         controller_id: view.controller_id,
         brokers: live.clone(),
     };
-    let topic_operations = if request.include_topic_authorized_operations {
-        TOPIC_OPERATIONS
-    } else {
-        OPERATIONS_OMITTED
+    let topic_operations = |topic: &TopicMetadata| {
+        if request.include_topic_authorized_operations {
+            access.operations(ResourceType::TOPIC, &topic.name)
+        } else {
+            OPERATIONS_OMITTED
+        }
     };
     let cluster_operations = if request.include_cluster_authorized_operations {
-        CLUSTER_OPERATIONS
+        if access.permits_on_cluster(Operation::DESCRIBE) {
+            access.operations(ResourceType::CLUSTER, CLUSTER_NAME)
+        } else {
+            0
+        }
     } else {
         OPERATIONS_OMITTED
     };
@@ -148,13 +173,15 @@ fn write(
     match entries {
         None => {
             for topic in view.topics() {
-                write_topic(&mut writer, &live, topic, topic_operations);
+                write_topic(&mut writer, &live, topic, topic_operations(topic));
             }
         }
         Some(entries) => {
             for entry in entries {
                 match entry {
-                    Entry::Known(topic) => write_topic(&mut writer, &live, topic, topic_operations),
+                    Entry::Known(topic) => {
+                        write_topic(&mut writer, &live, topic, topic_operations(topic));
+                    }
                     Entry::Unknown { error, name, id } => {
                         call.thread.metrics.error(error.0);
                         writer.topic(error.0, *name, *id, false, 0);

@@ -36,7 +36,9 @@ pub(crate) fn run(
         ErrorCode::NONE
     };
     let api_keys = if valid {
-        Api::advertised().map(row).collect()
+        Api::advertised(call.thread.settings.topic_ids)
+            .map(row)
+            .collect()
     } else {
         Vec::new()
     };
@@ -50,7 +52,10 @@ pub(crate) fn run_unsupported(call: &mut Call<'_, '_>, out: &mut Vec<u8>) -> Ans
         call,
         0,
         ErrorCode::UNSUPPORTED_VERSION,
-        vec![row(ApiKey::ApiVersions.api())],
+        Api::advertised(true)
+            .filter(|(api, ..)| api.key == ApiKey::ApiVersions)
+            .map(row)
+            .collect(),
         out,
     );
     Answer::Written
@@ -76,11 +81,11 @@ fn write(
     frame.end(out);
 }
 
-fn row(api: &Api) -> ApiVersion {
+fn row((api, min_version, max_version): (&Api, i16, i16)) -> ApiVersion {
     ApiVersion {
         api_key: api.key.code(),
-        min_version: api.min_version,
-        max_version: api.max_version,
+        min_version,
+        max_version,
     }
 }
 

@@ -10,6 +10,7 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
 
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
+use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
 use crate::reply::ReplyFrame;
@@ -24,16 +25,24 @@ pub(crate) fn run(
         .map_err(|error| call.bad_request(error))?;
     let map = call.shared.replicas.snapshot();
     let view = call.shared.metadata.load();
+    // Brokers ask with the right to act for the cluster, consumers with that to describe the topic (KIP-320).
+    let access = call.access();
+    let all = access.permits_on_cluster(Operation::CLUSTER_ACTION);
     let topics = request.topics.iter().map(|topic| {
+        let permitted = all || access.permits(Operation::DESCRIBE, topic.name);
         let resolved = ResolvedTopic::by_name(&map, &view, topic.name);
         let partitions = topic.partitions.iter().map(|wanted| {
-            let end = resolved
-                .partition(&view, wanted.partition)
-                .and_then(|partition| {
-                    partition
-                        .end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
-                        .map_err(|error| of_partition(&error, Naming::Name))
-                });
+            let end = if permitted {
+                resolved
+                    .partition(&view, wanted.partition)
+                    .and_then(|partition| {
+                        partition
+                            .end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
+                            .map_err(|error| of_partition(&error, Naming::Name))
+                    })
+            } else {
+                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+            };
             let (error, leader_epoch, end_offset) = match end {
                 Ok(end) => (ErrorCode::NONE, end.leader_epoch, end.end_offset),
                 Err(error) => (error, -1, -1),

@@ -11,6 +11,9 @@ use crate::error_codes::{Naming, unknown_topic};
 use crate::metadata_view::MetadataView;
 
 /// A topic of a request, resolved once (DESIGN.md 4).
+///
+/// It is there when the cluster shows it: what is hosted but not shown is being created or, after DeleteTopics was
+/// answered, still waits for its StopReplica (checklist 110). Nothing may be written to it or read from it.
 pub(crate) struct ResolvedTopic<'s> {
     /// What is hosted of it here.
     pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,
@@ -23,7 +26,10 @@ impl<'s> ResolvedTopic<'s> {
     /// By name.
     #[inline]
     pub(crate) fn by_name(map: &'s TopicMap<Partition>, view: &MetadataView, name: &str) -> Self {
-        let hosted = map.topic_id(name).and_then(|id| map.topic(id));
+        let hosted = map
+            .topic_id(name)
+            .filter(|id| view.topic_by_id(*id).is_some())
+            .and_then(|id| map.topic(id));
         let id = hosted
             .map(|topic| topic.id)
             .or_else(|| view.topic_by_name(name).map(|topic| topic.id));
@@ -37,13 +43,24 @@ impl<'s> ResolvedTopic<'s> {
     /// By id; the zero id is no topic's.
     #[inline]
     pub(crate) fn by_id(map: &'s TopicMap<Partition>, view: &MetadataView, id: Uuid) -> Self {
-        let id = TopicId::new(id);
+        let id = TopicId::new(id).filter(|id| view.topic_by_id(*id).is_some());
         let hosted = id.and_then(|id| map.topic(id));
-        let id = id.filter(|id| hosted.is_some() || view.topic_by_id(*id).is_some());
         ResolvedTopic {
             hosted,
             id,
             naming: Naming::Id,
+        }
+    }
+
+    /// Its name, if the cluster knows it.
+    #[inline]
+    pub(crate) fn name<'n>(&self, view: &'n MetadataView) -> Option<&'n str>
+    where
+        's: 'n,
+    {
+        match self.hosted {
+            Some(hosted) => Some(&hosted.name),
+            None => Some(&view.topic_by_id(self.id?)?.name),
         }
     }
 

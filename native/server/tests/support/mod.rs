@@ -215,6 +215,7 @@ impl TestServer {
             isr: [BROKER_ID].into(),
             replicas: [BROKER_ID].into(),
             is_new: true,
+            start_offset: 0,
             config: Arc::clone(&config),
         };
         let orders: Vec<PartitionOrder> = (0..partitions).map(order).collect();
@@ -302,6 +303,7 @@ impl Disk {
     pub fn new(flush_mode: FlushMode) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let config = ReplicasConfig {
+            layout: pybroker_storage::Layout::TopicName,
             broker_id: BROKER_ID,
             cluster_id: CLUSTER_ID.into(),
             log_dirs: vec![directory.path().join("data")],
@@ -321,6 +323,11 @@ impl Disk {
             replicas: Arc::new(replicas),
             directory,
         }
+    }
+
+    /// The log directory.
+    pub fn path(&self) -> std::path::PathBuf {
+        self.directory.path().join("data")
     }
 
     /// Drops the logs from the page cache.

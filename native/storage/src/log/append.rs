@@ -11,6 +11,7 @@ use pybroker_model::{
 };
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What an append did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,12 @@ pub struct Appended {
 }
 
 impl Log {
+    /// Whether an append would wait longer than `patience` for another one, or for whoever else writes this log.
+    #[must_use]
+    pub fn is_busy(&self, patience: Duration) -> bool {
+        self.writer.try_lock().is_none() && self.writer.try_lock_for(patience).is_none()
+    }
+
     /// Appends batches as the leader of `leader_epoch`: assigns their offsets and writes them with
     /// one system call. The bytes are visible to readers up to [`Log::log_end_offset`] when it
     /// returns, and on disk after the next flush.
@@ -164,7 +171,7 @@ impl Log {
     /// Sees to it that the epochs' file knows the epoch of the next record before the record is
     /// written. Leaders have announced theirs with [`Log::begin_epoch`]; a follower learns of it by
     /// the first record.
-    fn note_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), StorageError> {
+    pub(super) fn note_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), StorageError> {
         let known = self.epochs.read().latest();
         if epoch < 0 || known.is_some_and(|latest| latest.epoch >= epoch) {
             if !self.epochs_unwritten.load(Ordering::Acquire) {
@@ -177,7 +184,7 @@ impl Log {
     }
 
     /// Writes bytes whose offsets are assigned, rolling first if they do not fit, and publishes.
-    fn write(
+    pub(super) fn write(
         &self,
         writer: &mut Writer,
         bytes: &[u8],
@@ -299,7 +306,7 @@ impl Log {
 }
 
 /// Gives the batches their offsets and epoch; answers the last offset.
-fn assign(
+pub(super) fn assign(
     bytes: &mut [u8],
     single: Option<&BatchHeader>,
     base_offset: i64,

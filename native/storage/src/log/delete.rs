@@ -1,10 +1,10 @@
 //! The front of the log: DeleteRecords and retention.
 
 use super::{Log, Segments};
+use crate::clean_state::modified_ns;
 use crate::error::{ReadError, StorageError};
 use crate::file_names::{DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX};
 use crate::files;
-use crate::log::durable::modified_ns;
 use crate::segment::Segment;
 use pybroker_model::NO_TIMESTAMP;
 use std::path::PathBuf;

@@ -1,12 +1,14 @@
 //! What makes a log durable: flushes, leader epochs, checkpoints, closing.
 
-use super::{Log, Writer};
+use super::Log;
+use crate::clean_state::{CleanState, SegmentStamp, modified_ns};
 use crate::error::StorageError;
-use crate::file_names::{self, LEADER_EPOCHS, LOG, SNAPSHOT};
+use crate::file_names::{self, LEADER_EPOCHS, LOG, SNAPSHOT, TXN_INDEX};
 use crate::files;
 use crate::segment::{Place, Segment};
+use parking_lot::MutexGuard;
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,24 +17,6 @@ pub(crate) struct FlushSample {
     truncations: i64,
     end: i64,
     segments: Vec<(Arc<Segment>, Place)>,
-}
-
-/// What the clean-shutdown marker says of one log: bound to the active segment's file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CleanState {
-    pub(crate) active_base: i64,
-    pub(crate) size: u64,
-    pub(crate) modified_ns: i64,
-    pub(crate) log_end: i64,
-    pub(crate) producers: usize,
-}
-
-/// Nanoseconds of a file's last modification.
-pub(crate) fn modified_ns(metadata: &std::fs::Metadata) -> i64 {
-    metadata
-        .mtime()
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(metadata.mtime_nsec())
 }
 
 impl Log {
@@ -44,19 +28,27 @@ impl Log {
     /// pages were lost, so that a second attempt would succeed without them.
     pub fn flush(&self) -> Result<i64, StorageError> {
         let moved = {
-            let _flushing = self.flush.lock();
-            self.health.check()?;
-            if self.staged.load(Ordering::Acquire) {
-                return Err(StorageError::Closed {
-                    path: self.directory(),
-                });
-            }
-            let sample = self.sample();
-            self.sync(&sample)?;
-            self.publish_flushed(&sample)
+            let flushing = self.flush.lock();
+            self.flush_locked(&flushing)?
         };
         self.tell_flushed(moved);
         Ok(self.flushed_end_offset())
+    }
+
+    /// As [`Log::flush`], for who holds the flush lock and calls [`Log::tell_flushed`] with the answer later.
+    pub(super) fn flush_locked(
+        &self,
+        _flushing: &MutexGuard<'_, ()>,
+    ) -> Result<Option<i64>, StorageError> {
+        self.health.check()?;
+        if self.staged.load(Ordering::Acquire) {
+            return Err(StorageError::Closed {
+                path: self.directory(),
+            });
+        }
+        let sample = self.sample();
+        self.sync(&sample)?;
+        Ok(self.publish_flushed(&sample))
     }
 
     pub(crate) fn tell_flushed(&self, moved: Option<i64>) {
@@ -179,7 +171,7 @@ impl Log {
     /// answer: everything below is on disk. The caller syncs the files (one barrier for many
     /// logs) before it writes the answer into a checkpoint.
     pub(crate) fn prepare_checkpoint(&self) -> Result<i64, StorageError> {
-        let flushed = self.flushed_end_offset();
+        let flushed = self.flushed_end_offset().min(self.first_damaged());
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         writer.active.persist_indexes(false)?;
@@ -191,6 +183,15 @@ impl Log {
             }
         }
         Ok(flushed)
+    }
+
+    /// Base offset of the first segment in which a reader met damage: recovery must not begin after it.
+    fn first_damaged(&self) -> i64 {
+        let segments = self.segments.load();
+        let damaged = segments
+            .iter()
+            .find(|segment| segment.damaged.load(Ordering::Acquire));
+        damaged.map_or(i64::MAX, |segment| segment.base_offset)
     }
 
     /// Syncs what [`Log::prepare_checkpoint`] wrote, file by file.
@@ -219,34 +220,35 @@ impl Log {
         if producers > 0 || writer.producers.changed {
             self.write_snapshot(&mut writer, log_end)?;
         }
-        self.clean_state(&writer, log_end, producers)
-    }
-
-    fn clean_state(
-        &self,
-        writer: &Writer,
-        log_end: i64,
-        producers: usize,
-    ) -> Result<CleanState, StorageError> {
-        // A segment that never took a byte has no file; the one before it is the last then.
-        let segments = self.segments.load();
-        let last = segments
-            .iter()
-            .rev()
-            .find(|s| s.size() > 0)
-            .unwrap_or(&writer.active);
-        let modified = match std::fs::metadata(last.path(LOG)) {
-            Ok(metadata) => modified_ns(&metadata),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(StorageError::io("look at", &last.path(LOG))(error)),
-        };
         Ok(CleanState {
-            active_base: last.base_offset,
-            size: last.size(),
-            modified_ns: modified,
+            segments: self.stamps()?,
             log_end,
             producers,
         })
+    }
+
+    /// The segments with bytes as they are on disk. One that never took a byte may have no file.
+    fn stamps(&self) -> Result<Vec<SegmentStamp>, StorageError> {
+        let segments = self.segments.load();
+        let with_bytes = segments.iter().filter(|segment| segment.size() > 0);
+        let stamp = |segment: &Arc<Segment>| {
+            let path = segment.path(LOG);
+            let modified_ns = match std::fs::metadata(&path) {
+                // Known to be damaged: the next start is to look at it.
+                Ok(_) if segment.damaged.load(Ordering::Acquire) => i64::MIN,
+                Ok(metadata) => modified_ns(&metadata),
+                // Somebody took it away. The next start says what was in it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => i64::MIN,
+                Err(error) => return Err(StorageError::io("look at", &path)(error)),
+            };
+            Ok(SegmentStamp {
+                base_offset: segment.base_offset,
+                size: segment.size(),
+                modified_ns,
+                aborted_bytes: size_of_file(&segment.path(TXN_INDEX))?,
+            })
+        };
+        with_bytes.map(stamp).collect()
     }
 
     /// Closes the log: flushes, if `clean`, and refuses everything afterwards. Readers in progress
@@ -264,5 +266,14 @@ impl Log {
         };
         self.writer.lock().closed = true;
         result
+    }
+}
+
+/// Bytes of a file; none if it is not there.
+fn size_of_file(path: &Path) -> Result<u64, StorageError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(StorageError::io("look at", path)(error)),
     }
 }

@@ -74,6 +74,8 @@ impl Log {
                     .map(|path| (now_ms, path))
                     .collect(),
             ),
+            damage_noted: Mutex::default(),
+            has_damage_noted: AtomicBool::new(false),
             cleaned_to: AtomicI64::new(
                 state
                     .cleaned_to

@@ -6,6 +6,7 @@ use crate::handles::SegmentFile;
 use crate::segment::{ReadStart, Segment};
 use crate::txn_index::AbortedTransaction;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a segment file: whole batches from the front, the last one possibly cut.
 #[derive(Clone, Debug)]
@@ -101,12 +102,59 @@ impl Log {
         let mut index = Self::segment_index(&segments, offset);
         // Compaction leaves gaps: the next batch may be in a later segment.
         while let Some(segment) = segments.get(index).filter(|s| s.base_offset < upper) {
-            if let Some(found) = segment.find_start(offset)? {
-                return Self::slice_of(segment, offset, found, max_bytes, upper, at_least_one);
+            let closed = index + 1 < segments.len();
+            if closed && segment.is_cut()? {
+                self.end_before_the_cut(segment)?;
+            }
+            let found = segment
+                .find_start(offset)
+                .map_err(|error| self.damaged_at(segment, offset, error))?;
+            if let Some(found) = found {
+                return Self::slice_of(segment, offset, found, max_bytes, upper, at_least_one)
+                    .map_err(|error| self.damaged_at(segment, offset, error));
             }
             index += 1;
         }
         Ok(LogSlice::EMPTY)
+    }
+
+    /// The file of a closed segment has got shorter under us: has the segment end after its last whole batch.
+    fn end_before_the_cut(&self, segment: &Arc<Segment>) -> Result<(), StorageError> {
+        // Those who truncate and replace segments hold this lock: the segment must still be a closed one.
+        let _writer = self.writer.lock();
+        let segments = self.segments.load();
+        let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
+        if closed.iter().any(|held| Arc::ptr_eq(held, segment)) && segment.is_cut()? {
+            self.note_damage(segment.end_before_the_cut()?);
+        }
+        Ok(())
+    }
+
+    /// Has the next start check a segment in which a reader met bytes that are no batch.
+    fn damaged_at(&self, segment: &Segment, offset: i64, error: StorageError) -> StorageError {
+        if matches!(error, StorageError::Corrupt { .. })
+            && !segment.damaged.swap(true, Ordering::AcqRel)
+        {
+            self.note_damage(format!(
+                "offset {offset} cannot be read: {error}; consumers are told CORRUPT_MESSAGE and must seek past it. \
+                 A restart of the broker takes the damaged batch out"
+            ));
+        }
+        error
+    }
+
+    fn note_damage(&self, text: String) {
+        self.damage_noted.lock().push(text);
+        self.has_damage_noted.store(true, Ordering::Release);
+    }
+
+    /// What readers have met since the last call that is damaged, in words for the operator; each segment is named
+    /// once.
+    pub fn take_damage(&self) -> Vec<String> {
+        if !self.has_damage_noted.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.damage_noted.lock())
     }
 
     fn slice_of(

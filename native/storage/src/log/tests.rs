@@ -8,6 +8,7 @@ use pybroker_model::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+mod damage;
 mod model;
 
 fn small_segments() -> LogConfig {

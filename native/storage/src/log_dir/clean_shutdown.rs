@@ -1,20 +1,26 @@
 //! The clean-shutdown marker: with it, opening a log scans nothing.
 //!
-//! Kafka's marker says only that there was a clean stop. Ours names, per log, the last segment's
-//! file with size and modification time, so that data changed afterwards (a restored backup, a
-//! disk from another time) is not believed, and it has a checksum.
+//! Kafka's marker says only that there was a clean stop. Ours names, per log, every segment with size
+//! and modification time, so that data changed afterwards (a cut file, a restored backup, a disk from
+//! another time) is not believed, and it has a checksum. Kafka takes the file for its own marker.
+//!
+//! ```text
+//! pybroker clean shutdown 2
+//! {directory} {log end} {producers} {base offset}:{size}:{modified ns}:{transaction index bytes} …
+//! crc {crc32c of the lines above}
+//! ```
 
+use crate::clean_state::{CleanState, SegmentStamp};
 use crate::error::StorageError;
 use crate::file_names::CLEAN_SHUTDOWN;
 use crate::files;
-use crate::log::CleanState;
 use pybroker_model::crc32c;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 const MARKER_BYTES_MAX: u64 = 1 << 30;
-const VERSION_LINE: &str = "pybroker clean shutdown 1";
+const VERSION_LINE: &str = "pybroker clean shutdown 2";
 
 /// Reads the marker and removes it, durably, so that it cannot outlive a crash.
 pub(super) fn take(dir: &Path) -> Result<HashMap<String, CleanState>, StorageError> {
@@ -33,13 +39,17 @@ pub(super) fn take(dir: &Path) -> Result<HashMap<String, CleanState>, StorageErr
 /// Writes the marker, durably.
 pub(super) fn write(dir: &Path, logs: &[(String, CleanState)]) -> Result<(), StorageError> {
     let mut text = format!("{VERSION_LINE}\n");
-    for (name, s) in logs {
+    for (name, state) in logs {
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{name} {} {} {} {} {}",
-            s.active_base, s.size, s.modified_ns, s.log_end, s.producers
-        );
+        let _ = write!(text, "{name} {} {}", state.log_end, state.producers);
+        for s in &state.segments {
+            let _ = write!(
+                text,
+                " {}:{}:{}:{}",
+                s.base_offset, s.size, s.modified_ns, s.aborted_bytes
+            );
+        }
+        text.push('\n');
     }
     let _ = writeln!(text, "crc {:08x}", crc32c(text.as_bytes()));
     files::write_atomically(&dir.join(CLEAN_SHUTDOWN), text.as_bytes())
@@ -57,20 +67,32 @@ fn parse(content: &[u8]) -> Option<HashMap<String, CleanState>> {
     if lines.next()? != VERSION_LINE {
         return None;
     }
-    lines
-        .map(|line| {
-            let mut words = line.split(' ');
-            let name = words.next()?.to_owned();
-            let state = CleanState {
-                active_base: words.next()?.parse().ok()?,
-                size: words.next()?.parse().ok()?,
-                modified_ns: words.next()?.parse().ok()?,
-                log_end: words.next()?.parse().ok()?,
-                producers: words.next()?.parse().ok()?,
-            };
-            words.next().is_none().then_some((name, state))
-        })
-        .collect()
+    lines.map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<(String, CleanState)> {
+    let mut words = line.split(' ');
+    let name = words.next()?.to_owned();
+    let log_end = words.next()?.parse().ok()?;
+    let producers = words.next()?.parse().ok()?;
+    let segments: Option<Vec<_>> = words.map(parse_stamp).collect();
+    let state = CleanState {
+        segments: segments.filter(|all| all.is_sorted_by_key(|segment| segment.base_offset))?,
+        log_end,
+        producers,
+    };
+    Some((name, state))
+}
+
+fn parse_stamp(word: &str) -> Option<SegmentStamp> {
+    let mut parts = word.split(':');
+    let stamp = SegmentStamp {
+        base_offset: parts.next()?.parse().ok()?,
+        size: parts.next()?.parse().ok()?,
+        modified_ns: parts.next()?.parse().ok()?,
+        aborted_bytes: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(stamp)
 }
 
 #[cfg(test)]
@@ -80,22 +102,32 @@ mod tests {
     #[test]
     fn the_marker_is_used_up_and_guarded() {
         let dir = tempfile::tempdir().expect("temp dir");
-        let state = CleanState {
-            active_base: 5,
+        let stamp = |base_offset| SegmentStamp {
+            base_offset,
             size: 100,
-            modified_ns: 7,
+            modified_ns: i64::MIN,
+            aborted_bytes: 34,
+        };
+        let state = CleanState {
+            segments: vec![stamp(5), stamp(9)],
             log_end: 12,
             producers: 1,
+        };
+        let empty = CleanState {
+            segments: Vec::new(),
+            ..state.clone()
         };
         let logs = [
             ("a-0".to_owned(), state.clone()),
             ("b-1".to_owned(), state.clone()),
+            ("c-0".to_owned(), empty.clone()),
         ];
         write(dir.path(), &logs).expect("writes");
         let path = dir.path().join(CLEAN_SHUTDOWN);
         let good = std::fs::read(&path).expect("reads");
         let read = take(dir.path()).expect("takes");
-        assert_eq!(read.len(), 2);
+        assert_eq!(read.len(), 3);
+        assert_eq!(read["c-0"], empty);
         assert_eq!(read["b-1"], state);
         assert!(take(dir.path()).expect("gone").is_empty());
         for byte in 0..good.len() - 1 {

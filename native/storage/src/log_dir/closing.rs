@@ -1,7 +1,6 @@
 //! Checkpoints of all logs, and the clean stop.
 
 use super::{LogDir, clean_shutdown};
-use crate::checkpoint;
 use crate::error::StorageError;
 use crate::file_names::{CLEANED_TO, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use crate::log::Log;
@@ -34,10 +33,8 @@ impl LogDir {
                 log.sync_checkpoint()?;
             }
         }
-        let entries = points
-            .iter()
-            .map(|(log, offset)| (log.topic(), log.id().partition, *offset));
-        checkpoint::write_offsets(&self.path.join(RECOVERY_POINTS), entries)?;
+        let entries = points.iter().map(|(log, offset)| (*log, *offset));
+        self.write_checkpoint(RECOVERY_POINTS, entries)?;
         self.checkpoint_cleaner(logs)?;
         self.checkpoint_log_starts(logs)
     }
@@ -48,8 +45,8 @@ impl LogDir {
     /// [`StorageError`]; the old checkpoint stays.
     pub fn checkpoint_log_starts(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
         let moved = logs.iter().filter(|log| log.log_start_offset() > 0);
-        let entries = moved.map(|log| (log.topic(), log.id().partition, log.log_start_offset()));
-        checkpoint::write_offsets(&self.path.join(LOG_STARTS), entries)
+        let entries = moved.map(|log| (log, log.log_start_offset()));
+        self.write_checkpoint(LOG_STARTS, entries)
     }
 
     /// Writes how far compaction has come. Losing it costs another pass.
@@ -57,8 +54,8 @@ impl LogDir {
         let cleaned = logs
             .iter()
             .filter(|log| log.config().cleanup_policy.compact);
-        let entries = cleaned.map(|log| (log.topic(), log.id().partition, log.cleaned_to()));
-        checkpoint::write_offsets(&self.path.join(CLEANED_TO), entries)
+        let entries = cleaned.map(|log| (log, log.cleaned_to()));
+        self.write_checkpoint(CLEANED_TO, entries)
     }
 
     /// Writes the checkpoint of high watermarks, durably.
@@ -66,10 +63,8 @@ impl LogDir {
     /// # Errors
     /// [`StorageError`]; the old checkpoint stays.
     pub fn checkpoint_high_watermarks(&self, logs: &[(Arc<Log>, i64)]) -> Result<(), StorageError> {
-        let entries = logs
-            .iter()
-            .map(|(log, offset)| (log.topic(), log.id().partition, *offset));
-        checkpoint::write_offsets(&self.path.join(HIGH_WATERMARKS), entries)
+        let entries = logs.iter().map(|(log, offset)| (log, *offset));
+        self.write_checkpoint(HIGH_WATERMARKS, entries)
     }
 
     /// The clean stop (R24): closes all logs, brings everything to disk and writes the marker that
@@ -84,13 +79,9 @@ impl LogDir {
         for (log, _) in logs {
             match log.prepare_close() {
                 Ok(state) => {
-                    let name = log
-                        .directory()
-                        .file_name()
-                        .unwrap_or_default()
-                        .to_string_lossy()
-                        .into_owned();
-                    closed.push((name, state));
+                    if let Some(name) = self.name_of(&log.directory()) {
+                        closed.push((name, state));
+                    }
                 }
                 Err(StorageError::Closed { .. }) => {}
                 Err(error) => return Err(error),
@@ -104,10 +95,8 @@ impl LogDir {
                 log.sync_checkpoint()?;
             }
         }
-        let ends = logs
-            .iter()
-            .map(|(log, _)| (log.topic(), log.id().partition, log.log_end_offset()));
-        checkpoint::write_offsets(&self.path.join(RECOVERY_POINTS), ends)?;
+        let ends = logs.iter().map(|(log, _)| (log, log.log_end_offset()));
+        self.write_checkpoint(RECOVERY_POINTS, ends)?;
         let all: Vec<_> = logs.iter().map(|(log, _)| Arc::clone(log)).collect();
         self.checkpoint_cleaner(&all)?;
         self.checkpoint_log_starts(&all)?;

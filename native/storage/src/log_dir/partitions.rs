@@ -2,8 +2,11 @@
 
 use super::LogDir;
 use crate::error::StorageError;
-use crate::file_names::{self, DELETING, LEADER_EPOCHS, PARTITION_METADATA};
+use crate::file_names::{
+    self, DELETING, FUTURE_DIR, LEADER_EPOCHS, PARTITION_METADATA, REMOVED_DIR,
+};
 use crate::files;
+use crate::ingest::INGEST;
 use crate::leader_epochs::LeaderEpochs;
 use crate::log::Log;
 use crate::partition_metadata;
@@ -28,6 +31,21 @@ pub struct LocalPartition {
     pub topic_id: Option<TopicId>,
     /// Why it cannot be used, in words for the operator. Nothing is deleted on such grounds.
     pub problem: Option<String>,
+    /// What a move between log directories has left, see `moving`.
+    pub moving: Moving,
+}
+
+/// A directory's part in a move between log directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moving {
+    /// None: it is a partition.
+    No,
+    /// A copy, whole only if the original says so.
+    Future,
+    /// The original, and where it has moved to.
+    Moved(PathBuf),
+    /// The original, about to be removed.
+    Removed,
 }
 
 /// A partition to make.
@@ -61,7 +79,22 @@ impl LogDir {
             let entry = entry.map_err(StorageError::io("list", &self.path))?;
             let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
             let name = entry.file_name().to_string_lossy().into_owned();
-            if is_dir && name != DELETING && name != "lost+found" && !name.starts_with('.') {
+            if is_dir && file_names::is_prefix(&name) {
+                let prefix = self.path.join(&name);
+                for inner in
+                    std::fs::read_dir(&prefix).map_err(StorageError::io("list", &prefix))?
+                {
+                    let inner = inner.map_err(StorageError::io("list", &prefix))?;
+                    if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
+                        names.push(format!("{name}/{}", inner.file_name().to_string_lossy()));
+                    }
+                }
+            } else if is_dir
+                && name != DELETING
+                && name != INGEST
+                && name != "lost+found"
+                && !name.starts_with('.')
+            {
                 names.push(name);
             }
         }
@@ -89,9 +122,32 @@ impl LogDir {
     }
 
     fn look_at(&self, name: &str) -> LocalPartition {
-        let parsed = file_names::topic_and_partition(name);
+        let future = file_names::is_marked(name, FUTURE_DIR);
+        let removed = file_names::is_marked(name, REMOVED_DIR);
+        let plain = if future || removed {
+            name.rsplit_once('.').map_or(name, |(plain, _)| plain)
+        } else {
+            name
+        };
+        // A copy of a directory named by id has the prefix in its name: `24_24cc…_1`.
+        let by_id = file_names::id_and_partition(plain)
+            .or_else(|| file_names::id_and_partition(plain.get(3..).unwrap_or_default()));
+        let parsed = file_names::topic_and_partition(plain);
         let (topic, partition) = parsed.map_or((None, -1), |(t, p)| (Some(t.to_owned()), p));
-        let (topic_id, problem) = if topic.is_none() {
+        let partition = by_id.map_or(partition, |id| id.partition);
+        let (topic_id, problem) = if let Some(id) = by_id {
+            match partition_metadata::read(&self.path.join(name)) {
+                Ok(Some(found)) if found == id.topic_id => (Some(found), None),
+                Ok(Some(found)) => (
+                    None,
+                    Some(format!(
+                        "partition.metadata names another topic id, {found}"
+                    )),
+                ),
+                Ok(None) => (None, Some("partition.metadata is missing".to_owned())),
+                Err(error) => (None, Some(error.to_string())),
+            }
+        } else if topic.is_none() {
             (
                 None,
                 Some(format!("directory {name:?} is not named as a partition")),
@@ -103,12 +159,24 @@ impl LogDir {
                 Err(error) => (None, Some(error.to_string())),
             }
         };
+        let (moving, problem) = match self.moved_to(name) {
+            _ if future => (Moving::Future, problem),
+            Ok(Some(_)) if removed => (Moving::Removed, problem),
+            Ok(Some(to)) => (Moving::Moved(to), problem),
+            Ok(None) if removed => (
+                Moving::No,
+                Some("it was about to be removed by another broker".to_owned()),
+            ),
+            Ok(None) => (Moving::No, problem),
+            Err(error) => (Moving::No, Some(error.to_string())),
+        };
         LocalPartition {
             directory: name.to_owned(),
             topic,
             partition,
             topic_id,
             problem,
+            moving,
         }
     }
 
@@ -116,10 +184,95 @@ impl LogDir {
     /// them with two barriers. An unfinished creation (a directory without metadata and data) is
     /// completed; anything else that exists is refused.
     pub fn create_partitions(&self, partitions: &[NewPartition]) -> Vec<Result<(), StorageError>> {
+        let named = partitions
+            .iter()
+            .map(|new| (new.topic.as_str(), new.id.partition));
+        if let Err(error) = self.forget_checkpoints(named) {
+            return partitions.iter().map(|_| Err(error.clone())).collect();
+        }
         let each = partitions.len() * 2 < BARRIER_FILES;
         let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = partitions
             .iter()
             .map(|partition| self.prepare_partition(partition, each))
+            .collect();
+        self.finish_files(&mut results, each);
+        results
+            .into_iter()
+            .map(|result| result.map(|_| ()))
+            .collect()
+    }
+
+    /// Gives directories that are not open the name of the layout in force, with one barrier for
+    /// all; the new name for each.
+    pub fn relocate(
+        &self,
+        directories: &[(&str, TopicIdPartition)],
+    ) -> Vec<Result<String, StorageError>> {
+        let mut results: Vec<Result<String, StorageError>> = directories
+            .iter()
+            .map(|(from, id)| {
+                self.health.check()?;
+                let (from, name) = (self.path.join(from), file_names::by_id(*id));
+                let to = self.path.join(&name);
+                if to.exists() {
+                    return Err(StorageError::Exists { path: to });
+                }
+                let prefix = to.parent().unwrap_or(&self.path);
+                std::fs::create_dir_all(prefix).map_err(StorageError::io("create", prefix))?;
+                std::fs::rename(&from, &to).map_err(StorageError::io("rename", &from))?;
+                Ok(name)
+            })
+            .collect();
+        let synced = if cfg!(target_os = "linux") {
+            self.barrier()
+        } else {
+            results
+                .iter()
+                .flatten()
+                .filter_map(|name| name.split_once('/'))
+                .try_for_each(|(prefix, _)| files::sync_dir(&self.path.join(prefix)))
+                .and_then(|()| files::sync_dir(&self.path))
+        };
+        if let Err(error) = synced {
+            for result in results.iter_mut().filter(|result| result.is_ok()) {
+                *result = Err(error.clone());
+            }
+        }
+        results
+    }
+
+    /// The latest leader epoch that a directory's checkpoint knows; the log is not opened, nothing
+    /// is changed.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the checkpoint cannot be read, and proves nothing.
+    pub fn latest_epoch(&self, directory: &str) -> Result<Option<i32>, StorageError> {
+        let epochs = LeaderEpochs::read(&self.path.join(directory).join(LEADER_EPOCHS))?;
+        Ok(epochs.latest().map(|entry| entry.epoch))
+    }
+
+    /// Writes `partition.metadata` into directories that lie here without one, durably, all of
+    /// them with two barriers; an answer for each. A directory that has the file is refused.
+    pub fn adopt_partitions(
+        &self,
+        directories: &[(&str, TopicId)],
+    ) -> Vec<Result<(), StorageError>> {
+        let each = directories.len() < BARRIER_FILES;
+        let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = directories
+            .iter()
+            .map(|(name, topic_id)| {
+                self.health.check()?;
+                let path = self.path.join(name).join(PARTITION_METADATA);
+                if path.exists() {
+                    return Err(StorageError::Exists { path });
+                }
+                let content = partition_metadata::render(*topic_id);
+                let file = files::write_temporary(&path, content.as_bytes())?;
+                if each {
+                    files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
+                }
+                Ok(vec![path])
+            })
             .collect();
         self.finish_files(&mut results, each);
         results
@@ -134,7 +287,10 @@ impl LogDir {
         sync: bool,
     ) -> Result<Vec<PathBuf>, StorageError> {
         self.health.check()?;
-        let dir = self.path.join(new.directory());
+        let dir = self.path.join(self.directory_of(&new.topic, new.id));
+        if let Some(prefix) = dir.parent().filter(|parent| *parent != self.path) {
+            std::fs::create_dir_all(prefix).map_err(StorageError::io("create", prefix))?;
+        }
         match std::fs::create_dir(&dir) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -207,6 +363,9 @@ impl LogDir {
         for paths in results.iter().flatten() {
             if let Some(dir) = paths.first().and_then(|path| path.parent()) {
                 files::sync_dir(dir)?;
+                if let Some(prefix) = dir.parent().filter(|parent| *parent != self.path) {
+                    files::sync_dir(prefix)?;
+                }
             }
         }
         files::sync_dir(&self.path)

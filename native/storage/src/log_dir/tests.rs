@@ -83,6 +83,7 @@ fn partitions_are_made_found_and_reported() {
                 partition: partition.id.partition,
                 topic_id: Some(partition.id.topic_id),
                 problem: None,
+                moving: Moving::No,
             };
             assert!(found.contains(&expected));
         }

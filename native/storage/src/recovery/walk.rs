@@ -9,10 +9,13 @@ use crate::handles::SegmentFile;
 use crate::leader_epochs::LeaderEpochs;
 use crate::scan::{Depth, Fault, Scan};
 use crate::segment::Segment;
-use pybroker_model::{BatchHeader, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE};
-use std::os::unix::fs::FileExt;
+use pybroker_model::{BatchHeader, HEADER_BYTES};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes read at once by the search for the next whole batch.
+const SEARCH_BYTES: usize = 1 << 20;
 
 /// The walk through one segment.
 pub(super) struct Walk<'a> {
@@ -23,6 +26,8 @@ pub(super) struct Walk<'a> {
     pub(super) report: &'a mut RecoveryReport,
     /// The next offset must not be below this.
     pub(super) expected: Option<i64>,
+    /// Everything below was on disk: damage there is no unfinished append, and what follows it is worth keeping.
+    pub(super) durable: i64,
 }
 
 impl Walk<'_> {
@@ -42,6 +47,7 @@ impl Walk<'_> {
         }
         let (mut position, mut end) = self.start(recovery_point, size)?;
         let from = position;
+        let mut damaged = Vec::new();
         let file = segment.file(false)?;
         let path = || segment.path(LOG);
         let mut scan = Scan::new(&file, &path, Depth::Whole, position, size);
@@ -71,9 +77,15 @@ impl Walk<'_> {
             self.report
                 .notes
                 .push(format!("{} at {position}: {reason}", path().display()));
-            match next.filter(|&next| self.goes_on(&file, next, size, end)) {
+            let next = next.filter(|&next| self.goes_on(&file, next, size, end));
+            match next.or_else(|| self.find_next(&file, position, size, end, next_base)) {
                 Some(next) => {
-                    self.blank(&file, position, next, end)?;
+                    self.keep_copy(&path())?;
+                    if let Some(following) = self.offset_at(&file, next, size) {
+                        self.report.lost.push((end, following - 1));
+                    }
+                    damaged.push((position, next));
+                    position = next;
                     scan = Scan::new(&file, &path, Depth::Whole, position, size);
                 }
                 None => {
@@ -83,8 +95,14 @@ impl Walk<'_> {
                 }
             }
         }
-        segment.set_end(end, position);
         self.report.scanned_bytes += position - from;
+        if !damaged.is_empty() {
+            let size = self.take_out(&damaged, position)?;
+            // Once more, for the indexes; nothing is damaged this time.
+            segment.set_end(base, size);
+            return self.run(0, size, later_data, next_base);
+        }
+        segment.set_end(end, position);
         segment.persist_indexes(false)?;
         Ok(end)
     }
@@ -171,51 +189,64 @@ impl Walk<'_> {
             if header.base_offset > end && header.last_offset() <= most)
     }
 
-    /// Overwrites a damaged batch by an empty one of the same size, from `end` up to what follows.
-    fn blank(
-        &mut self,
+    /// Where the next whole batch after damage is whose length cannot be believed, by trying every byte. Not in the
+    /// tail: what was not flushed is cut, so that the log stays a prefix of what was appended.
+    fn find_next(
+        &self,
         file: &SegmentFile,
         position: u64,
-        next: u64,
+        size: u64,
         end: i64,
-    ) -> Result<(), StorageError> {
+        next_base: Option<i64>,
+    ) -> Option<u64> {
+        if end >= self.durable {
+            return None;
+        }
+        let most = self.segment.base_offset + i64::from(i32::MAX);
+        let most = next_base.map_or(most, |next| next - 1).min(most);
+        let mut at = position + 1;
+        let mut buffer = vec![0; SEARCH_BYTES + HEADER_BYTES];
+        while at < size {
+            let filled = file.read_at_most(&mut buffer, at).ok()?;
+            for (shift, bytes) in buffer[..filled].windows(HEADER_BYTES).enumerate() {
+                let found = at + shift as u64;
+                let plausible = BatchHeader::parse(bytes).is_ok_and(|header| {
+                    header.check().is_ok()
+                        && header.base_offset > end
+                        && header.last_offset() <= most
+                        && found + header.size_in_bytes() as u64 <= size
+                });
+                if plausible && self.goes_on(file, found, size, end) {
+                    return Some(found);
+                }
+            }
+            at += SEARCH_BYTES as u64;
+        }
+        None
+    }
+
+    /// Puts a file without the damaged stretches in the place of the segment's, durably: offsets are missing then, as
+    /// after a compaction. A batch without records in their place would not do: not all clients heed the count.
+    fn take_out(&self, stretches: &[(u64, u64)], size: u64) -> Result<u64, StorageError> {
         let path = self.segment.path(LOG);
-        self.keep_copy(&path)?;
-        let mut batch = vec![0; (next - position) as usize];
-        file.read_at_most(&mut batch, position)
-            .map_err(StorageError::io("read", &path))?;
-        let mut following = [0; HEADER_BYTES];
-        file.read_at_most(&mut following, next)
-            .map_err(StorageError::io("read", &path))?;
-        let corrupt = |e: pybroker_model::BatchError| StorageError::Corrupt {
-            path: path.clone(),
-            reason: e.to_string(),
-        };
-        let after = BatchHeader::parse(&following).map_err(corrupt)?;
-        let last = after.base_offset - 1;
-        let empty = BatchHeader {
-            base_offset: end,
-            batch_length: (batch.len() - pybroker_model::BATCH_LENGTH_END) as i32,
-            partition_leader_epoch: after.partition_leader_epoch,
-            magic: pybroker_model::MAGIC_V2,
-            crc: 0,
-            attributes: 0,
-            last_offset_delta: (last - end) as i32,
-            base_timestamp: after.base_timestamp,
-            max_timestamp: after.base_timestamp,
-            producer_id: NO_PRODUCER_ID,
-            producer_epoch: NO_PRODUCER_EPOCH,
-            base_sequence: NO_SEQUENCE,
-            record_count: 0,
-        };
-        empty.write(&mut batch);
-        pybroker_model::recompute_crc(&mut batch);
-        file.file()
-            .write_all_at(&batch, position)
-            .map_err(StorageError::io("write", &path))?;
-        files::sync_data(file.file()).map_err(StorageError::io("sync", &path))?;
-        self.report.lost.push((end, last));
-        Ok(())
+        let new = files::temporary(&path);
+        let mut from = std::fs::File::open(&path).map_err(StorageError::io("open", &path))?;
+        let mut to = std::fs::File::create(&new).map_err(StorageError::io("create", &new))?;
+        let mut position = 0;
+        let mut written = 0;
+        for &(start, next) in stretches.iter().chain([&(size, size)]) {
+            from.seek(SeekFrom::Start(position))
+                .map_err(StorageError::io("read", &path))?;
+            let mut good = (&mut from).take(start - position);
+            written +=
+                std::io::copy(&mut good, &mut to).map_err(StorageError::io("copy to", &new))?;
+            position = next;
+        }
+        files::sync_data(&to).map_err(StorageError::io("sync", &new))?;
+        files::replace(&path)?;
+        files::sync_dir(path.parent().unwrap_or(&path))?;
+        self.segment.forget();
+        Ok(written)
     }
 
     /// Cuts the segment at `position`. Nothing after it can be told apart from garbage.

@@ -130,6 +130,19 @@ impl Segment {
         indexes: &mut Indexes,
         interval: u32,
     ) -> Result<(u64, u64), StorageError> {
+        // From the log first: a log with damage in it keeps the index that leads past the damage.
+        let mut fresh = Indexes {
+            on_disk: Some((0, 0)),
+            ..Indexes::default()
+        };
+        if self.size() > 0 {
+            let file = self.file(false)?;
+            let path = || self.path(LOG);
+            let mut scan = Scan::new(&file, &path, Depth::Headers, 0, self.size());
+            while let Some((position, header, _)) = scan.next().map_err(|f| self.fault(f))? {
+                self.index_batch(&mut fresh, &header, position, interval);
+            }
+        }
         // Emptied rather than removed: making 10,000 files anew costs seconds on some filesystems.
         for suffix in [INDEX, TIME_INDEX] {
             let path = self.path(suffix);
@@ -141,21 +154,11 @@ impl Segment {
                 Err(error) => return Err(StorageError::io("open", &path)(error)),
             }
         }
-        *indexes = Indexes {
-            on_disk: Some((0, 0)),
-            ..Indexes::default()
-        };
+        *indexes = fresh;
         self.indexes_dirty.store(true, Ordering::Release);
-        if self.size() == 0 {
-            return Ok((0, 0));
+        if self.size() > 0 {
+            self.write_out(indexes)?;
         }
-        let file = self.file(false)?;
-        let path = || self.path(LOG);
-        let mut scan = Scan::new(&file, &path, Depth::Headers, 0, self.size());
-        while let Some((position, header, _)) = scan.next().map_err(|f| self.fault(f))? {
-            self.index_batch(indexes, &header, position, interval);
-        }
-        self.write_out(indexes)?;
         Ok(indexes.on_disk.unwrap_or_default())
     }
 

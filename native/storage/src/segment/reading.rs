@@ -3,7 +3,10 @@
 use super::Segment;
 use super::places::{Cut, ReaderPlace};
 use crate::error::StorageError;
+use crate::file_names::LOG;
+use crate::scan::{Depth, Scan};
 use pybroker_model::BatchHeader;
+use std::sync::atomic::Ordering;
 
 /// Where a read starts.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +20,42 @@ pub(crate) struct ReadStart {
 }
 
 impl Segment {
+    /// Whether the file is shorter than what was written to it: somebody cut it under us.
+    pub(crate) fn is_cut(&self) -> Result<bool, StorageError> {
+        Ok(self.bytes_in_file()? < self.size())
+    }
+
+    /// Lets the segment end after the last whole batch that its file still has: readers then go on in the next
+    /// segment, as over a gap that compaction left. Answers what is lost, in words.
+    pub(crate) fn end_before_the_cut(&self) -> Result<String, StorageError> {
+        let file = self.file(false)?;
+        let path = || self.path(LOG);
+        let bytes = self.bytes_in_file()?;
+        let before = self.end();
+        let (mut position, mut end_offset) = (0, self.base_offset);
+        let mut scan = Scan::new(&file, &path, Depth::Headers, 0, bytes);
+        while let Ok(Some((at, header, _))) = scan.next() {
+            position = at + header.size_in_bytes() as u64;
+            end_offset = header.next_offset();
+        }
+        self.set_end(end_offset, position);
+        self.damaged.store(true, Ordering::Release);
+        let next = self.base_offset + i64::from(before.relative_offset);
+        Ok(format!(
+            "records {end_offset} to {} are lost: {} was cut from {} to {bytes} bytes. Consumers skip them",
+            next - 1,
+            path().display(),
+            before.position
+        ))
+    }
+
+    fn bytes_in_file(&self) -> Result<u64, StorageError> {
+        let metadata = self.file(false)?.file().metadata();
+        metadata
+            .map(|metadata| metadata.len())
+            .map_err(|error| StorageError::io("look at", &self.path(LOG))(error))
+    }
+
     /// As [`Segment::find`], for a reader: remembers what it finds.
     pub(crate) fn find_start(&self, offset: i64) -> Result<Option<ReadStart>, StorageError> {
         let relative_offset = u32::try_from(offset - self.base_offset).unwrap_or(0);

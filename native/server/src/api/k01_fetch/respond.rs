@@ -15,7 +15,7 @@ use super::{Outcome, PendingFetch, State};
 use crate::close::CloseReason;
 use crate::cold_reads::is_resident;
 use crate::fetch_sessions::{FetchTarget, TopicKey};
-use crate::limits::SENDFILE_BYTES_MIN;
+use crate::limits::{COPIED_BYTES_MAX, SENDFILE_BYTES_MIN, SENDFILE_PIECE_BYTES_MIN};
 use crate::metrics::ThreadMetrics;
 use crate::outgoing::{FileSlice, Outgoing};
 use crate::reply::ReplyFrame;
@@ -45,7 +45,7 @@ impl PendingFetch {
         }
         let send_failed = CloseReason::SendFailed;
         let mut written = Written::Cold;
-        if warm || large_slices(&outcomes).all(is_resident) {
+        if warm || sent_slices(&outcomes).all(is_resident) {
             written = self
                 .write(shared, thread, &outcomes, warm, outgoing)
                 .map_err(send_failed)?;
@@ -77,7 +77,7 @@ impl PendingFetch {
         wait: bool,
         outgoing: &mut Outgoing,
     ) -> io::Result<Written> {
-        let as_files: usize = large_slices(outcomes).map(|slice| slice.bytes).sum();
+        let as_files: usize = sent_slices(outcomes).map(|slice| slice.bytes).sum();
         if as_files == 0 {
             let out = outgoing.tail(&mut thread.pool);
             let start = out.len();
@@ -133,6 +133,7 @@ impl PendingFetch {
         let sizes = runs_of_one_topic(&self.source, outcomes);
         writer.start(bytes, 0, 0, self.session_id, sizes.len());
         let mut rest = outcomes;
+        let mut way = Way::default();
         for size in sizes {
             let (run, after) = rest.split_at(size);
             rest = after;
@@ -142,7 +143,7 @@ impl PendingFetch {
                 let length = outcome.slice.as_ref().map_or(0, |slice| slice.bytes);
                 writer.partition(bytes, &outcome.head, Some(length));
                 match &outcome.slice {
-                    Some(slice) if is_large(slice) => {
+                    Some(slice) if way.is_sent(slice) => {
                         cuts.push_back((bytes.len() - start, slice.clone()))
                     }
                     Some(slice) if !append(slice, wait, bytes)? => return Ok(Written::Cold),
@@ -197,15 +198,32 @@ impl PendingFetch {
     }
 }
 
-fn is_large(slice: &FileSlice) -> bool {
-    slice.bytes >= SENDFILE_BYTES_MIN
+/// Which slices of a reply are sent from their file, asked in the order of the reply.
+#[derive(Default)]
+struct Way {
+    copied: usize,
 }
 
-fn large_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
+impl Way {
+    fn is_sent(&mut self, slice: &FileSlice) -> bool {
+        if slice.bytes < SENDFILE_PIECE_BYTES_MIN {
+            return false;
+        }
+        if slice.bytes >= SENDFILE_BYTES_MIN || self.copied + slice.bytes > COPIED_BYTES_MAX {
+            return true;
+        }
+        self.copied += slice.bytes;
+        false
+    }
+}
+
+/// The slices that are sent from their file.
+fn sent_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
+    let mut way = Way::default();
     outcomes
         .iter()
         .filter_map(|outcome| outcome.slice.as_ref())
-        .filter(|slice| is_large(slice))
+        .filter(move |slice| way.is_sent(slice))
 }
 
 /// The response groups partitions by topic: the lengths of the runs.

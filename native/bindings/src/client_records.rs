@@ -1,0 +1,332 @@
+//! What a consumer fetched, as Python's records: checksums, decompression and parsing without the GIL, then one object
+//! a record.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use pybroker_model::{
+    BatchError, BatchHeader, Batches, ControlType, Records, TimestampType, decompressed_records,
+    end_transaction_marker_of,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+
+use crate::errors::batch_error;
+use crate::uuid::Uuid;
+
+/// A record that a consumer read.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+pub(crate) struct ConsumerRecord {
+    topic: Py<PyString>,
+    topic_id: Uuid,
+    partition: i32,
+    offset: i64,
+    timestamp: i64,
+    /// 0 = the producer's (CreateTime), 1 = the broker's (LogAppendTime).
+    timestamp_type: i8,
+    leader_epoch: i32,
+    key: Option<Py<PyAny>>,
+    value: Option<Py<PyAny>>,
+    headers: Py<PyTuple>,
+}
+
+#[pymethods]
+impl ConsumerRecord {
+    #[new]
+    #[pyo3(signature = (topic, partition, offset, key = None, value = None, *, headers = None, timestamp = -1,
+                        timestamp_type = 0, leader_epoch = -1, topic_id = Uuid(pybroker_model::Uuid::ZERO)))]
+    #[allow(clippy::too_many_arguments)] // the fields of a record
+    fn new(
+        topic: Py<PyString>,
+        partition: i32,
+        offset: i64,
+        key: Option<Py<PyAny>>,
+        value: Option<Py<PyAny>>,
+        headers: Option<Py<PyTuple>>,
+        timestamp: i64,
+        timestamp_type: i8,
+        leader_epoch: i32,
+        topic_id: Uuid,
+        py: Python<'_>,
+    ) -> Self {
+        Self {
+            topic,
+            topic_id,
+            partition,
+            offset,
+            timestamp,
+            timestamp_type,
+            leader_epoch,
+            key,
+            value,
+            headers: headers.unwrap_or_else(|| PyTuple::empty(py).unbind()),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shown = |value: &Option<Py<PyAny>>| -> PyResult<String> {
+            match value {
+                Some(value) => Ok(value.bind(py).repr()?.to_string()),
+                None => Ok("None".to_owned()),
+            }
+        };
+        Ok(format!(
+            "ConsumerRecord(topic={}, partition={}, offset={}, timestamp={}, key={}, value={}, headers={})",
+            self.topic.bind(py).repr()?,
+            self.partition,
+            self.offset,
+            self.timestamp,
+            shown(&self.key)?,
+            shown(&self.value)?,
+            self.headers.bind(py).repr()?,
+        ))
+    }
+}
+
+/// Where a record's parts lie in the bytes that were collected.
+struct Found {
+    offset: i64,
+    timestamp: i64,
+    append_time: bool,
+    leader_epoch: i32,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
+    headers: Vec<(Range<usize>, Option<Range<usize>>)>,
+}
+
+/// Everything in one answer for one partition.
+#[derive(Default)]
+struct Decoded {
+    bytes: Vec<u8>,
+    records: Vec<Found>,
+    next_offset: i64,
+    /// The batch that cannot be read: its first offset, and why. What precedes it is whole.
+    damage: Option<(i64, BatchError)>,
+}
+
+/// Reads transactions as `read_committed` must: which producers are inside an aborted one at this place.
+struct Aborted {
+    /// (first offset, producer id), by offset, the next one last.
+    ahead: Vec<(i64, i64)>,
+    inside: HashSet<i64>,
+}
+
+impl Aborted {
+    fn new(mut list: Vec<(i64, i64)>) -> Self {
+        for entry in &mut list {
+            *entry = (entry.1, entry.0);
+        }
+        list.sort_unstable_by(|a, b| b.cmp(a));
+        Self {
+            ahead: list,
+            inside: HashSet::new(),
+        }
+    }
+
+    fn skips(&mut self, header: &BatchHeader) -> bool {
+        while let Some(&(first, producer)) = self.ahead.last() {
+            if first > header.last_offset() {
+                break;
+            }
+            self.inside.insert(producer);
+            self.ahead.pop();
+        }
+        header.is_transactional() && self.inside.contains(&header.producer_id)
+    }
+}
+
+fn decode(
+    data: &[u8],
+    from_offset: i64,
+    check_crcs: bool,
+    aborted: Option<Vec<(i64, i64)>>,
+) -> Decoded {
+    let mut out = Decoded {
+        next_offset: from_offset,
+        ..Decoded::default()
+    };
+    let mut aborted = aborted.map(Aborted::new);
+    let mut scratch = Vec::new();
+    for batch in Batches::new(data) {
+        let read = batch.and_then(|(header, batch)| {
+            one_batch(
+                &header,
+                batch,
+                check_crcs,
+                from_offset,
+                aborted.as_mut(),
+                &mut scratch,
+                &mut out,
+            )
+        });
+        if let Err(error) = read {
+            out.damage = Some((out.next_offset, error));
+            break;
+        }
+    }
+    out
+}
+
+fn one_batch(
+    header: &BatchHeader,
+    batch: &[u8],
+    check_crcs: bool,
+    from_offset: i64,
+    aborted: Option<&mut Aborted>,
+    scratch: &mut Vec<u8>,
+    out: &mut Decoded,
+) -> Result<(), BatchError> {
+    header.check()?;
+    if check_crcs {
+        header.check_crc(batch)?;
+    }
+    let whole = (out.bytes.len(), out.records.len());
+    let skipped = aborted.is_some_and(|aborted| {
+        let skips = aborted.skips(header);
+        if header.is_control() && is_abort(header, batch) {
+            aborted.inside.remove(&header.producer_id);
+        }
+        skips
+    });
+    if !header.is_control() && !skipped {
+        let raw = decompressed_records(header, batch, scratch)?;
+        let records = Records::new(header, raw);
+        let view = records.clone();
+        let append_time = header.timestamp_type() == TimestampType::LogAppendTime;
+        for record in records {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    out.bytes.truncate(whole.0);
+                    out.records.truncate(whole.1);
+                    return Err(error);
+                }
+            };
+            let offset = view.offset(&record);
+            if offset < from_offset {
+                continue;
+            }
+            let bytes = &mut out.bytes;
+            let mut keep = |part: &[u8]| {
+                let start = bytes.len();
+                bytes.extend_from_slice(part);
+                start..bytes.len()
+            };
+            let key = record.key.map(&mut keep);
+            let value = record.value.map(&mut keep);
+            let headers = record
+                .headers
+                .map(|each| (keep(each.key), each.value.map(&mut keep)))
+                .collect();
+            out.records.push(Found {
+                offset,
+                timestamp: view.timestamp(&record),
+                append_time,
+                leader_epoch: header.partition_leader_epoch,
+                key,
+                value,
+                headers,
+            });
+        }
+    }
+    out.next_offset = out.next_offset.max(header.next_offset());
+    Ok(())
+}
+
+/// Whether a control batch ends a transaction by aborting it.
+fn is_abort(header: &BatchHeader, batch: &[u8]) -> bool {
+    let mut scratch = Vec::new();
+    let Ok(raw) = decompressed_records(header, batch, &mut scratch) else {
+        return false;
+    };
+    Records::new(header, raw)
+        .next()
+        .and_then(Result::ok)
+        .and_then(|record| end_transaction_marker_of(&record))
+        .is_some_and(|(kind, _)| kind == ControlType::Abort)
+}
+
+type DecodedForPython<'py> = (Bound<'py, PyList>, i64, Option<(i64, PyErr)>);
+
+/// The records of a Fetch answer from `from_offset` on: (records, next offset, None or (offset, exception)). Control
+/// batches and, if `aborted` is given, aborted transactions are left out. What precedes a damaged batch, or a record
+/// whose deserializer raises, is given.
+#[pyfunction]
+#[pyo3(signature = (data, from_offset, topic, topic_id, partition, *, check_crcs = true, aborted = None,
+                    key_deserializer = None, value_deserializer = None))]
+#[allow(clippy::too_many_arguments)] // named ones
+pub(crate) fn decode_records<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    from_offset: i64,
+    topic: &Bound<'py, PyString>,
+    topic_id: Uuid,
+    partition: i32,
+    check_crcs: bool,
+    aborted: Option<Vec<(i64, i64)>>,
+    key_deserializer: Option<Bound<'py, PyAny>>,
+    value_deserializer: Option<Bound<'py, PyAny>>,
+) -> PyResult<DecodedForPython<'py>> {
+    let decoded = py.detach(|| decode(data, from_offset, check_crcs, aborted));
+    let part = |range: &Range<usize>| PyBytes::new(py, &decoded.bytes[range.clone()]);
+    let no_headers = PyTuple::empty(py);
+    let to_object = |range: &Option<Range<usize>>,
+                     deserializer: Option<&Bound<'py, PyAny>>,
+                     headers: &Bound<'py, PyTuple>|
+     -> PyResult<Option<Py<PyAny>>> {
+        let bytes = range.as_ref().map(part);
+        match deserializer {
+            None => Ok(bytes.map(|bytes| bytes.into_any().unbind())),
+            Some(deserializer) => {
+                let object = deserializer.call1((topic, bytes, headers))?;
+                Ok((!object.is_none()).then(|| object.unbind()))
+            }
+        }
+    };
+    let records = PyList::empty(py);
+    for found in &decoded.records {
+        let headers = if found.headers.is_empty() {
+            no_headers.clone()
+        } else {
+            PyTuple::new(
+                py,
+                found.headers.iter().map(|(name, value)| {
+                    (
+                        String::from_utf8_lossy(&decoded.bytes[name.clone()]).into_owned(),
+                        value.as_ref().map(part),
+                    )
+                }),
+            )?
+        };
+        let key = to_object(&found.key, key_deserializer.as_ref(), &headers);
+        let value = match key {
+            Ok(_) => to_object(&found.value, value_deserializer.as_ref(), &headers),
+            Err(_) => Ok(None),
+        };
+        let (key, value) = match (key, value) {
+            (Ok(key), Ok(value)) => (key, value),
+            (Err(error), _) | (_, Err(error)) => {
+                return Ok((records, found.offset, Some((found.offset, error))));
+            }
+        };
+        records.append(Bound::new(
+            py,
+            ConsumerRecord {
+                topic: topic.clone().unbind(),
+                topic_id,
+                partition,
+                offset: found.offset,
+                timestamp: found.timestamp,
+                timestamp_type: i8::from(found.append_time),
+                leader_epoch: found.leader_epoch,
+                key,
+                value,
+                headers: headers.unbind(),
+            },
+        )?)?;
+    }
+    let damage = decoded
+        .damage
+        .map(|(offset, error)| (offset, batch_error(&error)));
+    Ok((records, decoded.next_offset, damage))
+}

@@ -1,0 +1,172 @@
+//! IngestAppend (key 32151), version 0, flexible: records that are staged for a topic (docs/staged-ingest.md).
+
+use pybroker_model::Uuid;
+
+use super::check_version;
+use crate::primitives::{DecodeError, Reader, Span, Writer};
+
+/// Versions that are implemented.
+pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=0;
+
+/// The request; spans refer to the body it was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestAppendRequest<'a> {
+    /// The topic's incarnation.
+    pub topic_id: Uuid,
+    /// The client's name of the ingest.
+    pub ingest_id: &'a str,
+    /// Of a stream: which batch; else -1.
+    pub batch_id: i64,
+    /// From IngestBegin.
+    pub epoch: i32,
+    /// Orders writers.
+    pub writer: i32,
+    /// Which attempt of the writer.
+    pub attempt: i64,
+    /// In the request's order.
+    pub partitions: Vec<IngestAppendPartition>,
+}
+
+/// Records for one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IngestAppendPartition {
+    /// Partition index.
+    pub partition: i32,
+    /// Records of this attempt before these.
+    pub sequence: i64,
+    /// Whole batches; `None` = null.
+    pub records: Option<Span>,
+}
+
+impl<'a> IngestAppendRequest<'a> {
+    /// Reads a request body.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes that are no such request.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let mut reader = Reader::new(body);
+        let topic_id = reader.uuid()?;
+        let ingest_id = reader.string(true)?;
+        let batch_id = reader.i64()?;
+        let epoch = reader.i32()?;
+        let writer = reader.i32()?;
+        let attempt = reader.i64()?;
+        let count = reader.array_len(true, 14)?;
+        let mut partitions = Vec::with_capacity(count);
+        for _ in 0..count {
+            let partition = reader.i32()?;
+            let sequence = reader.i64()?;
+            let records = reader.nullable_bytes_span(true)?;
+            reader.skip_tags(true)?;
+            partitions.push(IngestAppendPartition {
+                partition,
+                sequence,
+                records,
+            });
+        }
+        reader.skip_tags(true)?;
+        reader.finish()?;
+        Ok(Self {
+            topic_id,
+            ingest_id,
+            batch_id,
+            epoch,
+            writer,
+            attempt,
+            partitions,
+        })
+    }
+}
+
+/// The response.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IngestAppendResponse {
+    /// When to send the next append.
+    pub throttle_time_ms: i32,
+    /// Of the whole request.
+    pub error_code: i16,
+    /// In words.
+    pub error_message: Option<String>,
+    /// In the request's order; none if the request is refused as a whole.
+    pub partitions: Vec<IngestAppendPartitionResponse>,
+}
+
+/// What became of one partition's records.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IngestAppendPartitionResponse {
+    /// Partition index.
+    pub partition: i32,
+    /// 0 = staged.
+    pub error_code: i16,
+    /// In words.
+    pub error_message: Option<String>,
+    /// Records of this attempt that are staged; -1 if that is not known.
+    pub next_sequence: i64,
+}
+
+impl IngestAppendResponse {
+    /// Appends the response body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, true);
+        writer.i32(self.throttle_time_ms);
+        writer.i16(self.error_code);
+        writer.nullable_string(self.error_message.as_deref());
+        writer.array_len(self.partitions.len());
+        for partition in &self.partitions {
+            writer.i32(partition.partition);
+            writer.i16(partition.error_code);
+            writer.nullable_string(partition.error_message.as_deref());
+            writer.i64(partition.next_sequence);
+            writer.no_tags();
+        }
+        writer.no_tags();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Vec<u8> {
+        let mut body = Vec::new();
+        let mut writer = Writer::new(&mut body, true);
+        writer.uuid(Uuid::from_u128(7));
+        writer.string("job");
+        writer.i64(-1);
+        writer.i32(3);
+        writer.i32(4);
+        writer.i64(5);
+        writer.array_len(2);
+        for records in [Some(&b"abc"[..]), None] {
+            writer.i32(1);
+            writer.i64(9);
+            writer.nullable_bytes(records);
+            writer.no_tags();
+        }
+        writer.no_tags();
+        body
+    }
+
+    #[test]
+    fn every_field_is_read_and_every_beginning_refused() {
+        let body = request();
+        let read = IngestAppendRequest::decode(&body, 0).expect("a request");
+        assert_eq!(
+            (read.topic_id, read.ingest_id, read.batch_id),
+            (Uuid::from_u128(7), "job", -1)
+        );
+        assert_eq!((read.epoch, read.writer, read.attempt), (3, 4, 5));
+        assert_eq!(read.partitions[0].sequence, 9);
+        let records = read.partitions[0].records.map(|span| span.of(&body));
+        assert_eq!(records, Some(&b"abc"[..]));
+        assert_eq!(read.partitions[1].records, None);
+        for end in 0..body.len() {
+            assert!(
+                IngestAppendRequest::decode(&body[..end], 0).is_err(),
+                "{end}"
+            );
+        }
+        assert!(IngestAppendRequest::decode(&body, 1).is_err());
+    }
+}

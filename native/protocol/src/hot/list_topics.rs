@@ -1,0 +1,150 @@
+//! ListTopics (key 32142): v0 is KIP-142's own, not flexible; v1 adds ids, a prefix and pages (docs/protocol.md).
+
+use pybroker_model::Uuid;
+
+use super::check_version;
+use crate::primitives::{DecodeError, Reader, Writer};
+
+/// Versions of the message.
+pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=1;
+/// First flexible version, with ids, prefix and pages.
+pub const PAGES: i16 = 1;
+
+/// The request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListTopicsRequest<'a> {
+    /// Whether topics that the broker keeps for itself are listed.
+    pub list_internal: bool,
+    /// What names begin with (v1+).
+    pub prefix: &'a str,
+    /// The `next` of the page before; `None` = from the first on (v1+).
+    pub after: Option<&'a str>,
+    /// Topics at most; 0 or less = as many as the broker gives (v1+).
+    pub limit: i32,
+}
+
+impl<'a> ListTopicsRequest<'a> {
+    /// Reads a request body.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes that are no such request.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let mut reader = Reader::new(body);
+        let mut request = ListTopicsRequest {
+            list_internal: reader.bool()?,
+            prefix: "",
+            after: None,
+            limit: 0,
+        };
+        if version >= PAGES {
+            request.prefix = reader.string(true)?;
+            request.after = reader.nullable_string(true)?;
+            request.limit = reader.i32()?;
+            reader.skip_tags(true)?;
+        }
+        reader.finish()?;
+        Ok(request)
+    }
+
+    /// Appends the request body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version >= PAGES);
+        writer.bool(self.list_internal);
+        if version >= PAGES {
+            writer.string(self.prefix);
+            writer.nullable_string(self.after);
+            writer.i32(self.limit);
+        }
+        writer.no_tags();
+    }
+}
+
+/// The response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListTopicsResponse<'a> {
+    /// 0 = listed.
+    pub error_code: i16,
+    /// In the order of names.
+    pub topics: Vec<ListedTopic<'a>>,
+    /// The `after` of the next page; `None` after the last (v1+).
+    pub next: Option<&'a str>,
+    /// How long the client was throttled (v1+).
+    pub throttle_time_ms: i32,
+}
+
+/// One topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedTopic<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its id (v1+).
+    pub topic_id: Uuid,
+    /// Kept by the broker for itself.
+    pub internal: bool,
+}
+
+impl<'a> ListTopicsResponse<'a> {
+    /// Appends the response body.
+    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+        let paged = version >= PAGES;
+        let mut writer = Writer::new(out, paged);
+        writer.i16(self.error_code);
+        writer.array_len(self.topics.len());
+        for topic in &self.topics {
+            writer.string(topic.name);
+            if paged {
+                writer.uuid(topic.topic_id);
+            }
+            writer.bool(topic.internal);
+            writer.no_tags();
+        }
+        if !paged {
+            return;
+        }
+        writer.nullable_string(self.next);
+        if self.throttle_time_ms == 0 {
+            return writer.no_tags();
+        }
+        writer.tag_count(1);
+        writer.tag(0, |writer| writer.i32(self.throttle_time_ms));
+    }
+
+    /// Reads a response body.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes that are no such response.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
+        check_version(version, VERSIONS)?;
+        let paged = version >= PAGES;
+        let mut reader = Reader::new(body);
+        let error_code = reader.i16()?;
+        let count = reader.array_len(paged, if paged { 19 } else { 3 })?;
+        let mut topics = Vec::with_capacity(count);
+        for _ in 0..count {
+            topics.push(ListedTopic {
+                name: reader.string(paged)?,
+                topic_id: if paged { reader.uuid()? } else { Uuid::ZERO },
+                internal: reader.bool()?,
+            });
+            reader.skip_tags(paged)?;
+        }
+        let mut response = ListTopicsResponse {
+            error_code,
+            topics,
+            next: None,
+            throttle_time_ms: 0,
+        };
+        if paged {
+            response.next = reader.nullable_string(true)?;
+            reader.tags(|tag, value| {
+                if tag == 0 {
+                    response.throttle_time_ms = value.i32()?;
+                }
+                Ok(tag == 0)
+            })?;
+        }
+        reader.finish()?;
+        Ok(response)
+    }
+}

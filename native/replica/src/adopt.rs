@@ -1,0 +1,76 @@
+//! Directories without `partition.metadata` whose identity the control plane has settled: they get the file, and wait
+//! for their order like any other.
+
+use std::path::{Path, PathBuf};
+
+use pybroker_model::TopicIdPartition;
+
+use crate::found::FoundDir;
+use crate::{PartitionError, Replicas};
+
+impl Replicas {
+    /// Gives each directory its identity, durably, with two barriers for all of a log directory; an answer for each.
+    /// Blocks on the disk.
+    pub fn adopt(
+        &self,
+        directories: &[(PathBuf, TopicIdPartition)],
+    ) -> Vec<Result<(), PartitionError>> {
+        let mut found = self.found.lock();
+        let mut results: Vec<Result<(), PartitionError>> = directories
+            .iter()
+            .map(|_| {
+                Err(PartitionError::Invalid(
+                    "not a directory of a log directory that is online",
+                ))
+            })
+            .collect();
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let Ok(log_dir) = dir.online() else { continue };
+            let mine: Vec<(usize, String)> = directories
+                .iter()
+                .enumerate()
+                .filter_map(|(index, (path, _))| Some((index, name_in(log_dir.path(), path)?)))
+                .collect();
+            let wanted: Vec<_> = mine
+                .iter()
+                .map(|(index, name)| (name.as_str(), directories[*index].1.topic_id))
+                .collect();
+            for ((index, name), written) in mine.iter().zip(log_dir.adopt_partitions(&wanted)) {
+                let tip = directories[*index].1;
+                results[*index] = written.map_err(Into::into).and_then(|()| {
+                    let lies = FoundDir {
+                        dir: at,
+                        topic: name.rsplit_once('-').map(|(topic, _)| topic.into()),
+                        directory: name.clone(),
+                    };
+                    found
+                        .add(tip, lies)
+                        .map_err(|_| PartitionError::Invalid("the partition lies elsewhere, too"))
+                });
+            }
+        }
+        results
+    }
+
+    /// Directories that the control plane does not trust: none of them is opened, moved or removed from now on.
+    pub fn set_aside(&self, directories: &[PathBuf]) {
+        let mut found = self.found.lock();
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let Ok(log_dir) = dir.online() else { continue };
+            for name in directories
+                .iter()
+                .filter_map(|path| name_in(log_dir.path(), path))
+            {
+                found.set_aside(at, &name);
+            }
+        }
+    }
+}
+
+/// The directory's name, if it lies directly in `log_dir`.
+fn name_in(log_dir: &Path, path: &Path) -> Option<String> {
+    (path.parent()? == log_dir).then(|| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    })?
+}

@@ -1,0 +1,120 @@
+//! What one attempt of a writer has staged for one partition.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use pybroker_storage::{Log, LogDir, StagedPartition, StagedTotals};
+
+use super::{Ingest, IngestError, Ingests};
+use crate::{Partition, PartitionError, Replicas, TopicConfig};
+
+/// Attempts of one ingest, over all partitions.
+const ATTEMPTS_MAX: usize = 500_000;
+
+/// What one attempt stages for one partition.
+pub(super) struct Attempt {
+    pub(super) dir: Arc<LogDir>,
+    pub(super) place: StagedPartition,
+    pub(super) writer: i32,
+    pub(super) attempt: i64,
+    pub(super) staged: Mutex<Option<Staged>>,
+    pub(super) rows: AtomicI64,
+    pub(super) bytes: AtomicU64,
+    /// A failure in the middle of a write: what is there is looked at again.
+    pub(super) stale: AtomicBool,
+}
+
+pub(super) struct Staged {
+    pub(super) log: Arc<Log>,
+    pub(super) totals: StagedTotals,
+    pub(super) unflushed: u64,
+}
+
+impl Replicas {
+    pub(super) fn attempt_of(
+        &self,
+        ingest: &Ingest,
+        partition: &Partition,
+        writer: i32,
+        attempt: i64,
+    ) -> Result<Arc<Attempt>, IngestError> {
+        let tip = partition.tip();
+        let key = (tip.partition, writer, attempt);
+        {
+            let attempts = ingest.attempts.lock();
+            if let Some(known) = attempts.get(&key) {
+                return Ok(Arc::clone(known));
+            }
+            if attempts.len() >= ATTEMPTS_MAX {
+                return Err(PartitionError::Policy("too many attempts in one ingest").into());
+            }
+        }
+        let dir = partition.log_dir().ok_or(PartitionError::NotLeader)?;
+        let place = dir.staged_partition(tip, &ingest.new.directory);
+        let new = Arc::new(Attempt::new(Arc::clone(dir), place, writer, attempt, 0));
+        Ok(Arc::clone(ingest.attempts.lock().entry(key).or_insert(new)))
+    }
+}
+
+impl Attempt {
+    /// One that is not opened yet, and has `bytes` on disk.
+    pub(super) fn new(
+        dir: Arc<LogDir>,
+        place: StagedPartition,
+        writer: i32,
+        attempt: i64,
+        bytes: u64,
+    ) -> Self {
+        Self {
+            dir,
+            place,
+            writer,
+            attempt,
+            staged: Mutex::new(None),
+            rows: AtomicI64::new(0),
+            bytes: AtomicU64::new(bytes),
+            stale: AtomicBool::new(false),
+        }
+    }
+
+    /// What is staged, looked up on disk the first time and after a failed write.
+    pub(super) fn opened<'s>(
+        &self,
+        staged: &'s mut Option<Staged>,
+        config: &TopicConfig,
+        ingests: &Ingests,
+        now_ms: i64,
+    ) -> Result<&'s mut Staged, IngestError> {
+        if self.stale.swap(false, Ordering::AcqRel)
+            && let Some(old) = staged.take()
+        {
+            old.log.discard();
+        }
+        if staged.is_none() {
+            let opened =
+                self.dir
+                    .open_staged(&self.place, self.writer, self.attempt, &config.log, now_ms);
+            let (log, totals) = match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.stale.store(true, Ordering::Release);
+                    return Err(error.into());
+                }
+            };
+            ingests
+                .staged_bytes
+                .fetch_add(totals.bytes, Ordering::Relaxed);
+            self.rows.store(totals.rows, Ordering::Relaxed);
+            let counted = self.bytes.swap(totals.bytes, Ordering::Relaxed);
+            ingests.staged_bytes.fetch_sub(counted, Ordering::Relaxed);
+            *staged = Some(Staged {
+                log,
+                totals,
+                unflushed: totals.bytes,
+            });
+        }
+        // Just filled, if it was not.
+        staged.as_mut().ok_or(IngestError::Unknown)
+    }
+}

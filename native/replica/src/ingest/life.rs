@@ -1,0 +1,140 @@
+//! How an ingest begins and ends here, and what a crash left of ended ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use pybroker_model::{TopicId, TopicIdPartition};
+
+use super::attempt::Attempt;
+use super::{Attempts, CLOSED, Ingest, IngestError, IngestName, NewIngest, OPEN};
+use crate::Replicas;
+
+impl Replicas {
+    /// Takes appends for an ingest from now on. One that is known with this epoch stays as it is; with an older epoch
+    /// it is dropped with what it staged. What it has staged before a restart counts from now on. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `Storage` if what an older epoch staged cannot be removed, or what this one has cannot be listed.
+    pub fn open_ingest(&self, new: NewIngest, now_ms: i64) -> Result<(), IngestError> {
+        let older = self.ingests.open.read().get(&new.name).cloned();
+        if let Some(older) = older {
+            if older.new.epoch >= new.epoch {
+                return Ok(());
+            }
+            self.close_ingest(&older);
+            self.remove_ingest(older.new.name.topic_id, &older.new.directory)?;
+        }
+        let attempts = self.staged_before(&new)?;
+        let bytes = attempts
+            .values()
+            .map(|attempt| attempt.bytes.load(Ordering::Relaxed))
+            .sum();
+        self.ingests
+            .staged_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        let ingest = Arc::new(Ingest {
+            new,
+            state: AtomicU8::new(OPEN),
+            touched_ms: AtomicI64::new(now_ms),
+            gate: RwLock::default(),
+            attempts: Mutex::new(attempts),
+        });
+        let name = ingest.new.name.clone();
+        self.ingests.open.write().insert(name, ingest);
+        Ok(())
+    }
+
+    fn staged_before(&self, new: &NewIngest) -> Result<Attempts, IngestError> {
+        let topic_id = new.name.topic_id;
+        let mut attempts = Attempts::new();
+        for dir in self.dirs.iter() {
+            let Ok(log_dir) = dir.online() else { continue };
+            for (partition, writer, attempt, bytes) in
+                log_dir.staged_attempts(topic_id, &new.directory)?
+            {
+                let tip = TopicIdPartition {
+                    topic_id,
+                    partition,
+                };
+                let place = log_dir.staged_partition(tip, &new.directory);
+                let found = Attempt::new(Arc::clone(log_dir), place, writer, attempt, bytes);
+                attempts.insert((partition, writer, attempt), Arc::new(found));
+            }
+        }
+        Ok(attempts)
+    }
+
+    /// Closes an ingest, if it has not taken records since `before_ms` and no commit is under way; whether it is.
+    /// One that was closed before, and whose end was not recorded, is asked for again.
+    pub fn expire_ingest(&self, name: &IngestName, epoch: i32, before_ms: i64) -> bool {
+        let found = self.ingests.open.read().get(name).cloned();
+        let Some(ingest) = found.filter(|ingest| ingest.new.epoch == epoch) else {
+            return true;
+        };
+        let _gate = ingest.gate.write();
+        ingest.touched_ms.load(Ordering::Relaxed) < before_ms
+            && ingest
+                .state
+                .compare_exchange(OPEN, CLOSED, Ordering::AcqRel, Ordering::Acquire)
+                .map_or_else(|state| state == CLOSED, |_| true)
+    }
+
+    /// Forgets an ingest and removes its files; what was attached stays in the logs. Harmless if it is not there.
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// `Storage`; what is left is found at the next start.
+    pub fn drop_ingest(&self, name: &IngestName, directory: &str) -> Result<(), IngestError> {
+        let found = self.ingests.open.read().get(name).cloned();
+        if let Some(ingest) = found.filter(|ingest| ingest.new.directory == directory) {
+            self.close_ingest(&ingest);
+            self.ingests.open.write().remove(name);
+        }
+        self.remove_ingest(name.topic_id, directory)
+    }
+
+    fn close_ingest(&self, ingest: &Ingest) {
+        let _gate = ingest.gate.write();
+        ingest.state.store(CLOSED, Ordering::Release);
+        let mut bytes = 0;
+        for (_, attempt) in ingest.attempts.lock().drain() {
+            if let Some(staged) = attempt.staged.lock().take() {
+                staged.log.discard();
+            }
+            bytes += attempt.bytes.swap(0, Ordering::Relaxed);
+        }
+        self.ingests
+            .staged_bytes
+            .fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn remove_ingest(&self, topic_id: TopicId, directory: &str) -> Result<(), IngestError> {
+        let hex = topic_id.uuid().to_hex();
+        for dir in self.dirs.iter() {
+            if let Ok(log_dir) = dir.online() {
+                log_dir.remove_ingest(&hex, directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes staged files of ingests that are not in `keep` (topic id in hex, directory): what a crash left of
+    /// ended ones. Answers how many. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `Storage`.
+    pub fn collect_ingests(&self, keep: &[(String, String)]) -> Result<usize, IngestError> {
+        let mut removed = 0;
+        for dir in self.dirs.iter() {
+            let Ok(log_dir) = dir.online() else { continue };
+            for (topic, directory, _) in log_dir.staged_ingests()? {
+                if !keep.iter().any(|(t, d)| *t == topic && *d == directory) {
+                    log_dir.remove_ingest(&topic, &directory)?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,171 @@
+//! Appends: records of one attempt for one partition, validated as Produce validates them.
+
+use pybroker_model::{
+    BatchError, BatchHeader, CompressionType, ProduceRules, TimestampType, validate_produce,
+};
+use pybroker_storage::{AppendError, AppendOrigin, StorageError};
+use std::sync::atomic::Ordering;
+
+use super::{IngestError, IngestName, NewIngest};
+use crate::{Partition, Replicas};
+
+/// Staged bytes of one attempt's partition after which they are synced, by the thread that staged them: so a commit
+/// finds little left to do, and the syncs of other producers never wait behind more than a few of these.
+const FLUSH_BYTES: u64 = 4 << 20;
+/// Attempts with records that wait for a flush; with more, each append asks for one.
+const UNFLUSHED_FILES_MAX: usize = 512;
+/// Largest staged offset: what an index of a segment can hold, many times over.
+const ROWS_MAX: i64 = 1 << 48;
+
+impl Replicas {
+    /// Stages whole batches of one attempt for one partition; answers how many records it has staged. Records before
+    /// `sequence` + what is there are passed over: a repeated request stages nothing twice. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`IngestError`]; batches before a faulty one are staged.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one for each field of the request"
+    )]
+    pub fn stage_records(
+        &self,
+        name: &IngestName,
+        epoch: i32,
+        writer: i32,
+        attempt: i64,
+        partition: &Partition,
+        sequence: i64,
+        records: &mut [u8],
+        now_ms: i64,
+    ) -> Result<i64, IngestError> {
+        let ingest = self.ingests.get(name, epoch)?;
+        let _gate = ingest.gate.read();
+        // Again, behind the gate: a commit may have closed it meanwhile.
+        self.ingests.get(name, epoch)?;
+        if records.is_empty() {
+            return Err(BatchError::invalid("no record batch").into());
+        }
+        let led = partition.hold_led()?;
+        let attempt = self.attempt_of(&ingest, partition, writer, attempt)?;
+        let mut staged = attempt.staged.lock();
+        let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
+        // Its directory is there: the partition does not move any more.
+        drop(led);
+        if sequence < 0 || sequence > staged.totals.rows {
+            return Err(IngestError::Gap {
+                got: sequence,
+                next: staged.totals.rows,
+            });
+        }
+        let rules = ingest.new.staging_rules(now_ms);
+        let required = match ingest.new.config.compression {
+            CompressionType::Producer => None,
+            CompressionType::Recompress(codec, _) => Some(codec),
+        };
+        let mut next = sequence;
+        let mut position = 0;
+        while position < records.len() {
+            let rest = &mut records[position..];
+            let size = batch_size(rest)?;
+            let header = BatchHeader::parse(rest)?;
+            let rows = i64::from(header.last_offset_delta).saturating_add(1);
+            position += size;
+            if rows > 0 && next + rows <= staged.totals.rows {
+                // Staged by an earlier request whose answer was lost.
+                next += rows;
+                continue;
+            }
+            if next != staged.totals.rows {
+                return Err(IngestError::Gap {
+                    got: next,
+                    next: staged.totals.rows,
+                });
+            }
+            if header.has_producer_id() {
+                return Err(BatchError::invalid("staged batches have no producer id").into());
+            }
+            let valid = validate_produce(&mut rest[..size], &rules)?;
+            if required.is_some_and(|codec| header.codec() != Ok(codec)) {
+                return Err(BatchError::UnsupportedCompression(header.attributes as u8 & 7).into());
+            }
+            if valid.first().crc != header.crc {
+                return Err(BatchError::invalid(
+                    "the largest timestamp of the batch is not that of its records",
+                )
+                .into());
+            }
+            if staged.totals.rows > ROWS_MAX {
+                return Err(BatchError::invalid("too many records in one attempt").into());
+            }
+            let appended = staged
+                .log
+                .append_as_leader(valid, -1, AppendOrigin::Client, now_ms);
+            if let Err(error) = appended {
+                if !matches!(error, AppendError::Storage(StorageError::Full { .. })) {
+                    attempt.stale.store(true, Ordering::Release);
+                }
+                return Err(match error {
+                    AppendError::Storage(error) => error.into(),
+                    other => IngestError::Partition(other.into()),
+                });
+            }
+            staged.totals.add(rows, size as u64, header.crc);
+            attempt.rows.store(staged.totals.rows, Ordering::Relaxed);
+            attempt.bytes.store(staged.totals.bytes, Ordering::Relaxed);
+            self.ingests
+                .staged_bytes
+                .fetch_add(size as u64, Ordering::Relaxed);
+            self.ingests
+                .appended_bytes
+                .fetch_add(size as u64, Ordering::Relaxed);
+            staged.unflushed += size as u64;
+            next += rows;
+        }
+        if staged.unflushed >= FLUSH_BYTES {
+            staged.unflushed = 0;
+            staged.log.flush()?;
+        } else if ingest.attempts.lock().len() > UNFLUSHED_FILES_MAX {
+            // What waits for a flush keeps its file open.
+            attempt.dir.flusher().request(&staged.log);
+        }
+        ingest.touched_ms.store(now_ms, Ordering::Relaxed);
+        Ok(staged.totals.rows)
+    }
+}
+
+impl NewIngest {
+    /// What staged batches must satisfy. A topic with LogAppendTime stamps them when they are attached; until then
+    /// they keep the client's checksums.
+    fn staging_rules(&self, now_ms: i64) -> ProduceRules {
+        let rules = self.config.produce_rules(true, now_ms);
+        let stamped = rules.timestamp_type == TimestampType::LogAppendTime;
+        ProduceRules {
+            timestamp_type: TimestampType::CreateTime,
+            compression_type: CompressionType::Producer,
+            before_max_ms: if stamped {
+                i64::MAX
+            } else {
+                rules.before_max_ms
+            },
+            after_max_ms: if stamped {
+                i64::MAX
+            } else {
+                rules.after_max_ms
+            },
+            ..rules
+        }
+    }
+}
+
+/// Size of the batch at the front of `bytes`, which must hold it whole.
+fn batch_size(bytes: &[u8]) -> Result<usize, BatchError> {
+    let header = BatchHeader::parse(bytes)?;
+    let size = header.size_in_bytes();
+    if size > bytes.len() {
+        return Err(BatchError::Truncated {
+            needed: size,
+            got: bytes.len(),
+        });
+    }
+    Ok(size)
+}

@@ -1,0 +1,244 @@
+//! Staging and committing on real logs, without a control plane.
+
+use std::path::PathBuf;
+
+use pybroker_model::{BatchHeader, TopicId};
+
+use super::*;
+use crate::tests::{Host, batch, fetch, host, lead, order, topic_config};
+use crate::{Partition, PartitionError};
+use pybroker_storage::{FlushMode, StagedTotals};
+
+const NOW: i64 = 1_000;
+
+fn new(topic_id: TopicId, epoch: i32) -> NewIngest {
+    NewIngest {
+        name: IngestName {
+            topic_id,
+            ingest_id: "job".into(),
+            batch_id: -1,
+        },
+        directory: format!("d-{epoch}"),
+        epoch,
+        config: topic_config(FlushMode::Commit, |_| {}),
+    }
+}
+
+fn listed(writer: i32, data: &[u8], rows: i64) -> Listed {
+    let mut totals = StagedTotals::default();
+    let header = BatchHeader::parse(data).expect("a batch");
+    totals.add(rows, data.len() as u64, header.crc);
+    Listed {
+        partition: 0,
+        writer,
+        attempt: 1,
+        totals,
+    }
+}
+
+#[test]
+fn staged_attached_and_remembered_across_restarts() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dirs: Vec<PathBuf> = vec![temp.path().to_path_buf()];
+    let id = TopicId::random();
+    let ordered = order(id, 0, 3);
+    let ingest = new(id, 5);
+    let data = batch(&["a", "b"]);
+    {
+        let host = host(&dirs);
+        let partition = lead(&host, &ordered);
+        host.replicas
+            .open_ingest(ingest.clone(), NOW)
+            .expect("opens");
+        for writer in [2, 1] {
+            let staged = host.replicas.stage_records(
+                &ingest.name,
+                5,
+                writer,
+                1,
+                &partition,
+                0,
+                &mut data.clone(),
+                NOW,
+            );
+            assert_eq!(staged, Ok(2));
+        }
+        assert_eq!(
+            host.replicas.ingests().figures().staged_bytes,
+            2 * data.len() as u64
+        );
+        assert_eq!(partition.log_end_offset(), 0);
+        // Dropped without a stop: as after kill -9.
+    }
+    let host = host(&dirs);
+    let partition = lead(&host, &ordered);
+    host.replicas
+        .open_ingest(ingest.clone(), NOW)
+        .expect("opens");
+    let wrong = [listed(1, &data, 2), listed(3, &data, 2)];
+    let refused = host.replicas.prepare_ingest(&ingest.name, 5, &wrong, NOW);
+    assert!(matches!(refused, Err(IngestError::Mismatch(_))));
+    let right = [listed(2, &data, 2), listed(1, &data, 2)];
+    let prepared = host.replicas.prepare_ingest(&ingest.name, 5, &right, NOW);
+    assert_eq!(prepared, Ok(vec![(0, 4, 2 * data.len() as u64)]));
+    let late =
+        host.replicas
+            .stage_records(&ingest.name, 5, 1, 1, &partition, 2, &mut data.clone(), NOW);
+    assert_eq!(late, Err(IngestError::Committing));
+    assert!(!host.replicas.expire_ingest(&ingest.name, 5, i64::MAX));
+    let attached = host
+        .replicas
+        .attach_ingest(ordered.tip, "d-5", NOW)
+        .expect("attaches");
+    assert_eq!((attached.base_offset, attached.end_offset), (0, 4));
+    assert_eq!(partition.high_watermark(), 4, "visible");
+    assert!(partition.read(&fetch(0)).expect("reads").records.len > 0);
+    let again = host
+        .replicas
+        .attach_ingest(ordered.tip, "d-5", NOW)
+        .expect("answers");
+    assert!(again.repeated);
+    host.replicas
+        .drop_ingest(&ingest.name, "d-5")
+        .expect("drops");
+    assert_eq!(host.replicas.ingests().figures().staged_bytes, 0);
+    assert!(!temp.path().join("ingest").join(id.uuid().to_hex()).exists());
+}
+
+#[test]
+fn what_was_staged_before_a_restart_counts_at_once() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dirs: Vec<PathBuf> = vec![temp.path().to_path_buf()];
+    let id = TopicId::random();
+    let ordered = order(id, 0, 3);
+    let ingest = new(id, 5);
+    let data = batch(&["a", "b"]);
+    let size = data.len() as u64;
+    let stage = |host: &Host, partition: &Partition, writer, attempt, sequence| {
+        host.replicas.stage_records(
+            &ingest.name,
+            5,
+            writer,
+            attempt,
+            partition,
+            sequence,
+            &mut data.clone(),
+            NOW,
+        )
+    };
+    {
+        let host = host(&dirs);
+        let partition = lead(&host, &ordered);
+        host.replicas
+            .open_ingest(ingest.clone(), NOW)
+            .expect("opens");
+        assert_eq!(stage(&host, &partition, 1, 1, 0), Ok(2));
+        assert_eq!(stage(&host, &partition, -7, -1, 0), Ok(2));
+    }
+    let host = host(&dirs);
+    let partition = lead(&host, &ordered);
+    host.replicas
+        .open_ingest(ingest.clone(), NOW)
+        .expect("opens");
+    let ingests = host.replicas.ingests();
+    assert_eq!(ingests.figures().staged_bytes, 2 * size);
+    ingests.set_limits(IngestLimits {
+        staged_bytes_max: 3 * size,
+        ..IngestLimits::default()
+    });
+    assert_eq!(ingests.admit(&ingest.name, 5, size, NOW), Ok(0));
+    let refused = ingests.admit(&ingest.name, 5, size + 1, NOW);
+    assert!(matches!(refused, Err(IngestError::Throttled { .. })));
+    // Opened, it is counted once.
+    assert_eq!(stage(&host, &partition, -7, -1, 2), Ok(4));
+    assert_eq!(ingests.figures().staged_bytes, 3 * size);
+    host.replicas
+        .drop_ingest(&ingest.name, "d-5")
+        .expect("drops");
+    assert_eq!(ingests.figures().staged_bytes, 0);
+}
+
+#[test]
+fn an_older_epoch_goes_and_orphans_are_collected() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let host = host(&[temp.path().to_path_buf()]);
+    let id = TopicId::random();
+    let partition = lead(&host, &order(id, 0, 0));
+    let (old, young) = (new(id, 1), new(id, 2));
+    let stage = |ingest: &NewIngest, epoch| {
+        host.replicas.stage_records(
+            &ingest.name,
+            epoch,
+            0,
+            1,
+            &partition,
+            0,
+            &mut batch(&["a"]),
+            NOW,
+        )
+    };
+    host.replicas.open_ingest(old.clone(), NOW).expect("opens");
+    assert_eq!(stage(&old, 1), Ok(1));
+    host.replicas
+        .open_ingest(young.clone(), NOW)
+        .expect("opens");
+    assert_eq!(
+        stage(&old, 1),
+        Err(IngestError::Fenced {
+            requested: 1,
+            current: 2
+        })
+    );
+    assert_eq!(stage(&young, 2), Ok(1));
+    let topic = temp.path().join("ingest").join(id.uuid().to_hex());
+    assert!(!topic.join("d-1").exists());
+    std::fs::create_dir_all(topic.join("orphan-9").join("p0")).expect("makes");
+    let keep = [(id.uuid().to_hex(), "d-2".to_owned())];
+    assert_eq!(host.replicas.collect_ingests(&keep), Ok(1));
+    assert!(topic.join("d-2").exists());
+    assert!(!host.replicas.expire_ingest(&young.name, 2, NOW));
+    for _ in 0..2 {
+        // Again, if its end could not be recorded.
+        assert!(host.replicas.expire_ingest(&young.name, 2, NOW + 1));
+    }
+    assert_eq!(stage(&young, 2), Err(IngestError::Unknown));
+}
+
+#[test]
+fn nothing_is_staged_for_a_partition_that_is_handed_over() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let host = host(&[temp.path().to_path_buf()]);
+    let ordered = order(TopicId::random(), 0, 3);
+    let partition = lead(&host, &ordered);
+    let ingest = new(ordered.tip.topic_id, 5);
+    host.replicas
+        .open_ingest(ingest.clone(), NOW)
+        .expect("opens");
+    let (started, ended) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let stage = || {
+            started.send(false).expect("is awaited");
+            let mut data = batch(&["a"]);
+            let staged =
+                host.replicas
+                    .stage_records(&ingest.name, 5, 1, 1, &partition, 0, &mut data, NOW);
+            started.send(true).ok();
+            staged
+        };
+        let staging = partition
+            .hand_over(|_| {
+                let staging = scope.spawn(stage);
+                assert_eq!(ended.recv(), Ok(false));
+                let early = ended.recv_timeout(std::time::Duration::from_millis(200));
+                assert!(early.is_err(), "staged behind the mover's back");
+                Ok::<_, IngestError>(staging)
+            })
+            .expect("is handed over");
+        let staged = staging.join().expect("no panic");
+        assert_eq!(
+            staged,
+            Err(IngestError::Partition(PartitionError::NotLeader))
+        );
+    });
+    assert!(!temp.path().join("ingest").exists());
+}

@@ -1,0 +1,173 @@
+//! What readers are told: Fetch, ListOffsets, OffsetForLeaderEpoch, and when to look again. No lock is taken.
+
+use std::task::Waker;
+
+use pybroker_storage::{Log, LogSlice};
+
+use super::Partition;
+use crate::{
+    EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionError, PartitionRead,
+    Registration, check_leader_epoch,
+};
+
+impl Partition {
+    /// Reads for a Fetch.
+    ///
+    /// # Errors
+    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`, `Corrupt`.
+    pub fn read(&self, fetch: &FetchRead) -> Result<PartitionRead, PartitionError> {
+        let role = self.progress.role();
+        let (leader, hosted) = self.led(&role)?;
+        check_leader_epoch(fetch.current_leader_epoch, leader.leader_epoch)?;
+        let log = &hosted.log;
+        let mut read = PartitionRead {
+            records: LogSlice {
+                file: None,
+                position: 0,
+                len: 0,
+            },
+            high_watermark: self.progress.high_watermark.get(),
+            last_stable_offset: 0,
+            log_start_offset: log.log_start_offset(),
+            aborted: (fetch.isolation == Isolation::ReadCommitted).then(Vec::new),
+            diverging: None,
+        };
+        // It moves first; what is stable is committed, so the watermark is at least there.
+        read.last_stable_offset = self.progress.last_stable.get();
+        read.high_watermark = read.high_watermark.max(read.last_stable_offset);
+        if fetch.last_fetched_epoch >= 0 {
+            let end = self.epoch_end(log, fetch.last_fetched_epoch);
+            if end.leader_epoch < 0 || end.end_offset < 0 {
+                return Err(self.out_of_range(log, fetch.offset));
+            }
+            if end.leader_epoch < fetch.last_fetched_epoch || end.end_offset < fetch.offset {
+                read.diverging = Some(end);
+                return Ok(read);
+            }
+        }
+        let log_end = log.log_end_offset();
+        if fetch.offset < read.log_start_offset || fetch.offset > log_end {
+            return Err(self.out_of_range(log, fetch.offset));
+        }
+        let bound = match fetch.isolation {
+            Isolation::ReadUncommitted => read.high_watermark,
+            Isolation::ReadCommitted => read.last_stable_offset,
+            Isolation::LogEnd => log_end,
+        };
+        if fetch.offset < bound {
+            read.records = log.read(fetch.offset, fetch.max_bytes, bound, fetch.at_least_one)?;
+            if let Some(aborted) = &mut read.aborted
+                && read.records.len > 0
+            {
+                let transactions = log.aborted_transactions(fetch.offset, bound)?;
+                aborted.extend(
+                    transactions
+                        .iter()
+                        .map(|aborted| (aborted.producer_id, aborted.first_offset)),
+                );
+            }
+        }
+        Ok(read)
+    }
+
+    /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (what the last read gave as its
+    /// bound: high watermark or last stable offset), or when the partition stops. `None`: look again now.
+    pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
+        let watched = match isolation {
+            Isolation::ReadUncommitted | Isolation::LogEnd => &self.progress.high_watermark,
+            Isolation::ReadCommitted => &self.progress.last_stable,
+        };
+        let registration = watched.register(bound, waker)?;
+        // A stop stores the role, then wakes: one of the two sees the other.
+        self.progress.role().leader().ok()?;
+        Some(registration)
+    }
+
+    /// ListOffsets. Reads index and log files for timestamps: call it on the pool.
+    ///
+    /// # Errors
+    /// As [`Partition::read`].
+    pub fn list_offset(
+        &self,
+        spec: OffsetSpec,
+        isolation: Isolation,
+        current_leader_epoch: i32,
+    ) -> Result<ListedOffset, PartitionError> {
+        let role = self.progress.role();
+        let (leader, hosted) = self.led(&role)?;
+        check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
+        let log = &hosted.log;
+        let bound = match isolation {
+            Isolation::ReadUncommitted => self.progress.high_watermark.get(),
+            Isolation::ReadCommitted => self.progress.last_stable.get(),
+            Isolation::LogEnd => log.log_end_offset(),
+        };
+        let found = match spec {
+            OffsetSpec::Latest => {
+                return Ok(ListedOffset {
+                    offset: bound,
+                    timestamp: -1,
+                    leader_epoch: leader.leader_epoch,
+                });
+            }
+            OffsetSpec::Earliest => {
+                let start = log.log_start_offset();
+                let leader_epoch = log.epoch_for(start).unwrap_or(-1);
+                return Ok(ListedOffset {
+                    offset: start,
+                    timestamp: -1,
+                    leader_epoch,
+                });
+            }
+            OffsetSpec::MaxTimestamp => log.max_timestamp_offset(bound)?,
+            OffsetSpec::Timestamp(timestamp) => log.offset_for_timestamp(timestamp, bound)?,
+        };
+        Ok(found.map_or(ListedOffset::NONE, |found| ListedOffset {
+            offset: found.offset,
+            timestamp: found.timestamp,
+            leader_epoch: found.leader_epoch.unwrap_or(-1),
+        }))
+    }
+
+    /// OffsetForLeaderEpoch.
+    ///
+    /// # Errors
+    /// As [`Partition::read`].
+    pub fn end_offset_for_epoch(
+        &self,
+        epoch: i32,
+        current_leader_epoch: i32,
+    ) -> Result<EpochEnd, PartitionError> {
+        let role = self.progress.role();
+        let (leader, hosted) = self.led(&role)?;
+        check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
+        if epoch == leader.leader_epoch {
+            return Ok(EpochEnd {
+                leader_epoch: epoch,
+                end_offset: hosted.log.log_end_offset(),
+            });
+        }
+        Ok(self.epoch_end(&hosted.log, epoch))
+    }
+
+    fn epoch_end(&self, log: &Log, epoch: i32) -> EpochEnd {
+        match log.end_offset_for(epoch) {
+            Some((leader_epoch, end_offset)) => EpochEnd {
+                leader_epoch,
+                end_offset,
+            },
+            None => EpochEnd {
+                leader_epoch: -1,
+                end_offset: -1,
+            },
+        }
+    }
+
+    fn out_of_range(&self, log: &Log, requested: i64) -> PartitionError {
+        PartitionError::OffsetOutOfRange {
+            requested,
+            log_start: log.log_start_offset(),
+            end: log.log_end_offset(),
+        }
+    }
+}

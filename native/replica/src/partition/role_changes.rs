@@ -1,0 +1,86 @@
+//! Taking a role and giving it up, with no append under way: all of it holds the gate for writing.
+
+use std::sync::Arc;
+
+use super::Partition;
+use crate::{Leader, PartitionError, Role};
+
+impl Partition {
+    /// Takes the leadership of `leader.leader_epoch`. The epoch is in the log's epoch cache, durably, before any
+    /// record can be appended under it (R6).
+    ///
+    /// # Errors
+    /// `FencedLeaderEpoch` for an older epoch than the current; `Storage`.
+    pub(crate) fn become_leader(&self, leader: Leader) -> Result<(), PartitionError> {
+        let gate = self.gate.write();
+        let Some(hosted) = &self.hosted else {
+            let role = self.progress.role();
+            return Err(role.leader().err().unwrap_or(PartitionError::NotLeader));
+        };
+        let current = self.progress.role().leader_epoch();
+        if leader.leader_epoch < current {
+            return Err(PartitionError::FencedLeaderEpoch {
+                requested: leader.leader_epoch,
+                current,
+            });
+        }
+        if leader.leader_epoch > current {
+            hosted.log.begin_epoch(leader.leader_epoch)?;
+        }
+        let same_epoch = leader.leader_epoch == current;
+        self.progress.lead(self.broker_id, leader, same_epoch);
+        drop(gate);
+        self.progress.advance(&hosted.log);
+        Ok(())
+    }
+
+    /// Follows `leader` from now on.
+    ///
+    /// # Errors
+    /// `FencedLeaderEpoch` for an older epoch than the current.
+    pub(crate) fn follow(&self, leader: i32, leader_epoch: i32) -> Result<(), PartitionError> {
+        let role = self.progress.role();
+        let current = role.leader_epoch();
+        if leader_epoch < current {
+            return Err(PartitionError::FencedLeaderEpoch {
+                requested: leader_epoch,
+                current,
+            });
+        }
+        if let Role::Offline { reason, .. } = &**role {
+            return Err(PartitionError::Storage(Arc::clone(reason)));
+        }
+        self.step_down(Role::Follower {
+            leader_epoch,
+            leader,
+        });
+        Ok(())
+    }
+
+    /// Its log directory failed.
+    pub(crate) fn go_offline(&self, reason: &Arc<str>) {
+        let leader_epoch = self.leader_epoch();
+        self.step_down(Role::Offline {
+            leader_epoch,
+            reason: Arc::clone(reason),
+        });
+    }
+
+    /// Leads no more: `role` says what it is now. After it no append takes effect; those who wait are told.
+    pub(crate) fn step_down(&self, role: Role) {
+        let gate = self.gate.write();
+        self.progress.step_down(role);
+        drop(gate);
+    }
+
+    /// Lets another take its place: `work` runs with appends held, and gets the role that the other takes on. After
+    /// it this one leads no more; if `work` fails it goes on as it was.
+    pub(crate) fn hand_over<T, E>(&self, work: impl FnOnce(&Role) -> Result<T, E>) -> Result<T, E> {
+        let gate = self.gate.write();
+        let role = self.progress.role();
+        let done = work(&role)?;
+        self.progress.step_down(Role::Stopped { deleted: false });
+        drop(gate);
+        Ok(done)
+    }
+}

@@ -1,0 +1,119 @@
+//! Undelete, and the pause before a deletion: partitions come back from `deleting/`, or take no appends for a moment.
+
+use std::sync::Arc;
+
+use pybroker_model::{TopicId, TopicIdPartition};
+
+use crate::found::{Found, FoundDir};
+use crate::{PartitionError, Replicas, Role};
+
+impl Replicas {
+    /// Moves partitions that wait for removal back under a topic's name; an answer for each. They are served by the
+    /// next order for them. What is back already is an answer, too. Blocks on the disk.
+    pub fn restore(
+        &self,
+        partitions: &[TopicIdPartition],
+        topic: &Arc<str>,
+        now_ms: i64,
+    ) -> Vec<Result<(), PartitionError>> {
+        let mut found = self.found.lock();
+        partitions
+            .iter()
+            .map(|tip| self.restore_one(*tip, topic, &mut found, now_ms))
+            .collect()
+    }
+
+    fn restore_one(
+        &self,
+        tip: TopicIdPartition,
+        topic: &Arc<str>,
+        found: &mut Found,
+        now_ms: i64,
+    ) -> Result<(), PartitionError> {
+        if self.partition(tip).is_some() {
+            return Ok(());
+        }
+        if let Some(lies) = found.get(tip) {
+            if lies.topic.as_ref() == Some(topic) {
+                return Ok(());
+            }
+            // It lies under its former name, because it was never staged: by way of `deleting`.
+            if let Some(lies) = found.take(tip) {
+                self.stage(tip, lies, found, now_ms)?;
+            }
+        }
+        if self.restore_locked(tip, topic, found)? {
+            return Ok(());
+        }
+        if self.dirs.any_offline() {
+            return Err(PartitionError::storage("a log directory is offline"));
+        }
+        Err(PartitionError::Deleted)
+    }
+
+    /// As `restore`, by a caller that holds the lock; whether something was there.
+    pub(crate) fn restore_locked(
+        &self,
+        tip: TopicIdPartition,
+        topic: &Arc<str>,
+        found: &mut Found,
+    ) -> Result<bool, PartitionError> {
+        for (dir, one) in self.dirs.iter().enumerate() {
+            let Ok(log_dir) = one.online() else { continue };
+            if let Some(directory) = log_dir.restore(tip, topic)? {
+                let lies = FoundDir {
+                    dir,
+                    directory,
+                    topic: Some(Arc::clone(topic)),
+                };
+                // The caller saw that there is no other.
+                drop(found.add(tip, lies));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// After partitions were opened: what only the notes of restored directories knew goes into checkpoints.
+    pub(crate) fn settle_restored(&self) {
+        for (at, dir) in self.dirs.iter().enumerate() {
+            if let Ok(log_dir) = dir.online()
+                && log_dir.has_restored()
+                && let Err(error) = log_dir.settle_restored(&self.logs_of(at))
+            {
+                self.report_storage(&"checkpoint of restored partitions", &error);
+            }
+        }
+    }
+
+    /// These topics are deleted: nothing is served of them from now on, and those who wait are told. Their logs stay
+    /// open until they are stopped (R11: collection is no condition).
+    pub fn retire(&self, topics: &[TopicId]) {
+        let map = self.snapshot();
+        for topic in topics.iter().filter_map(|id| map.topic(*id)) {
+            for (_, partition) in topic.partitions() {
+                partition.step_down(Role::Stopped { deleted: true });
+            }
+        }
+    }
+
+    /// Fences the partitions of a topic, see `Partition::set_fenced`, or takes that back. For each: its index, its
+    /// log start and its log end.
+    pub fn set_fenced(&self, topic_id: TopicId, fenced: bool) -> Vec<(i32, i64, i64)> {
+        let map = self.snapshot();
+        let Some(topic) = map.topic(topic_id) else {
+            return Vec::new();
+        };
+        topic
+            .partitions()
+            .map(|(index, partition)| {
+                partition.set_fenced(fenced);
+                (
+                    index,
+                    partition.log_start_offset(),
+                    partition.log_end_offset(),
+                )
+            })
+            .collect()
+    }
+}

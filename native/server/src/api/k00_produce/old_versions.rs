@@ -1,0 +1,57 @@
+//! The answer to Produce 0–2, which are advertised for librdkafka's sake and not served (R8).
+
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
+
+use crate::api::{Answer, Call};
+use crate::close::CloseReason;
+use crate::reply::ReplyFrame;
+
+/// v0–2 carry message formats 0 and 1: every partition is told UNSUPPORTED_VERSION, in the layout of that version.
+pub(super) fn run_unsupported(
+    call: &mut Call<'_, '_>,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Answer, CloseReason> {
+    let start = out.len();
+    let frame = ReplyFrame::begin(out, call.correlation_id, false);
+    let acks = refuse_old(call.version, body, out).map_err(|error| call.bad_request(error))?;
+    if acks == 0 {
+        out.truncate(start);
+        return Err(CloseReason::AcksZeroFailed {
+            error_code: ErrorCode::UNSUPPORTED_VERSION.0,
+        });
+    }
+    call.thread.metrics.error(ErrorCode::UNSUPPORTED_VERSION.0);
+    frame.end(out);
+    Ok(Answer::Written)
+}
+
+/// Reads a request of v0–2, appends its answer, returns its acks.
+fn refuse_old(version: i16, body: &[u8], out: &mut Vec<u8>) -> Result<i16, DecodeError> {
+    let mut reader = Reader::new(body);
+    let mut writer = Writer::new(out, false);
+    let acks = reader.i16()?;
+    reader.i32()?;
+    let topics = reader.array_len(false, 6)?;
+    writer.array_len(topics);
+    for _ in 0..topics {
+        writer.string(reader.string(false)?);
+        let partitions = reader.array_len(false, 8)?;
+        writer.array_len(partitions);
+        for _ in 0..partitions {
+            writer.i32(reader.i32()?);
+            reader.nullable_bytes(false)?;
+            writer.i16(ErrorCode::UNSUPPORTED_VERSION.0);
+            writer.i64(-1);
+            if version >= 2 {
+                writer.i64(-1);
+            }
+        }
+    }
+    if version >= 1 {
+        writer.i32(0);
+    }
+    reader.finish()?;
+    Ok(acks)
+}

@@ -1,0 +1,205 @@
+//! IngestAppend, version 0: records are staged for a topic outside of its logs (R16, docs/staged-ingest.md).
+//!
+//! Validated as Produce validates, without the GIL; on a pool of its own, so that bulk loads never keep a data thread
+//! from its connections, nor cold consumers from theirs (R19). One append of a connection runs at a time.
+
+use std::sync::Arc;
+
+use pybroker_model::{TopicId, Uuid};
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::ingest_append::{
+    IngestAppendPartitionResponse, IngestAppendRequest, IngestAppendResponse,
+};
+use pybroker_replica::{IngestError, IngestName, PartitionError};
+use tokio::sync::oneshot;
+
+use super::k02_list_offsets::{Answered, PendingLookup};
+use super::partitions::ResolvedTopic;
+use super::{Answer, Call};
+use crate::authorizer::Operation;
+use crate::close::CloseReason;
+use crate::error_codes::of_ingest;
+use crate::frame::OwnFrame;
+use crate::reply::ReplyFrame;
+use crate::shared::Shared;
+use crate::slots::Slot;
+
+/// Refused as a whole.
+struct Refusal {
+    error: ErrorCode,
+    message: Option<String>,
+    throttle_time_ms: i32,
+}
+
+impl Refusal {
+    fn code(error: ErrorCode) -> Self {
+        Refusal {
+            error,
+            message: None,
+            throttle_time_ms: 0,
+        }
+    }
+}
+
+impl From<IngestError> for Refusal {
+    fn from(error: IngestError) -> Self {
+        let throttle_time_ms = match &error {
+            IngestError::Throttled { wait_ms, .. } => *wait_ms,
+            _ => 0,
+        };
+        Refusal {
+            error: of_ingest(&error),
+            message: Some(error.to_string()),
+            throttle_time_ms,
+        }
+    }
+}
+
+/// Hands the request to the pool.
+pub(crate) fn run(
+    call: &mut Call<'_, '_>,
+    mut body: OwnFrame,
+    out: &mut Vec<u8>,
+) -> Result<Answer, CloseReason> {
+    // Bytes that are no request close the connection here, before they wait; who may not write is told here, too.
+    let request = IngestAppendRequest::decode(body.bytes(), call.version)
+        .map_err(|error| call.bad_request(error))?;
+    if let Some(error) = refuse(call, request.topic_id) {
+        let response = IngestAppendResponse {
+            error_code: error.0,
+            ..IngestAppendResponse::default()
+        };
+        call.thread.metrics.error(error.0);
+        let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+        response.encode(out);
+        frame.end(out);
+        return Ok(Answer::Written);
+    }
+    let (sender, receiver) = oneshot::channel();
+    let (shared, version, now_ms) = (Arc::clone(call.shared), call.version, call.now_ms);
+    let bytes = body.capacity();
+    call.shared.ingest_io.run(Box::new(move || {
+        // The connection may have gone meanwhile.
+        let answered = answer(&shared, version, body.bytes(), now_ms);
+        drop(sender.send(answered.with_frame(body)));
+    }));
+    Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup::new(
+        call, receiver, bytes,
+    )))))
+}
+
+fn refuse(call: &Call<'_, '_>, topic_id: Uuid) -> Option<ErrorCode> {
+    let map = call.shared.replicas.snapshot();
+    let view = call.shared.metadata.load();
+    let resolved = ResolvedTopic::by_id(&map, &view, topic_id);
+    call.access()
+        .refuse(Operation::WRITE, None, &resolved, &view)
+}
+
+fn answer(shared: &Shared, version: i16, body: &mut [u8], now_ms: i64) -> Answered {
+    let response = match stage(shared, version, body, now_ms) {
+        Ok(response) => response,
+        Err(refusal) => IngestAppendResponse {
+            throttle_time_ms: refusal.throttle_time_ms,
+            error_code: refusal.error.0,
+            error_message: refusal.message,
+            partitions: Vec::new(),
+        },
+    };
+    let errors = response.partitions.iter().map(|one| one.error_code);
+    let errors = errors
+        .chain([response.error_code])
+        .filter(|code| *code != 0)
+        .collect();
+    let mut out = Vec::new();
+    response.encode(&mut out);
+    Answered::new(out, errors)
+}
+
+fn stage(
+    shared: &Shared,
+    version: i16,
+    body: &mut [u8],
+    now_ms: i64,
+) -> Result<IngestAppendResponse, Refusal> {
+    // Decoded a second time rather than copied field by field; it was decoded without error before.
+    let request = IngestAppendRequest::decode(body, version)
+        .map_err(|_| Refusal::code(ErrorCode::INVALID_REQUEST))?;
+    let unknown = || Refusal::code(ErrorCode::UNKNOWN_TOPIC_ID);
+    let topic_id = TopicId::new(request.topic_id).ok_or_else(unknown)?;
+    let map = shared.replicas.snapshot();
+    let view = shared.metadata.load();
+    let resolved = ResolvedTopic::by_id(&map, &view, request.topic_id);
+    if resolved.id.is_none() {
+        return Err(unknown());
+    }
+    let name = IngestName {
+        topic_id,
+        ingest_id: request.ingest_id.into(),
+        batch_id: request.batch_id,
+    };
+    let bytes = request
+        .partitions
+        .iter()
+        .map(|one| one.records.map_or(0, |records| records.len() as u64))
+        .sum();
+    let ingests = shared.replicas.ingests();
+    let throttle_time_ms = ingests.admit(&name, request.epoch, bytes, now_ms)?;
+    let (epoch, writer, attempt) = (request.epoch, request.writer, request.attempt);
+    let wanted = request.partitions;
+    let mut partitions = Vec::with_capacity(wanted.len());
+    for one in &wanted {
+        let staged = resolved
+            .partition(&view, one.partition)
+            .map_err(|error| (error, None))
+            .and_then(|partition| {
+                let records = one.records.map_or(0..0, |records| records.range());
+                shared
+                    .replicas
+                    .stage_records(
+                        &name,
+                        epoch,
+                        writer,
+                        attempt,
+                        partition,
+                        one.sequence,
+                        &mut body[records],
+                        now_ms,
+                    )
+                    .map_err(|error| (of_ingest(&error), Some(error)))
+            });
+        partitions.push(match staged {
+            Ok(next_sequence) => IngestAppendPartitionResponse {
+                partition: one.partition,
+                next_sequence,
+                ..IngestAppendPartitionResponse::default()
+            },
+            // Closed since it was admitted: true of all partitions, and to be told as before.
+            Err((_, Some(error))) if is_of_the_ingest(&error) => return Err(error.into()),
+            Err((code, error)) => IngestAppendPartitionResponse {
+                partition: one.partition,
+                error_code: code.0,
+                next_sequence: match &error {
+                    Some(IngestError::Gap { next, .. }) => *next,
+                    _ => -1,
+                },
+                error_message: error.map(|error| error.to_string()),
+            },
+        });
+    }
+    Ok(IngestAppendResponse {
+        throttle_time_ms,
+        partitions,
+        ..IngestAppendResponse::default()
+    })
+}
+
+fn is_of_the_ingest(error: &IngestError) -> bool {
+    matches!(
+        error,
+        IngestError::Unknown
+            | IngestError::Fenced { .. }
+            | IngestError::Committing
+            | IngestError::Partition(PartitionError::Deleted)
+    )
+}

@@ -1,0 +1,426 @@
+//! Who may do what: the access control lists in force, asked by both planes, so that there is one evaluation.
+//!
+//! As Kafka decides: super users may everything; an entry that denies wins; READ, WRITE, DELETE and ALTER imply
+//! DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS (not where they deny); entries are found by the literal name, by
+//! `*` and by prefix; without any entry for a resource `allow.everyone.if.no.acl.found` decides.
+//!
+//! Changes come from Python in order (R12). One writer copies what it changes and swaps it in; a request loads the
+//! rules once. Without authorizer there are no rules, and everything is permitted.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+
+/// What somebody wants to do, in Kafka's codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Operation(pub u8);
+
+#[allow(missing_docs)] // the names are Kafka's
+impl Operation {
+    pub const ALL: Operation = Operation(2);
+    pub const READ: Operation = Operation(3);
+    pub const WRITE: Operation = Operation(4);
+    pub const CREATE: Operation = Operation(5);
+    pub const DELETE: Operation = Operation(6);
+    pub const ALTER: Operation = Operation(7);
+    pub const DESCRIBE: Operation = Operation(8);
+    pub const CLUSTER_ACTION: Operation = Operation(9);
+    pub const DESCRIBE_CONFIGS: Operation = Operation(10);
+    pub const ALTER_CONFIGS: Operation = Operation(11);
+    pub const IDEMPOTENT_WRITE: Operation = Operation(12);
+    pub const CREATE_TOKENS: Operation = Operation(13);
+    pub const DESCRIBE_TOKENS: Operation = Operation(14);
+    pub const TWO_PHASE_COMMIT: Operation = Operation(15);
+
+    /// For the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::READ => "read",
+            Self::WRITE => "write",
+            Self::CREATE => "create",
+            Self::DELETE => "delete",
+            Self::ALTER => "alter",
+            Self::DESCRIBE => "describe",
+            Self::DESCRIBE_CONFIGS => "describe configs of",
+            Self::ALTER_CONFIGS => "alter configs of",
+            _ => "act on",
+        }
+    }
+}
+
+/// What an entry is about, in Kafka's codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ResourceType(pub u8);
+
+#[allow(missing_docs)] // the names are Kafka's
+impl ResourceType {
+    pub const TOPIC: ResourceType = ResourceType(2);
+    pub const GROUP: ResourceType = ResourceType(3);
+    pub const CLUSTER: ResourceType = ResourceType(4);
+    pub const TRANSACTIONAL_ID: ResourceType = ResourceType(5);
+    pub const DELEGATION_TOKEN: ResourceType = ResourceType(6);
+    pub const USER: ResourceType = ResourceType(7);
+}
+
+/// The name of the only resource of type CLUSTER.
+pub const CLUSTER_NAME: &str = "kafka-cluster";
+const WILDCARD: &str = "*";
+const EVERYBODY: &str = "User:*";
+/// Codes of resource types are below.
+const TYPES: usize = 8;
+
+/// From where an entry applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// From everywhere.
+    Any,
+    /// From this address.
+    Address(IpAddr),
+    /// From nowhere: a text that is no address.
+    Nowhere,
+}
+
+impl Host {
+    /// Reads the host of an entry; addresses are compared as addresses, however they are written.
+    pub fn parse(text: &str) -> Host {
+        if text == WILDCARD {
+            return Host::Any;
+        }
+        text.parse::<IpAddr>().map_or(Host::Nowhere, |address| {
+            Host::Address(address.to_canonical())
+        })
+    }
+}
+
+/// One entry together with the pattern it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acl {
+    /// Of the resource.
+    pub resource_type: ResourceType,
+    /// The name is a prefix of the names meant; otherwise a literal one or `*`.
+    pub prefixed: bool,
+    /// Name or prefix.
+    pub name: String,
+    /// `User:alice`, or `User:*` for everybody.
+    pub principal: String,
+    /// From where.
+    pub host: String,
+    /// What.
+    pub operation: Operation,
+    /// Allows; otherwise denies.
+    pub allow: bool,
+}
+
+/// A change of the rules; removals take effect before additions.
+#[derive(Debug, Default)]
+pub struct AclDelta {
+    /// Entries that are gone.
+    pub removed: Vec<Acl>,
+    /// New entries.
+    pub added: Vec<Acl>,
+    /// `super.users`; `None` = unchanged.
+    pub super_users: Option<Vec<String>>,
+    /// `allow.everyone.if.no.acl.found`; `None` = unchanged.
+    pub allow_everyone_without_acls: Option<bool>,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// `User:alice`.
+    pub principal: &'a str,
+    /// From where; IPv4 addresses inside IPv6 as IPv4.
+    pub address: IpAddr,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    principal: Arc<str>,
+    host_text: Arc<str>,
+    host: Host,
+    operation: Operation,
+    allow: bool,
+}
+
+impl Entry {
+    fn concerns(&self, who: Subject<'_>) -> bool {
+        (&*self.principal == who.principal || &*self.principal == EVERYBODY)
+            && match self.host {
+                Host::Any => true,
+                Host::Address(address) => address == who.address,
+                Host::Nowhere => false,
+            }
+    }
+
+    fn covers(&self, wanted: Operation) -> bool {
+        if self.operation == Operation::ALL || self.operation == wanted {
+            return true;
+        }
+        self.allow
+            && match wanted {
+                Operation::DESCRIBE => matches!(
+                    self.operation,
+                    Operation::READ | Operation::WRITE | Operation::DELETE | Operation::ALTER
+                ),
+                Operation::DESCRIBE_CONFIGS => self.operation == Operation::ALTER_CONFIGS,
+                _ => false,
+            }
+    }
+}
+
+type Entries = HashMap<Arc<str>, Arc<[Entry]>>;
+
+/// The entries of one resource type.
+#[derive(Debug, Clone, Default)]
+struct TypeRules {
+    literal: Entries,
+    prefixed: Entries,
+    /// Lengths of the prefixes in bytes, ascending: a name is looked up once for each.
+    prefix_lengths: Vec<usize>,
+}
+
+impl TypeRules {
+    fn matching<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r Entry> {
+        let literal = self.literal.get(name);
+        let everything = self.literal.get(WILDCARD).filter(|_| name != WILDCARD);
+        let prefixed = self
+            .prefix_lengths
+            .iter()
+            .map_while(|length| name.as_bytes().get(..*length))
+            .filter_map(|prefix| self.prefixed.get(core::str::from_utf8(prefix).ok()?));
+        literal
+            .into_iter()
+            .chain(everything)
+            .chain(prefixed)
+            .flat_map(|entries| entries.iter())
+    }
+
+    fn change(&mut self, prefixed: bool, name: &str, change: impl FnOnce(&mut Vec<Entry>)) {
+        let entries = if prefixed {
+            &mut self.prefixed
+        } else {
+            &mut self.literal
+        };
+        let mut changed = entries.get(name).map_or_else(Vec::new, |old| old.to_vec());
+        change(&mut changed);
+        if changed.is_empty() {
+            entries.remove(name);
+        } else {
+            entries.insert(name.into(), changed.into());
+        }
+        if prefixed {
+            let mut lengths: Vec<usize> = self.prefixed.keys().map(|key| key.len()).collect();
+            lengths.sort_unstable();
+            lengths.dedup();
+            self.prefix_lengths = lengths;
+        }
+    }
+}
+
+/// The rules as of one version. Immutable.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Grows by one with each change; 1 is the first.
+    pub version: u64,
+    super_users: HashSet<Arc<str>>,
+    allow_everyone_without_acls: bool,
+    types: [TypeRules; TYPES],
+}
+
+impl Rules {
+    /// Whether `who` may do that with the resource called `name`.
+    pub fn permits(
+        &self,
+        who: Subject<'_>,
+        wanted: Operation,
+        resource_type: ResourceType,
+        name: &str,
+    ) -> bool {
+        if self.super_users.contains(who.principal) {
+            return true;
+        }
+        let Some(rules) = self.types.get(usize::from(resource_type.0)) else {
+            return false;
+        };
+        let mut without_acls = true;
+        let mut allowed = false;
+        for entry in rules.matching(name) {
+            without_acls = false;
+            if !entry.concerns(who) || !entry.covers(wanted) {
+                continue;
+            }
+            if !entry.allow {
+                return false;
+            }
+            allowed = true;
+        }
+        allowed || (without_acls && self.allow_everyone_without_acls)
+    }
+
+    /// Whether `who` may do that with any resource of the type (KIP-679): an entry allows it and no entry that denies
+    /// covers the whole of that.
+    pub fn permits_any(
+        &self,
+        who: Subject<'_>,
+        wanted: Operation,
+        resource_type: ResourceType,
+    ) -> bool {
+        // As Kafka: the name stands for a resource without entries of its own.
+        if self.permits(who, wanted, resource_type, "hardcode") {
+            return true;
+        }
+        let Some(rules) = self.types.get(usize::from(resource_type.0)) else {
+            return false;
+        };
+        let decides = |entries: &[Entry], allow: bool| {
+            entries.iter().any(|entry| {
+                entry.allow == allow
+                    && entry.concerns(who)
+                    && (entry.operation == wanted || entry.operation == Operation::ALL)
+            })
+        };
+        let denied_everywhere = rules
+            .literal
+            .get(WILDCARD)
+            .is_some_and(|entries| decides(entries, false));
+        if denied_everywhere {
+            return false;
+        }
+        let denied_by_prefix = |name: &str| {
+            rules
+                .prefix_lengths
+                .iter()
+                .map_while(|length| name.as_bytes().get(..*length))
+                .filter_map(|prefix| rules.prefixed.get(core::str::from_utf8(prefix).ok()?))
+                .any(|entries| decides(entries, false))
+        };
+        let literal = rules.literal.iter().any(|(name, entries)| {
+            decides(entries, true)
+                && (&**name == WILDCARD || !decides(entries, false) && !denied_by_prefix(name))
+        });
+        literal
+            || rules
+                .prefixed
+                .iter()
+                .any(|(name, entries)| decides(entries, true) && !denied_by_prefix(name))
+    }
+
+    /// The operations that `who` may do with a resource, as Kafka's bit field.
+    pub fn operations(&self, who: Subject<'_>, resource_type: ResourceType, name: &str) -> i32 {
+        supported_operations(resource_type)
+            .iter()
+            .filter(|operation| self.permits(who, **operation, resource_type, name))
+            .fold(0, |bits, operation| bits | 1 << operation.0)
+    }
+
+    fn apply(&mut self, delta: AclDelta) {
+        self.version += 1;
+        if let Some(users) = delta.super_users {
+            self.super_users = users.into_iter().map(Into::into).collect();
+        }
+        if let Some(allow) = delta.allow_everyone_without_acls {
+            self.allow_everyone_without_acls = allow;
+        }
+        for acl in delta.removed {
+            let entry = entry(&acl);
+            if let Some(rules) = self.types.get_mut(usize::from(acl.resource_type.0)) {
+                rules.change(acl.prefixed, &acl.name, |entries| {
+                    entries.retain(|other| *other != entry);
+                });
+            }
+        }
+        for acl in delta.added {
+            let entry = entry(&acl);
+            if let Some(rules) = self.types.get_mut(usize::from(acl.resource_type.0)) {
+                rules.change(acl.prefixed, &acl.name, |entries| {
+                    if !entries.contains(&entry) {
+                        entries.push(entry);
+                    }
+                });
+            }
+        }
+    }
+}
+
+fn entry(acl: &Acl) -> Entry {
+    Entry {
+        principal: acl.principal.as_str().into(),
+        host_text: acl.host.as_str().into(),
+        host: Host::parse(&acl.host),
+        operation: acl.operation,
+        allow: acl.allow,
+    }
+}
+
+/// The operations that exist for a type of resource, ascending by code.
+pub const fn supported_operations(resource_type: ResourceType) -> &'static [Operation] {
+    use Operation as O;
+    match resource_type {
+        ResourceType::TOPIC => &[
+            O::READ,
+            O::WRITE,
+            O::CREATE,
+            O::DELETE,
+            O::ALTER,
+            O::DESCRIBE,
+            O::DESCRIBE_CONFIGS,
+            O::ALTER_CONFIGS,
+        ],
+        ResourceType::GROUP => &[
+            O::READ,
+            O::DELETE,
+            O::DESCRIBE,
+            O::DESCRIBE_CONFIGS,
+            O::ALTER_CONFIGS,
+        ],
+        ResourceType::CLUSTER => &[
+            O::CREATE,
+            O::ALTER,
+            O::DESCRIBE,
+            O::CLUSTER_ACTION,
+            O::DESCRIBE_CONFIGS,
+            O::ALTER_CONFIGS,
+            O::IDEMPOTENT_WRITE,
+        ],
+        ResourceType::TRANSACTIONAL_ID => &[O::WRITE, O::DESCRIBE, O::TWO_PHASE_COMMIT],
+        ResourceType::DELEGATION_TOKEN => &[O::DESCRIBE],
+        ResourceType::USER => &[O::CREATE_TOKENS, O::DESCRIBE_TOKENS],
+        _ => &[],
+    }
+}
+
+/// Holder of the rules in force.
+#[derive(Debug, Default)]
+pub struct Authorizer {
+    rules: ArcSwapOption<Rules>,
+    writer: Mutex<()>,
+}
+
+impl Authorizer {
+    /// The rules, for the duration of one request; `None` without authorizer.
+    #[inline]
+    pub fn load(&self) -> Guard<Option<Arc<Rules>>> {
+        self.rules.load()
+    }
+
+    /// Applies a change; the first one switches the authorizer on. Requests that start later obey it. Gives the new
+    /// version.
+    pub fn apply(&self, delta: AclDelta) -> u64 {
+        let _one_writer = self.writer.lock();
+        let mut rules = self
+            .rules
+            .load()
+            .as_ref()
+            .map_or_else(Rules::default, |rules| Rules::clone(rules));
+        rules.apply(delta);
+        let version = rules.version;
+        self.rules.store(Some(Arc::new(rules)));
+        version
+    }
+}
+
+#[cfg(test)]
+mod tests;

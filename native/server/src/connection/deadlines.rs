@@ -1,0 +1,74 @@
+//! When a connection ends by itself, and the timer that wakes its task for that.
+
+use std::future::Future;
+use std::task::Context;
+use std::time::Instant;
+
+use super::Connection;
+use crate::close::CloseReason;
+use crate::shared::ThreadState;
+
+impl Connection {
+    /// The deadlines that end the connection, with their reasons.
+    fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 5] {
+        let limits = &thread.settings.limits;
+        // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
+        let waits_for_us = !self.slots.is_empty();
+        [
+            (!waits_for_us && self.outgoing.is_empty())
+                .then(|| (self.active + limits.idle, CloseReason::Idle)),
+            self.incoming
+                .partial_since()
+                .filter(|_| !waits_for_us && self.outgoing.is_empty())
+                .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
+            self.write_progress
+                .map(|since| (since + limits.write_stall, CloseReason::WriteStalled)),
+            self.ends
+                .map(|ends| (ends, CloseReason::AuthenticationFailed)),
+            (!self.info.authenticated).then(|| {
+                (
+                    self.info.opened + limits.authentication,
+                    CloseReason::AuthenticationTimedOut,
+                )
+            }),
+        ]
+    }
+
+    pub(super) fn check_deadlines(
+        &self,
+        thread: &ThreadState,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        match self
+            .deadlines(thread)
+            .into_iter()
+            .flatten()
+            .find(|(deadline, _)| *deadline <= now)
+        {
+            Some((_, reason)) => Err(reason),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that the task is woken at the next deadline.
+    pub(super) fn arm(&mut self, thread: &ThreadState, context: &mut Context<'_>, now: Instant) {
+        let closing = self
+            .deadlines(thread)
+            .into_iter()
+            .flatten()
+            .map(|(deadline, _)| deadline)
+            .min();
+        let next = [closing, self.slots.deadline()].into_iter().flatten().min();
+        let Some(next) = next else { return };
+        let set = self.armed.is_some_and(|armed| armed > now && armed <= next);
+        if set {
+            return;
+        }
+        self.armed = Some(next);
+        self.timer.as_mut().reset(next.into());
+        // Polled once per setting: the waker of a task stays the same.
+        if self.timer.as_mut().poll(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Fetch sessions, and whom a new incarnation of a name is kept from.
+
+use pybroker_protocol::{ApiKey, ErrorCode};
+
+use crate::support::records::{Fetch, Fetched, batch};
+use crate::support::{topic_id, wait_until};
+use crate::{A, server_with_a};
+
+fn offsets(fetched: &Fetched) -> Vec<(i32, Vec<i64>)> {
+    fetched
+        .partitions
+        .iter()
+        .map(|partition| (partition.head.partition, partition.offsets()))
+        .collect()
+}
+
+#[test]
+fn sessions_tell_only_news() {
+    for version in [7, 11, 12, 13, 18] {
+        let server = server_with_a(3);
+        let mut client = server.connect();
+        client.produce(9, A(), 0, &batch(&[b"x"]));
+        let mut create = Fetch {
+            session: (0, 0),
+            ..Fetch::of(A(), 0, 0)
+        };
+        create.partitions.push((A(), 1, 0, -1));
+        let created = client.fetch(version, &create);
+        assert_ne!(created.session, 0);
+        assert_eq!(offsets(&created), [(0, vec![0]), (1, vec![])]);
+        let id = created.session;
+        // The client moves on in partition 0 and hears nothing of what it knows.
+        let next = |epoch, partitions, forgotten| Fetch {
+            session: (id, epoch),
+            partitions,
+            forgotten,
+            ..Fetch::default()
+        };
+        let quiet = client.fetch(version, &next(1, vec![(A(), 0, 1, -1)], vec![]));
+        assert_eq!((quiet.session, offsets(&quiet)), (id, vec![]));
+        client.produce(9, A(), 1, &batch(&[b"y"]));
+        let news = client.fetch(version, &next(2, vec![], vec![]));
+        assert_eq!(offsets(&news), [(1, vec![0])]);
+        // Partition 1 still has what was not acknowledged by a new offset; partition 2 joins, 1 is forgotten.
+        let joined = client.fetch(version, &next(3, vec![(A(), 2, 0, -1)], vec![(A(), 1)]));
+        assert_eq!(offsets(&joined), [(2, vec![])]);
+        let error = |fetched: Fetched| (fetched.error, fetched.session, fetched.partitions.len());
+        assert_eq!(
+            error(client.fetch(version, &next(3, vec![], vec![]))),
+            (71, 0, 0)
+        );
+        let unknown = Fetch {
+            session: (id ^ 1, 4),
+            ..Fetch::default()
+        };
+        assert_eq!(error(client.fetch(version, &unknown)), (70, 0, 0));
+        let other_kind = if version >= 13 { 12 } else { 13 };
+        assert_eq!(
+            error(client.fetch(other_kind, &next(4, vec![], vec![]))),
+            (106, 0, 0)
+        );
+        // The session goes on after these, and ends with epoch −1.
+        assert_eq!(
+            error(client.fetch(version, &next(4, vec![], vec![]))),
+            (0, id, 0)
+        );
+        let last = Fetch {
+            session: (id, -1),
+            ..Fetch::default()
+        };
+        assert_eq!(error(client.fetch(version, &last)), (0, 0, 0));
+        assert_eq!(
+            error(client.fetch(version, &next(5, vec![], vec![]))),
+            (70, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn a_session_survives_its_connection_when_it_waited() {
+    let server = server_with_a(1);
+    let mut first = server.connect();
+    let created = first.fetch(
+        12,
+        &Fetch {
+            session: (0, 0),
+            ..Fetch::of(A(), 0, 0)
+        },
+    );
+    first.send(
+        ApiKey::Fetch,
+        12,
+        &Fetch {
+            session: (created.session, 1),
+            max_wait_ms: 60_000,
+            ..Fetch::default()
+        }
+        .body(12),
+    );
+    first.close();
+    wait_until("the connection to end", || server.server.connections() == 0);
+    // Connections alternate between two threads: one of the next two lands on the session's.
+    let codes: Vec<i16> = (0..2)
+        .map(|_| {
+            server
+                .connect()
+                .fetch(
+                    12,
+                    &Fetch {
+                        session: (created.session, 2),
+                        ..Fetch::default()
+                    },
+                )
+                .error
+        })
+        .collect();
+    assert!(codes.contains(&0) && codes.contains(&70), "{codes:?}");
+}
+
+#[test]
+fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
+    let server = server_with_a(1);
+    let mut client = server.connect();
+    client.produce(9, A(), 0, &batch(&[b"old"]));
+    let old = Fetch {
+        session: (0, 0),
+        ..Fetch::of(A(), 0, 0)
+    };
+    let by_name = client.fetch(8, &old).session;
+    let by_id = client.fetch(13, &old).session;
+    let sessionless = Fetch::of(A(), 0, 0);
+    assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
+    server.delete_topic(topic_id(1), 1);
+    server.create_topic(topic_id(2), "a", 1, 6);
+    client.produce(9, A(), 0, &batch(&[b"new"]));
+    // By id: gone. By name with an epoch: fenced. By name without: once out of range, then the new start.
+    assert_eq!(
+        client.produce(13, A(), 0, &batch(&[b"x"])).error,
+        ErrorCode::UNKNOWN_TOPIC_ID.0
+    );
+    let fetched = client.fetch(
+        13,
+        &Fetch {
+            session: (by_id, 1),
+            ..Fetch::default()
+        },
+    );
+    assert_eq!(fetched.one().head.error_code, ErrorCode::UNKNOWN_TOPIC_ID.0);
+    let mut fenced = Fetch::of(A(), 0, 0);
+    fenced.partitions[0].3 = 5;
+    assert_eq!(
+        client.fetch(12, &fenced).one().head.error_code,
+        ErrorCode::FENCED_LEADER_EPOCH.0
+    );
+    let next = |epoch| Fetch {
+        session: (by_name, epoch),
+        ..Fetch::default()
+    };
+    assert_eq!(
+        client.fetch(8, &next(1)).one().head.error_code,
+        ErrorCode::OFFSET_OUT_OF_RANGE.0
+    );
+    assert_eq!(client.fetch(8, &next(2)).one().head.error_code, 0);
+    let out_of_range = ErrorCode::OFFSET_OUT_OF_RANGE.0;
+    assert_eq!(
+        client.fetch(4, &sessionless).one().head.error_code,
+        out_of_range
+    );
+    assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
+    // Another connection never read the old one.
+    assert_eq!(server.connect().fetch(4, &sessionless).one().offsets(), [0]);
+}

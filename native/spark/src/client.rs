@@ -1,0 +1,305 @@
+//! A blocking client of a whole cluster: where the brokers are, who leads a partition, one connection to each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use pybroker_model::Uuid;
+use pybroker_protocol::hot::metadata::{
+    self, MetadataRequest, MetadataRequestTopic, MetadataResponse,
+};
+use pybroker_protocol::{ApiKey, ErrorCode};
+
+use crate::error::{Error, Result};
+use crate::net::Connection;
+use crate::settings::Settings;
+
+/// Highest Metadata version spoken: 12, by id and with nullable names (KIP-516).
+const METADATA: RangeInclusive<i16> = 1..=12;
+/// How long a topic id may be unknown before it is taken for deleted: a broker learns of a new topic a moment after
+/// its creator does.
+const UNKNOWN_ID_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Who is to answer a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// Whoever can be reached.
+    Any,
+    /// The controller, as Metadata names it.
+    Controller,
+    /// The broker of that id.
+    Broker(i32),
+}
+
+/// A topic as Metadata tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its id; zero from brokers that know none.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Leader and leader epoch of each partition; −1 where there is none just now.
+    pub leaders: Vec<(i32, i32)>,
+}
+
+/// Connections to the brokers of one cluster, opened when they are needed.
+pub struct Client {
+    settings: Settings,
+    connections: HashMap<Node, Connection>,
+    brokers: BTreeMap<i32, String>,
+    controller: i32,
+    cluster_id: Option<String>,
+}
+
+impl Client {
+    /// A client; connects when it is first asked something.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            connections: HashMap::new(),
+            brokers: BTreeMap::new(),
+            controller: -1,
+            cluster_id: None,
+        }
+    }
+
+    /// The settings it was made with.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The cluster's id.
+    ///
+    /// # Errors
+    /// No broker can be reached.
+    pub fn cluster_id(&mut self) -> Result<Option<String>> {
+        if self.brokers.is_empty() {
+            self.metadata(Some(&[]))?;
+        }
+        Ok(self.cluster_id.clone())
+    }
+
+    /// The highest version of `api_key` in `ours` that the node serves; `None` if there is none.
+    ///
+    /// # Errors
+    /// The node cannot be reached.
+    pub fn version(
+        &mut self,
+        node: Node,
+        api_key: i16,
+        ours: RangeInclusive<i16>,
+    ) -> Result<Option<i16>> {
+        Ok(self.connection(node)?.version(api_key, ours))
+    }
+
+    /// One request and the body of its response.
+    ///
+    /// # Errors
+    /// The network; the connection is dropped then, and the next call opens another.
+    pub fn call(
+        &mut self,
+        node: Node,
+        api_key: i16,
+        version: i16,
+        flexible: bool,
+        body: &[u8],
+    ) -> Result<Vec<u8>> {
+        let answer = self
+            .connection(node)?
+            .call(api_key, version, flexible, body);
+        if answer.is_err() {
+            self.drop_connection(node);
+        }
+        answer
+    }
+
+    /// The topics of those ids (names where the id is zero), each with every leader known.
+    ///
+    /// # Errors
+    /// A topic that does not exist, or one without a leader for `delivery.timeout.ms`.
+    pub fn topics(&mut self, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
+        let started = Instant::now();
+        loop {
+            let refused = match self.metadata(Some(wanted)) {
+                Ok(found) => match Self::complete(found, wanted) {
+                    Ok(topics) => return Ok(topics),
+                    Err(refused) => refused,
+                },
+                Err(problem @ Error::Network { .. }) => problem,
+                Err(problem) => return Err(problem),
+            };
+            let patience = match refused.code() {
+                ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+                    UNKNOWN_ID_PATIENCE.min(self.settings.delivery_timeout)
+                }
+                code if code.is_retriable() => self.settings.delivery_timeout,
+                _ => return Err(refused),
+            };
+            if started.elapsed() > patience {
+                return Err(refused);
+            }
+            sleep(self.settings.retry_backoff);
+        }
+    }
+
+    /// The connection to a node, opened if there is none.
+    pub(crate) fn connection(&mut self, node: Node) -> Result<&mut Connection> {
+        if !self.connections.contains_key(&node) {
+            let opened = match node {
+                Node::Any => self.open_any()?,
+                Node::Broker(_) | Node::Controller => {
+                    let address = self.address(node)?;
+                    Connection::open(&address, &self.settings)?
+                }
+            };
+            self.connections.insert(node, opened);
+        }
+        self.connections.get_mut(&node).ok_or_else(|| {
+            Error::Setting("no connection".into()) // unreachable: inserted above
+        })
+    }
+
+    /// Forgets the connection to a node, whose state is not known any more.
+    pub(crate) fn drop_connection(&mut self, node: Node) {
+        self.connections.remove(&node);
+    }
+
+    fn address(&mut self, node: Node) -> Result<String> {
+        let find = |client: &Self| {
+            let id = match node {
+                Node::Controller => client.controller,
+                Node::Broker(id) => id,
+                Node::Any => return None,
+            };
+            client.brokers.get(&id).cloned()
+        };
+        if let Some(address) = find(self) {
+            return Ok(address);
+        }
+        self.metadata(Some(&[]))?;
+        find(self).ok_or_else(|| {
+            Error::refused(
+                ErrorCode::BROKER_NOT_AVAILABLE.0,
+                format!("{node:?} is not among the brokers that Metadata names"),
+                None,
+            )
+        })
+    }
+
+    fn open_any(&self) -> Result<Connection> {
+        let mut last = None;
+        for address in self.settings.bootstrap.iter().chain(self.brokers.values()) {
+            match Connection::open(address, &self.settings) {
+                Ok(connection) => return Ok(connection),
+                // A wrong password or setting is wrong everywhere.
+                Err(problem @ Error::Network { .. }) => last = Some(problem),
+                Err(problem) => return Err(problem),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::Setting("kafka.bootstrap.servers is empty".into())))
+    }
+
+    fn complete(found: Vec<Found>, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
+        let mut topics = Vec::with_capacity(wanted.len());
+        for (id, name) in wanted {
+            let found = found.iter().find(|each| {
+                if *id == Uuid::ZERO {
+                    each.topic.name == *name
+                } else {
+                    each.topic.id == *id
+                }
+            });
+            let named = if *id == Uuid::ZERO {
+                format!("topic {name}")
+            } else {
+                format!("topic {name} with id {id}")
+            };
+            let code = found.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, |each| each.error);
+            match found {
+                Some(each) if each.error == 0 => {
+                    if each.topic.leaders.iter().any(|(leader, _)| *leader < 0) {
+                        return Err(Error::refused(
+                            ErrorCode::LEADER_NOT_AVAILABLE.0,
+                            format!("{named}: a partition has no leader"),
+                            None,
+                        ));
+                    }
+                    topics.push(each.topic.clone());
+                }
+                _ => return Err(Error::refused(code, named, None)),
+            }
+        }
+        Ok(topics)
+    }
+
+    /// Asks for topics (`None`: all), and learns the brokers and the cluster's id on the way.
+    fn metadata(&mut self, wanted: Option<&[(Uuid, &str)]>) -> Result<Vec<Found>> {
+        let connection = self.connection(Node::Any)?;
+        let version = connection.version_of(ApiKey::Metadata, METADATA)?;
+        let by_id = version >= metadata::IDS;
+        let request = MetadataRequest {
+            topics: wanted.map(|topics| {
+                topics
+                    .iter()
+                    .map(|(id, name)| MetadataRequestTopic {
+                        topic_id: if by_id { *id } else { Uuid::ZERO },
+                        name: (!by_id || *id == Uuid::ZERO).then_some(*name),
+                    })
+                    .collect()
+            }),
+            allow_auto_topic_creation: false,
+            include_cluster_authorized_operations: false,
+            include_topic_authorized_operations: false,
+        };
+        let mut body = Vec::new();
+        request.encode(version, &mut body);
+        let broker = connection.address().to_owned();
+        let flexible = version >= metadata::FLEXIBLE;
+        let answer = self.call(Node::Any, ApiKey::Metadata as i16, version, flexible, &body)?;
+        let response = MetadataResponse::decode(&answer, version)
+            .map_err(|error| Error::decode(&broker, error))?;
+        self.brokers = response
+            .head
+            .brokers
+            .iter()
+            .map(|each| (each.node_id, host_and_port(each.host, each.port)))
+            .collect();
+        self.controller = response.head.controller_id;
+        self.cluster_id = response.head.cluster_id.map(str::to_owned);
+        Ok(response.topics.iter().map(Found::of).collect())
+    }
+}
+
+fn host_and_port(host: &str, port: i32) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+struct Found {
+    error: i16,
+    topic: Topic,
+}
+
+impl Found {
+    fn of(topic: &metadata::MetadataTopic<'_>) -> Self {
+        let mut partitions: Vec<_> = topic.partitions.iter().collect();
+        partitions.sort_by_key(|each| each.partition);
+        Self {
+            error: topic.error_code,
+            topic: Topic {
+                id: topic.topic_id,
+                name: topic.name.unwrap_or_default().to_owned(),
+                leaders: partitions
+                    .iter()
+                    .map(|each| (each.leader, each.leader_epoch))
+                    .collect(),
+            },
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Record batches → Arrow columns, under the names and types of Spark's Kafka source and with our two ids.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, BinaryBuilder, Int32Builder, Int64Builder, StringBuilder,
+    TimestampMicrosecondBuilder,
+};
+use arrow_array::{ArrayRef, ListArray, RecordBatch, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use pybroker_model::{
+    BatchError, BatchHeader, RecordRef, Records, TimestampType, decompressed_records,
+};
+
+/// Columns that a reader can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// `key`, binary.
+    Key,
+    /// `value`, binary.
+    Value,
+    /// `topic`, the name, string.
+    Topic,
+    /// `topic_id`, string.
+    TopicId,
+    /// `partition`, int.
+    Partition,
+    /// `offset`, bigint.
+    Offset,
+    /// `timestamp`, microseconds UTC.
+    Timestamp,
+    /// `timestampType`, int: 0 = the producer's, 1 = the broker's.
+    TimestampType,
+    /// `headers`, array of key and value.
+    Headers,
+    /// `cluster_id`, string.
+    ClusterId,
+}
+
+impl Column {
+    /// All columns with their names.
+    pub const ALL: [(Column, &'static str); 10] = [
+        (Column::Key, "key"),
+        (Column::Value, "value"),
+        (Column::Topic, "topic"),
+        (Column::TopicId, "topic_id"),
+        (Column::Partition, "partition"),
+        (Column::Offset, "offset"),
+        (Column::Timestamp, "timestamp"),
+        (Column::TimestampType, "timestampType"),
+        (Column::Headers, "headers"),
+        (Column::ClusterId, "cluster_id"),
+    ];
+
+    /// The column of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find_map(|(column, known)| (*known == name).then_some(*column))
+    }
+
+    fn field(self) -> Field {
+        let name = Self::ALL
+            .iter()
+            .find_map(|(column, name)| (*column == self).then_some(*name))
+            .unwrap_or_default();
+        let kind = match self {
+            Self::Key | Self::Value => DataType::Binary,
+            Self::Topic | Self::TopicId | Self::ClusterId => DataType::Utf8,
+            Self::Partition | Self::TimestampType => DataType::Int32,
+            Self::Offset => DataType::Int64,
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Headers => DataType::List(Arc::new(header_element())),
+        };
+        Field::new(name, kind, true)
+    }
+}
+
+fn header_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("key", DataType::Utf8, true),
+        Field::new("value", DataType::Binary, true),
+    ])
+}
+
+fn header_element() -> Field {
+    Field::new("element", DataType::Struct(header_fields()), true)
+}
+
+/// The Arrow schema of those columns.
+#[must_use]
+pub fn schema_of(columns: &[Column]) -> SchemaRef {
+    Arc::new(Schema::new(
+        columns
+            .iter()
+            .map(|column| column.field())
+            .collect::<Fields>(),
+    ))
+}
+
+/// What every row of one partition shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) topic: String,
+    pub(crate) topic_id: String,
+    pub(crate) cluster_id: String,
+    pub(crate) partition: i32,
+}
+
+enum Filling {
+    Key(BinaryBuilder),
+    Value(BinaryBuilder),
+    Constant(StringBuilder, String),
+    Partition(Int32Builder, i32),
+    Offset(Int64Builder),
+    Timestamp(TimestampMicrosecondBuilder),
+    TimestampType(Int32Builder),
+    Headers(Box<HeaderColumn>),
+}
+
+struct HeaderColumn {
+    offsets: Vec<i32>,
+    keys: StringBuilder,
+    values: BinaryBuilder,
+    present: NullBufferBuilder,
+}
+
+impl HeaderColumn {
+    fn push(&mut self, record: &RecordRef<'_>) {
+        for header in record.headers {
+            self.keys.append_value(String::from_utf8_lossy(header.key));
+            self.values.append_option(header.value);
+        }
+        self.offsets.push(self.keys.len() as i32);
+        // As in Spark's own source: no headers are null, not an empty array.
+        self.present.append(!record.headers.is_empty());
+    }
+}
+
+/// Collects records of one partition into columns.
+pub(crate) struct Decoder {
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    place: Place,
+    filling: Vec<Filling>,
+    rows: usize,
+    bytes: usize,
+    scratch: Vec<u8>,
+}
+
+impl Decoder {
+    pub(crate) fn new(columns: &[Column], place: Place) -> Self {
+        let mut decoder = Self {
+            schema: schema_of(columns),
+            columns: columns.to_vec(),
+            place,
+            filling: Vec::new(),
+            rows: 0,
+            bytes: 0,
+            scratch: Vec::new(),
+        };
+        decoder.start();
+        decoder
+    }
+
+    pub(crate) const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of records collected so far.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn start(&mut self) {
+        let place = &self.place;
+        self.filling = self
+            .columns
+            .iter()
+            .map(|column| match column {
+                Column::Key => Filling::Key(BinaryBuilder::new()),
+                Column::Value => Filling::Value(BinaryBuilder::new()),
+                Column::Topic => Filling::Constant(StringBuilder::new(), place.topic.clone()),
+                Column::TopicId => Filling::Constant(StringBuilder::new(), place.topic_id.clone()),
+                Column::ClusterId => {
+                    Filling::Constant(StringBuilder::new(), place.cluster_id.clone())
+                }
+                Column::Partition => Filling::Partition(Int32Builder::new(), place.partition),
+                Column::Offset => Filling::Offset(Int64Builder::new()),
+                Column::Timestamp => Filling::Timestamp(TimestampMicrosecondBuilder::new()),
+                Column::TimestampType => Filling::TimestampType(Int32Builder::new()),
+                Column::Headers => Filling::Headers(Box::new(HeaderColumn {
+                    offsets: vec![0],
+                    keys: StringBuilder::new(),
+                    values: BinaryBuilder::new(),
+                    present: NullBufferBuilder::new(0),
+                })),
+            })
+            .collect();
+        self.rows = 0;
+        self.bytes = 0;
+    }
+
+    /// Adds the records of one batch whose offsets lie in `start..end`.
+    pub(crate) fn push(
+        &mut self,
+        header: &BatchHeader,
+        batch: &[u8],
+        start: i64,
+        end: i64,
+    ) -> Result<(), BatchError> {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        let bytes = decompressed_records(header, batch, &mut scratch)?;
+        let records = Records::new(header, bytes);
+        let kind = i32::from(header.timestamp_type() == TimestampType::LogAppendTime);
+        let places = records.clone();
+        for record in records {
+            let record = record?;
+            let offset = places.offset(&record);
+            if offset < start || offset >= end {
+                continue;
+            }
+            let timestamp = places.timestamp(&record);
+            self.rows += 1;
+            self.bytes += record.raw.len();
+            for filling in &mut self.filling {
+                match filling {
+                    Filling::Key(column) => column.append_option(record.key),
+                    Filling::Value(column) => column.append_option(record.value),
+                    Filling::Constant(column, text) => column.append_value(&*text),
+                    Filling::Partition(column, partition) => column.append_value(*partition),
+                    Filling::Offset(column) => column.append_value(offset),
+                    Filling::Timestamp(column) => {
+                        column.append_value(timestamp.saturating_mul(1000));
+                    }
+                    Filling::TimestampType(column) => column.append_value(kind),
+                    Filling::Headers(column) => column.push(&record),
+                }
+            }
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// The columns so far; the next ones start empty.
+    pub(crate) fn take(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
+        let filled = core::mem::take(&mut self.filling);
+        self.start();
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(filled.len());
+        for filling in filled {
+            arrays.push(match filling {
+                Filling::Key(mut column) | Filling::Value(mut column) => Arc::new(column.finish()),
+                Filling::Constant(mut column, _) => Arc::new(column.finish()),
+                Filling::Partition(mut column, _) | Filling::TimestampType(mut column) => {
+                    Arc::new(column.finish())
+                }
+                Filling::Offset(mut column) => Arc::new(column.finish()),
+                Filling::Timestamp(mut column) => Arc::new(column.finish().with_timezone("UTC")),
+                Filling::Headers(mut column) => {
+                    let entries = StructArray::try_new(
+                        header_fields(),
+                        vec![
+                            Arc::new(column.keys.finish()),
+                            Arc::new(column.values.finish()),
+                        ],
+                        None,
+                    )?;
+                    Arc::new(ListArray::try_new(
+                        Arc::new(header_element()),
+                        OffsetBuffer::new(column.offsets.into()),
+                        Arc::new(entries),
+                        column.present.finish(),
+                    )?)
+                }
+            });
+        }
+        RecordBatch::try_new(self.schema.clone(), arrays)
+    }
+}

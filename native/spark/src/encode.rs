@@ -1,0 +1,316 @@
+//! Arrow columns → records → batches: which columns a writer knows, and where each row goes.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, BinaryArray, LargeBinaryArray, StructArray};
+use arrow_array::{LargeStringArray, StringArray};
+use arrow_schema::{DataType, TimeUnit};
+use pybroker_model::{BatchBuilder, Codec, HEADER_BYTES};
+
+use crate::error::{Error, Result};
+
+/// Bytes that a record's own lengths and deltas take at most, headers not counted.
+const RECORD_OVERHEAD: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
+
+/// A column of bytes or text.
+pub(crate) enum Bytes<'a> {
+    Small(&'a BinaryArray),
+    Large(&'a LargeBinaryArray),
+    Text(&'a StringArray),
+    LargeText(&'a LargeStringArray),
+}
+
+impl<'a> Bytes<'a> {
+    fn of(array: &'a ArrayRef, name: &str) -> Result<Self> {
+        Ok(match array.data_type() {
+            DataType::Binary => Self::Small(array.as_binary()),
+            DataType::LargeBinary => Self::Large(array.as_binary()),
+            DataType::Utf8 => Self::Text(array.as_string()),
+            DataType::LargeUtf8 => Self::LargeText(array.as_string()),
+            other => return Err(wrong(name, "string or binary", other)),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Self::Small(array) => array.is_valid(row).then(|| array.value(row)),
+            Self::Large(array) => array.is_valid(row).then(|| array.value(row)),
+            Self::Text(array) => array.is_valid(row).then(|| array.value(row).as_bytes()),
+            Self::LargeText(array) => array.is_valid(row).then(|| array.value(row).as_bytes()),
+        }
+    }
+}
+
+fn wrong(name: &str, expected: &str, found: &DataType) -> Error {
+    Error::Rows(format!("column {name}: {expected} is needed, not {found}"))
+}
+
+/// The columns of one Arrow batch that make up records; the rules are those of Spark's Kafka sink.
+pub(crate) struct Rows<'a> {
+    pub(crate) count: usize,
+    key: Option<Bytes<'a>>,
+    value: Bytes<'a>,
+    topic: Option<Bytes<'a>>,
+    partition: Option<&'a ArrayRef>,
+    timestamp: Option<(&'a ArrayRef, i64)>,
+    headers: Option<Headers<'a>>,
+}
+
+struct Headers<'a> {
+    lists: &'a ArrayRef,
+    keys: Bytes<'a>,
+    values: Bytes<'a>,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn of(batch: &'a StructArray) -> Result<Self> {
+        let column = |name: &str| {
+            batch
+                .fields()
+                .iter()
+                .position(|field| field.name() == name)
+                .map(|index| batch.column(index))
+        };
+        let bytes = |name: &str| column(name).map(|array| Bytes::of(array, name)).transpose();
+        let value =
+            bytes("value")?.ok_or_else(|| Error::Rows("there is no column named value".into()))?;
+        let partition = column("partition");
+        if let Some(array) = partition
+            && *array.data_type() != DataType::Int32
+        {
+            return Err(wrong("partition", "int", array.data_type()));
+        }
+        let timestamp = match column("timestamp") {
+            None => None,
+            Some(array) => match array.data_type() {
+                DataType::Timestamp(TimeUnit::Microsecond, _) => Some((array, 1000)),
+                DataType::Int64 => Some((array, 1)),
+                other => return Err(wrong("timestamp", "timestamp or bigint (ms)", other)),
+            },
+        };
+        Ok(Self {
+            count: batch.len(),
+            key: bytes("key")?,
+            value,
+            topic: bytes("topic")?,
+            partition,
+            timestamp,
+            headers: column("headers").map(Headers::of).transpose()?,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn key(&self, row: usize) -> Option<&'a [u8]> {
+        self.key.as_ref().and_then(|column| column.get(row))
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, row: usize) -> Option<&'a [u8]> {
+        self.value.get(row)
+    }
+
+    pub(crate) fn topic(&self, row: usize) -> Option<&'a str> {
+        let bytes = self.topic.as_ref().and_then(|column| column.get(row))?;
+        core::str::from_utf8(bytes).ok()
+    }
+
+    #[inline]
+    pub(crate) fn partition(&self, row: usize) -> Option<i32> {
+        let array = self.partition?.as_primitive::<Int32Type>();
+        array.is_valid(row).then(|| array.value(row))
+    }
+
+    /// Milliseconds since 1970, if the row has a time of its own.
+    #[inline]
+    pub(crate) fn timestamp(&self, row: usize) -> Option<i64> {
+        let (array, divisor) = self.timestamp?;
+        if array.is_null(row) {
+            return None;
+        }
+        Some(if divisor == 1 {
+            array.as_primitive::<Int64Type>().value(row)
+        } else {
+            array
+                .as_primitive::<TimestampMicrosecondType>()
+                .value(row)
+                .div_euclid(divisor)
+        })
+    }
+
+    /// The row's headers go to `out`, which is cleared.
+    #[inline]
+    pub(crate) fn headers(
+        &self,
+        row: usize,
+        out: &mut Vec<(&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<()> {
+        out.clear();
+        self.headers
+            .as_ref()
+            .map_or(Ok(()), |headers| headers.of_row(row, out))
+    }
+}
+
+impl<'a> Headers<'a> {
+    fn of(lists: &'a ArrayRef) -> Result<Self> {
+        let expected = "array<struct<key:string,value:binary>>";
+        let entries = match lists.data_type() {
+            DataType::List(_) => lists.as_list::<i32>().values(),
+            DataType::LargeList(_) => lists.as_list::<i64>().values(),
+            other => return Err(wrong("headers", expected, other)),
+        };
+        let entries = entries
+            .as_struct_opt()
+            .filter(|entries| entries.num_columns() == 2)
+            .ok_or_else(|| wrong("headers", expected, lists.data_type()))?;
+        Ok(Self {
+            lists,
+            keys: Bytes::of(entries.column(0), "headers.key")?,
+            values: Bytes::of(entries.column(1), "headers.value")?,
+        })
+    }
+
+    fn of_row(&self, row: usize, out: &mut Vec<(&'a [u8], Option<&'a [u8]>)>) -> Result<()> {
+        if self.lists.is_null(row) {
+            return Ok(());
+        }
+        let range = match self.lists.data_type() {
+            DataType::List(_) => {
+                let offsets = self.lists.as_list::<i32>().value_offsets();
+                offsets[row] as usize..offsets[row + 1] as usize
+            }
+            _ => {
+                let offsets = self.lists.as_list::<i64>().value_offsets();
+                offsets[row] as usize..offsets[row + 1] as usize
+            }
+        };
+        for entry in range {
+            let key = self
+                .keys
+                .get(entry)
+                .ok_or_else(|| Error::Rows("a header has no key".into()))?;
+            out.push((key, self.values.get(entry)));
+        }
+        Ok(())
+    }
+}
+
+/// A finished batch, at base offset 0; its producer is stamped when it is built.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) records: i32,
+    /// Bytes of keys and values, before compression.
+    pub(crate) payload: u64,
+}
+
+/// The open batch of each partition of one topic.
+pub(crate) struct Batches {
+    open: Vec<Option<Open>>,
+    codec: Codec,
+    level: Option<i32>,
+    limit: usize,
+    /// Bytes in all open batches.
+    pub(crate) buffered: usize,
+}
+
+struct Open {
+    builder: BatchBuilder,
+    payload: u64,
+}
+
+impl Batches {
+    pub(crate) fn new(partitions: usize, codec: Codec, level: Option<i32>, limit: usize) -> Self {
+        Self {
+            open: (0..partitions).map(|_| None).collect(),
+            codec,
+            level,
+            limit: limit.saturating_sub(HEADER_BYTES),
+            buffered: 0,
+        }
+    }
+
+    /// Whether a record of that many bytes has no room in the partition's batch any more.
+    #[inline]
+    pub(crate) fn is_full_for(&self, partition: usize, bytes: usize) -> bool {
+        self.open[partition]
+            .as_ref()
+            .is_some_and(|open| open.builder.records_bytes() + bytes > self.limit)
+    }
+
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        partition: usize,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) {
+        let (codec, level) = (self.codec, self.level);
+        let open = self.open[partition].get_or_insert_with(|| Open {
+            builder: level.map_or_else(
+                || BatchBuilder::new(codec),
+                |level| BatchBuilder::new(codec).level(level),
+            ),
+            payload: 0,
+        });
+        let before = open.builder.records_bytes();
+        open.builder
+            .push_with_headers(timestamp, key, value, headers);
+        open.payload += (key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len)) as u64;
+        self.buffered += open.builder.records_bytes() - before;
+    }
+
+    /// Takes the batch of a partition out, if it has one, stamped by `producer` (id, epoch, sequence).
+    pub(crate) fn seal(
+        &mut self,
+        partition: usize,
+        producer: Option<(i64, i16, i32)>,
+    ) -> Result<Option<Batch>> {
+        let Some(open) = self.open[partition].take() else {
+            return Ok(None);
+        };
+        self.buffered -= open.builder.records_bytes();
+        let records = open.builder.len();
+        let builder = match producer {
+            Some((id, epoch, sequence)) => open.builder.producer(id, epoch, sequence),
+            None => open.builder,
+        };
+        let bytes = builder
+            .build()
+            .map_err(|error| Error::Rows(error.to_string()))?;
+        Ok(Some(Batch {
+            bytes,
+            records,
+            payload: open.payload,
+        }))
+    }
+
+    /// The partition whose open batch is the largest.
+    pub(crate) fn largest(&self) -> Option<usize> {
+        let size = |open: &Option<Open>| open.as_ref().map(|open| open.builder.records_bytes());
+        (0..self.open.len())
+            .filter(|&index| self.open[index].is_some())
+            .max_by_key(|&index| size(&self.open[index]))
+    }
+
+    pub(crate) fn partitions(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// What a record takes in a batch, at most.
+#[inline]
+pub(crate) fn record_bytes(
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &[(&[u8], Option<&[u8]>)],
+) -> usize {
+    let headers: usize = headers
+        .iter()
+        .map(|(key, value)| 10 + key.len() + value.map_or(0, <[u8]>::len))
+        .sum();
+    RECORD_OVERHEAD + key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len) + headers
+}

@@ -1,0 +1,217 @@
+//! One connection to one broker: TCP or TLS, login, the versions it serves, requests out and responses in.
+
+mod login;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::ops::RangeInclusive;
+
+use pybroker_protocol::header::{RequestHeader, RequestPrefix, read_response_header};
+use pybroker_protocol::hot::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use pybroker_protocol::primitives::Reader;
+use pybroker_protocol::{ApiKey, ErrorCode};
+
+use crate::error::{Error, Result};
+use crate::settings::Settings;
+use stream::Stream;
+
+/// The largest answer that is believed: records of one Fetch and a margin.
+const FRAME_BYTES_MAX: usize = 1 << 30;
+/// Version of ApiVersions asked with: every broker since 2.4 serves it, older ones say what they serve.
+const API_VERSIONS: i16 = 3;
+
+/// A connection that is logged in and knows what the broker serves.
+pub(crate) struct Connection {
+    stream: Stream,
+    address: String,
+    client_id: String,
+    versions: BTreeMap<i16, (i16, i16)>,
+    correlation_id: i32,
+}
+
+impl Connection {
+    pub(crate) fn open(address: &str, settings: &Settings) -> Result<Self> {
+        let mut connection = Self {
+            stream: Stream::open(address, settings)?,
+            address: address.to_owned(),
+            client_id: settings.client_id.clone(),
+            versions: BTreeMap::new(),
+            correlation_id: 0,
+        };
+        connection.learn_versions()?;
+        if settings.protocol.sasl {
+            login::log_in(&mut connection, settings)?;
+        }
+        Ok(connection)
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The highest version that both sides know.
+    pub(crate) fn version(&self, api_key: i16, ours: RangeInclusive<i16>) -> Option<i16> {
+        let (low, high) = *self.versions.get(&api_key)?;
+        let version = high.min(*ours.end());
+        (version >= low.max(*ours.start())).then_some(version)
+    }
+
+    /// As [`Connection::version`], or an error that names the request.
+    pub(crate) fn version_of(&self, key: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
+        self.version(key as i16, ours.clone()).ok_or_else(|| {
+            Error::refused(
+                ErrorCode::UNSUPPORTED_VERSION.0,
+                format!("{} of {}", key.name(), self.address),
+                Some(&format!(
+                    "versions {}-{} are needed",
+                    ours.start(),
+                    ours.end()
+                )),
+            )
+        })
+    }
+
+    /// Sends a request whose body is the parts in a row; gives its correlation id.
+    pub(crate) fn send(
+        &mut self,
+        api_key: i16,
+        api_version: i16,
+        flexible: bool,
+        body: &[&[u8]],
+    ) -> Result<i32> {
+        self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
+        let prefix = RequestPrefix {
+            api_key,
+            api_version,
+            correlation_id: self.correlation_id,
+        };
+        let mut head = vec![0; 4];
+        let client_id = Some(self.client_id.as_str());
+        RequestHeader { prefix, client_id }.write(&mut head, flexible);
+        let size = head.len() - 4 + body.iter().map(|part| part.len()).sum::<usize>();
+        let size = i32::try_from(size)
+            .map_err(|_| Error::Rows("a request of more than 2 GiB cannot be sent".into()))?;
+        head[..4].copy_from_slice(&size.to_be_bytes());
+        // Small first parts travel with the header: one packet less for each request.
+        let (first, rest) = body.split_first().map_or((&[][..], body), |(f, r)| (*f, r));
+        head.extend_from_slice(first);
+        let written = self.stream.write_all(&head).and_then(|()| {
+            rest.iter()
+                .try_for_each(|part| self.stream.write_all(part))?;
+            self.stream.flush()
+        });
+        written.map_err(|problem| self.network(problem))?;
+        Ok(self.correlation_id)
+    }
+
+    /// The next response: correlation id and what follows it.
+    pub(crate) fn receive(&mut self) -> Result<Vec<u8>> {
+        let mut size = [0; 4];
+        self.read_exact(&mut size)?;
+        let size = usize::try_from(i32::from_be_bytes(size))
+            .ok()
+            .filter(|size| (4..=FRAME_BYTES_MAX).contains(size))
+            .ok_or_else(|| Error::Protocol {
+                broker: self.address.clone(),
+                problem: format!("a frame of {} bytes", i32::from_be_bytes(size)),
+            })?;
+        let mut frame = Vec::new();
+        let read = (&mut self.stream)
+            .take(size as u64)
+            .read_to_end(&mut frame)
+            .map_err(|problem| self.network(problem))?;
+        if read < size {
+            return Err(self.network(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok(frame)
+    }
+
+    /// One request and its response body; nothing else may be in flight.
+    pub(crate) fn call(
+        &mut self,
+        api_key: i16,
+        version: i16,
+        flexible: bool,
+        body: &[u8],
+    ) -> Result<Vec<u8>> {
+        let sent = self.send(api_key, version, flexible, &[body])?;
+        let frame = self.receive()?;
+        // ApiVersions answers without tagged fields in its header, whatever its version (KIP-511).
+        let flexible_header = flexible && api_key != ApiKey::ApiVersions as i16;
+        self.body(frame, sent, flexible_header)
+    }
+
+    /// The body of a response frame to the request `sent`.
+    pub(crate) fn body(&self, mut frame: Vec<u8>, sent: i32, flexible: bool) -> Result<Vec<u8>> {
+        let mut reader = Reader::new(&frame);
+        let correlation_id = read_response_header(&mut reader, flexible)
+            .map_err(|error| Error::decode(&self.address, error))?;
+        if correlation_id != sent {
+            return Err(Error::Protocol {
+                broker: self.address.clone(),
+                problem: format!("an answer to request {correlation_id}, not {sent}"),
+            });
+        }
+        let start = reader.position();
+        frame.drain(..start);
+        Ok(frame)
+    }
+
+    fn learn_versions(&mut self) -> Result<()> {
+        let request = ApiVersionsRequest {
+            client_software_name: "pybroker-spark",
+            client_software_version: env!("CARGO_PKG_VERSION"),
+            cluster_id: None,
+            node_id: -1,
+        };
+        let mut body = Vec::new();
+        request.encode(API_VERSIONS, &mut body);
+        let key = ApiKey::ApiVersions as i16;
+        let answer = self.call(key, API_VERSIONS, true, &body)?;
+        let unsupported = answer.starts_with(&ErrorCode::UNSUPPORTED_VERSION.0.to_be_bytes());
+        let answer = if unsupported {
+            // A broker before 2.4: the answer was in version 0, as KIP-511 says; ask in that.
+            self.call(key, 0, false, &[])?
+        } else {
+            answer
+        };
+        let version = if unsupported { 0 } else { API_VERSIONS };
+        let response = ApiVersionsResponse::decode(&answer, version)
+            .map_err(|error| Error::decode(&self.address, error))?;
+        if response.error_code != 0 {
+            return Err(Error::refused(
+                response.error_code,
+                format!("ApiVersions of {}", self.address),
+                None,
+            ));
+        }
+        self.versions = response
+            .api_keys
+            .iter()
+            .map(|api| (api.api_key, (api.min_version, api.max_version)))
+            .collect();
+        Ok(())
+    }
+
+    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.stream
+            .read_exact(bytes)
+            .map_err(|problem| self.network(problem))
+    }
+
+    fn network(&self, problem: std::io::Error) -> Error {
+        // A read timeout comes as WouldBlock, which would not tell a user anything.
+        let problem = match problem.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                "no answer within request.timeout.ms",
+            ),
+            _ => problem,
+        };
+        Error::Network {
+            broker: self.address.clone(),
+            problem,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! SASL: PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, RFC 7677) inside SaslAuthenticate (KIP-152).
+
+use std::num::NonZeroU32;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use pybroker_protocol::ApiKey;
+use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
+use ring::rand::SecureRandom;
+use ring::{digest, hmac, pbkdf2};
+
+use super::Connection;
+use crate::error::{Error, Result};
+use crate::settings::Settings;
+
+const HANDSHAKE_VERSION: i16 = 1;
+const AUTHENTICATE_VERSION: i16 = 1;
+/// More rounds than any server asks for: a hostile one must not keep a task busy for ever.
+const ITERATIONS_MAX: u32 = 1 << 20;
+
+pub(super) fn log_in(connection: &mut Connection, settings: &Settings) -> Result<()> {
+    let mechanism = settings.sasl_mechanism.as_str();
+    let scram = match mechanism {
+        "PLAIN" => None,
+        "SCRAM-SHA-256" => Some(Scram::SHA_256),
+        "SCRAM-SHA-512" => Some(Scram::SHA_512),
+        other => {
+            return Err(Error::Setting(format!(
+                "kafka.sasl.mechanism={other}: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+            )));
+        }
+    };
+    handshake(connection, mechanism)?;
+    let (user, password) = (&settings.sasl_username, &settings.sasl_password);
+    match scram {
+        None => authenticate(connection, format!("\0{user}\0{password}").as_bytes()).map(|_| ()),
+        Some(scram) => scram.run(connection, user, password),
+    }
+}
+
+fn handshake(connection: &mut Connection, mechanism: &str) -> Result<()> {
+    let mut body = Vec::new();
+    Writer::new(&mut body, false).string(mechanism);
+    let key = ApiKey::SaslHandshake as i16;
+    let answer = connection.call(key, HANDSHAKE_VERSION, false, &body)?;
+    let read = || -> core::result::Result<(i16, Vec<&str>), DecodeError> {
+        let mut reader = Reader::new(&answer);
+        let code = reader.i16()?;
+        let count = reader.array_len(false, 2)?;
+        let names = (0..count).map(|_| reader.string(false));
+        Ok((code, names.collect::<core::result::Result<_, _>>()?))
+    };
+    match read().map_err(|error| Error::decode(connection.address(), error))? {
+        (0, _) => Ok(()),
+        (code, offered) => Err(Error::refused(
+            code,
+            format!("SASL mechanism {mechanism} at {}", connection.address()),
+            Some(&format!("the broker offers {}", offered.join(", "))),
+        )),
+    }
+}
+
+fn authenticate(connection: &mut Connection, token: &[u8]) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    Writer::new(&mut body, false).bytes(token);
+    let key = ApiKey::SaslAuthenticate as i16;
+    let answer = connection.call(key, AUTHENTICATE_VERSION, false, &body)?;
+    let read = || -> core::result::Result<(i16, Option<&str>, &[u8]), DecodeError> {
+        let mut reader = Reader::new(&answer);
+        Ok((
+            reader.i16()?,
+            reader.nullable_string(false)?,
+            reader.bytes(false)?,
+        ))
+    };
+    match read().map_err(|error| Error::decode(connection.address(), error))? {
+        (0, _, token) => Ok(token.to_vec()),
+        (code, message, _) => Err(Error::refused(
+            code,
+            format!("login at {}", connection.address()),
+            message,
+        )),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Scram {
+    hmac: hmac::Algorithm,
+    digest: &'static digest::Algorithm,
+    pbkdf2: pbkdf2::Algorithm,
+}
+
+impl Scram {
+    const SHA_256: Self = Self {
+        hmac: hmac::HMAC_SHA256,
+        digest: &digest::SHA256,
+        pbkdf2: pbkdf2::PBKDF2_HMAC_SHA256,
+    };
+    const SHA_512: Self = Self {
+        hmac: hmac::HMAC_SHA512,
+        digest: &digest::SHA512,
+        pbkdf2: pbkdf2::PBKDF2_HMAC_SHA512,
+    };
+
+    fn run(self, connection: &mut Connection, user: &str, password: &str) -> Result<()> {
+        let mut nonce = [0u8; 24];
+        ring::rand::SystemRandom::new()
+            .fill(&mut nonce)
+            .map_err(|_| Error::Setting("the system gives no random bytes".into()))?;
+        let first = format!(
+            "n={},r={}",
+            user.replace('=', "=3D").replace(',', "=2C"),
+            BASE64.encode(nonce)
+        );
+        let server_first = authenticate(connection, format!("n,,{first}").as_bytes())?;
+        let broken = |problem: &str, connection: &Connection| Error::Protocol {
+            broker: connection.address().to_owned(),
+            problem: format!("SCRAM: {problem}"),
+        };
+        let (last, expected) = self
+            .last_message(&first, &server_first, password)
+            .map_err(|problem| broken(problem, connection))?;
+        let server_last = authenticate(connection, last.as_bytes())?;
+        // The server proves that it knows the password too: otherwise anyone could take the data.
+        if server_last != expected.as_bytes() {
+            return Err(broken("the server's signature is wrong", connection));
+        }
+        Ok(())
+    }
+
+    /// The client's last message, and the server's last message if it is who it says.
+    fn last_message(
+        self,
+        first: &str,
+        server_first: &[u8],
+        password: &str,
+    ) -> core::result::Result<(String, String), &'static str> {
+        let server_first = core::str::from_utf8(server_first).map_err(|_| "not text")?;
+        let field = |name: &str| {
+            server_first
+                .split(',')
+                .find_map(|part| part.strip_prefix(name))
+                .ok_or("a field is missing")
+        };
+        let nonce = field("r=")?;
+        let ours = first.rsplit_once("r=").map_or("", |(_, nonce)| nonce);
+        if !nonce.starts_with(ours) {
+            return Err("the nonce is not ours");
+        }
+        let salt = BASE64
+            .decode(field("s=")?)
+            .map_err(|_| "the salt is no base64")?;
+        let rounds: u32 = field("i=")?
+            .parse()
+            .map_err(|_| "no number of iterations")?;
+        let rounds = NonZeroU32::new(rounds)
+            .filter(|rounds| rounds.get() <= ITERATIONS_MAX)
+            .ok_or("an absurd number of iterations")?;
+        let mut salted = vec![0; self.digest.output_len()];
+        pbkdf2::derive(self.pbkdf2, rounds, &salt, password.as_bytes(), &mut salted);
+        let sign = |key: &[u8], data: &[u8]| hmac::sign(&hmac::Key::new(self.hmac, key), data);
+        let client_key = sign(&salted, b"Client Key");
+        let stored_key = digest::digest(self.digest, client_key.as_ref());
+        let without_proof = format!("c=biws,r={nonce}");
+        let auth_message = format!("{first},{server_first},{without_proof}");
+        let signature = sign(stored_key.as_ref(), auth_message.as_bytes());
+        let proof: Vec<u8> = client_key
+            .as_ref()
+            .iter()
+            .zip(signature.as_ref())
+            .map(|(a, b)| a ^ b)
+            .collect();
+        let server_key = sign(&salted, b"Server Key");
+        let server_signature = sign(server_key.as_ref(), auth_message.as_bytes());
+        Ok((
+            format!("{without_proof},p={}", BASE64.encode(proof)),
+            format!("v={}", BASE64.encode(server_signature)),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exchange printed in RFC 7677, section 3.
+    #[test]
+    fn scram_sha_256_is_the_rfcs() {
+        let first = "n=user,r=rOprNGfwEbeRWgbNEkqO";
+        let server = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        let (last, expected) = Scram::SHA_256
+            .last_message(first, server, "pencil")
+            .expect("a proof");
+        assert!(last.ends_with("p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="));
+        assert_eq!(expected, "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn hostile_servers_are_refused() {
+        let first = "n=user,r=abc";
+        for server in [
+            &b"r=xyz,s=QQ==,i=4096"[..],
+            b"r=abcd,s=QQ==,i=0",
+            b"r=abcd,s=QQ==,i=4294967295",
+            b"r=abcd,s=!,i=1",
+            b"",
+            &[0xff],
+        ] {
+            assert!(Scram::SHA_256.last_message(first, server, "p").is_err());
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Where records without a key go; where those of a key go is [`pybroker_model::partition_of_key`]'s answer.
+
+/// Where records without a key go: one partition until its batch is full, then the next of a shuffled cycle, as the
+/// Java producer's sticky partitioner does (KIP-480, KIP-794), so that batches fill up.
+#[derive(Debug)]
+pub(crate) struct Sticky {
+    current: i32,
+    state: u64,
+}
+
+impl Sticky {
+    pub(crate) fn new(seed: u64, partitions: i32) -> Self {
+        let mut sticky = Self {
+            current: 0,
+            state: seed | 1,
+        };
+        sticky.next(partitions);
+        sticky
+    }
+
+    pub(crate) const fn current(&self) -> i32 {
+        self.current
+    }
+
+    /// The batch of the current partition is full: another one.
+    pub(crate) fn next(&mut self, partitions: i32) {
+        let partitions = partitions.max(1) as u64;
+        // xorshift64: where a batch goes need not be hard to guess.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let mut chosen = self.state % partitions;
+        if partitions > 1 && chosen == self.current as u64 {
+            chosen = (chosen + 1) % partitions;
+        }
+        self.current = chosen as i32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sticky_partition_changes_and_stays_in_range() {
+        let mut sticky = Sticky::new(7, 5);
+        let mut seen = [0; 5];
+        for _ in 0..1000 {
+            let before = sticky.current();
+            sticky.next(5);
+            assert_ne!(before, sticky.current());
+            seen[sticky.current() as usize] += 1;
+        }
+        assert!(seen.iter().all(|&count| count > 100), "{seen:?}");
+        let mut only = Sticky::new(0, 1);
+        only.next(1);
+        assert_eq!(only.current(), 0);
+    }
+}

@@ -1,0 +1,225 @@
+//! The requests of a sink: Produce or IngestAppend of one batch, and InitProducerId before them.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use pybroker_model::Uuid;
+use pybroker_protocol::hot::produce_request;
+use pybroker_protocol::hot::produce_response::ProduceResponse;
+use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
+use pybroker_protocol::{ApiKey, ErrorCode};
+
+use super::{Sent, Target};
+use crate::client::{Client, Node};
+use crate::error::{Error, Result};
+use crate::net::Connection;
+
+/// Versions of Produce spoken: from 3 (message format 2); from 13 by topic id (KIP-516).
+const PRODUCE: RangeInclusive<i16> = 3..=13;
+/// Versions of InitProducerId spoken: 2 is the first flexible one.
+const INIT_PRODUCER_ID: RangeInclusive<i16> = 0..=4;
+const INIT_PRODUCER_ID_FLEXIBLE: i16 = 2;
+/// Where a batch keeps its own checksum.
+const BATCH_CRC: RangeInclusive<usize> = 17..=20;
+
+/// The only version of IngestAppend, flexible.
+const INGEST_APPEND: RangeInclusive<i16> = 0..=0;
+
+/// Where staged batches belong: one attempt of one Spark task of one ingest (docs/staged-ingest.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staging {
+    /// The ingest, or the stream.
+    pub ingest_id: String,
+    /// The stream's batch; −1 = none.
+    pub batch_id: i64,
+    /// The epoch that IngestBegin gave.
+    pub epoch: i32,
+    /// Spark's partition: it orders the writers.
+    pub writer: i32,
+    /// A number that no other attempt of this writer has.
+    pub attempt: i64,
+}
+
+/// What a broker answered about one batch.
+pub(super) struct Answer {
+    pub(super) code: ErrorCode,
+    pub(super) base_offset: i64,
+    pub(super) message: Option<String>,
+    /// How long the broker wants to be left alone, milliseconds.
+    pub(super) throttle_ms: i32,
+}
+
+/// The checksum that a batch carries.
+pub(super) fn crc_field(batch: &[u8]) -> &[u8] {
+    batch.get(BATCH_CRC).unwrap_or_default()
+}
+
+pub(super) fn send(
+    connection: &mut Connection,
+    target: &Target,
+    staging: Option<&Staging>,
+    settings: (i16, Duration),
+    sent: &Sent,
+) -> Result<(i32, i16)> {
+    let (key, version, flexible, head) = match staging {
+        Some(staging) => append_head(connection, target, staging, sent)?,
+        None => produce_head(connection, target, settings, sent)?,
+    };
+    // Tagged sections of the partition, the topic (in Produce) and the request.
+    let tail: &[u8] = match (flexible, staging) {
+        (false, _) => &[],
+        (true, None) => &[0; 3],
+        (true, Some(_)) => &[0; 2],
+    };
+    connection
+        .send(
+            key as i16,
+            version,
+            flexible,
+            &[&head, &sent.batch.bytes, tail],
+        )
+        .map(|correlation_id| (correlation_id, version))
+}
+
+type Head = (ApiKey, i16, bool, Vec<u8>);
+
+fn produce_head(
+    connection: &Connection,
+    target: &Target,
+    (acks, timeout): (i16, Duration),
+    sent: &Sent,
+) -> Result<Head> {
+    let mut version = connection.version_of(ApiKey::Produce, PRODUCE)?;
+    if target.id == Uuid::ZERO {
+        version = version.min(produce_request::BY_ID - 1);
+    }
+    let flexible = version >= produce_request::FLEXIBLE;
+    let mut head = Vec::with_capacity(64);
+    let mut writer = Writer::new(&mut head, flexible);
+    writer.nullable_string(None);
+    writer.i16(acks);
+    writer.i32(timeout.as_millis() as i32);
+    writer.array_len(1);
+    if version >= produce_request::BY_ID {
+        writer.uuid(target.id);
+    } else {
+        writer.string(&target.name);
+    }
+    writer.array_len(1);
+    writer.i32(sent.partition);
+    writer.nullable_len(Some(sent.batch.bytes.len()));
+    Ok((ApiKey::Produce, version, flexible, head))
+}
+
+fn append_head(
+    connection: &Connection,
+    target: &Target,
+    staging: &Staging,
+    sent: &Sent,
+) -> Result<Head> {
+    let version = connection.version_of(ApiKey::IngestAppend, INGEST_APPEND)?;
+    let mut head = Vec::with_capacity(96);
+    let mut writer = Writer::new(&mut head, true);
+    writer.uuid(target.id);
+    writer.string(&staging.ingest_id);
+    writer.i64(staging.batch_id);
+    writer.i32(staging.epoch);
+    writer.i32(staging.writer);
+    writer.i64(staging.attempt);
+    writer.array_len(1);
+    writer.i32(sent.partition);
+    writer.i64(sent.sequence);
+    writer.nullable_len(Some(sent.batch.bytes.len()));
+    Ok((ApiKey::IngestAppend, version, true, head))
+}
+
+pub(super) fn receive(connection: &mut Connection, staged: bool, sent: &Sent) -> Result<Answer> {
+    let frame = connection.receive()?;
+    let flexible = staged || sent.version >= produce_request::FLEXIBLE;
+    let body = connection.body(frame, sent.correlation_id, flexible)?;
+    let answer = if staged {
+        read_append(&body)
+    } else {
+        read_produce(&body, sent.version)
+    };
+    answer.map_err(|error| Error::decode(connection.address(), error))
+}
+
+fn read_produce(body: &[u8], version: i16) -> core::result::Result<Answer, DecodeError> {
+    let response = ProduceResponse::decode(body, version)?;
+    let partition = response
+        .topics
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .next()
+        .ok_or(DecodeError::UnexpectedNull)?;
+    Ok(Answer {
+        code: ErrorCode(partition.error_code),
+        base_offset: partition.base_offset,
+        message: partition.error_message.map(str::to_owned),
+        throttle_ms: response.throttle_time_ms,
+    })
+}
+
+fn read_append(body: &[u8]) -> core::result::Result<Answer, DecodeError> {
+    let mut reader = Reader::new(body);
+    let throttle_ms = reader.i32()?;
+    let code = reader.i16()?;
+    let message = reader.nullable_string(true)?.map(str::to_owned);
+    let mut answer = Answer {
+        code: ErrorCode(code),
+        base_offset: -1,
+        message,
+        throttle_ms,
+    };
+    let partitions = reader.array_len(true, 8)?;
+    if code == 0 && partitions > 0 {
+        reader.i32()?;
+        answer.code = ErrorCode(reader.i16()?);
+        answer.message = reader.nullable_string(true)?.map(str::to_owned);
+    }
+    Ok(answer)
+}
+
+/// A producer id and epoch for an idempotent producer (KIP-98).
+pub(super) fn init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
+    let patience = std::time::Instant::now();
+    loop {
+        match try_init_producer_id(client) {
+            Err(problem)
+                if problem.code().is_retriable()
+                    && patience.elapsed() < client.settings().delivery_timeout =>
+            {
+                std::thread::sleep(client.settings().retry_backoff);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn try_init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
+    let connection = client.connection(Node::Any)?;
+    let version = connection.version_of(ApiKey::InitProducerId, INIT_PRODUCER_ID)?;
+    let broker = connection.address().to_owned();
+    let flexible = version >= INIT_PRODUCER_ID_FLEXIBLE;
+    let mut body = Vec::new();
+    let mut writer = Writer::new(&mut body, flexible);
+    writer.nullable_string(None);
+    writer.i32(i32::MAX);
+    if version >= 3 {
+        writer.i64(-1);
+        writer.i16(-1);
+    }
+    writer.no_tags();
+    let key = ApiKey::InitProducerId as i16;
+    let answer = client.call(Node::Any, key, version, flexible, &body)?;
+    let read = || -> core::result::Result<(i16, i64, i16), DecodeError> {
+        let mut reader = Reader::new(&answer);
+        reader.i32()?;
+        Ok((reader.i16()?, reader.i64()?, reader.i16()?))
+    };
+    match read().map_err(|error| Error::decode(&broker, error))? {
+        (0, id, epoch) => Ok((id, epoch)),
+        (code, ..) => Err(Error::refused(code, "InitProducerId", None)),
+    }
+}

@@ -1,0 +1,335 @@
+//! Staged ingest on disk (R16): records that are not in the log yet, and how they become segments of it.
+//!
+//! ```text
+//! {log.dir}/ingest/{topic id in hex}/{ingest}/p{partition}/{writer}-{attempt}/00000000000000000000.log …
+//!                                                         /plan      which attempts count, in order
+//!                                                         /intent    where the log takes them
+//! ```
+//! What one attempt of a writer stages for a partition is a [`Log`] of its own that begins at offset 0: it rolls,
+//! indexes and recovers as any other. `plan` is durable before the metadata decides; `intent` is durable before the
+//! first file is linked into the log. So after a crash: no intent, nothing was attached; an intent that is not done
+//! is finished before the partition's log is opened ([`replay`]), because nobody else can have taken its offsets.
+
+use crate::error::StorageError;
+use crate::file_names::{self, LOG};
+use crate::log::Log;
+use crate::log_dir::LogDir;
+use crate::recovery::OpenState;
+use crate::scan::Depth;
+use crate::{CleanupPolicy, FlushMode, LogConfig};
+use pybroker_model::{TimestampType, TopicId, TopicIdPartition};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) mod intent;
+pub(crate) mod patch;
+mod plan;
+pub(crate) mod replay;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+pub use plan::PlannedAttempt;
+pub(crate) use plan::{StagedSegment, segments as plan_segments};
+pub use seal::Listing;
+
+/// Directory of staged ingests in a log directory.
+pub(crate) const INGEST: &str = "ingest";
+const PLAN: &str = "plan";
+const INTENT: &str = "intent";
+
+/// What an attempt has staged for one partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StagedTotals {
+    /// Records.
+    pub rows: i64,
+    /// Bytes of their batches.
+    pub bytes: u64,
+    /// CRC-32C over the checksum fields of the batches, in order.
+    pub crc: u32,
+}
+
+impl StagedTotals {
+    /// Takes one more batch into account.
+    pub fn add(&mut self, rows: i64, bytes: u64, batch_crc: u32) {
+        self.rows += rows;
+        self.bytes += bytes;
+        self.crc = extend_crc(self.crc, batch_crc);
+    }
+}
+
+/// CRC-32C of what `crc` stands for with four more bytes after it.
+fn extend_crc(crc: u32, next: u32) -> u32 {
+    // Reflected CRC-32C, bit by bit: four bytes a batch are not worth a table.
+    let mut state = !crc;
+    for byte in next.to_be_bytes() {
+        state ^= u32::from(byte);
+        for _ in 0..8 {
+            state = (state >> 1) ^ (0x82f6_3b78 & (!(state & 1)).wrapping_add(1));
+        }
+    }
+    !state
+}
+
+/// The place of one partition of one ingest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedPartition {
+    path: PathBuf,
+    id: TopicIdPartition,
+}
+
+impl StagedPartition {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn attempt(&self, writer: i32, attempt: i64) -> PathBuf {
+        self.path.join(format!("{writer}-{attempt}"))
+    }
+
+    pub(crate) fn plan_path(&self) -> PathBuf {
+        self.path.join(PLAN)
+    }
+
+    pub(crate) fn intent_path(&self) -> PathBuf {
+        self.path.join(INTENT)
+    }
+}
+
+impl LogDir {
+    fn ingests(&self) -> PathBuf {
+        self.path().join(INGEST)
+    }
+
+    /// The place of a partition of an ingest; `ingest` is a name of the caller's, safe as a file name.
+    #[must_use]
+    pub fn staged_partition(&self, id: TopicIdPartition, ingest: &str) -> StagedPartition {
+        let path = of_topic(&self.ingests(), id.topic_id)
+            .join(ingest)
+            .join(format!("p{}", id.partition));
+        StagedPartition { path, id }
+    }
+
+    /// Opens what an attempt has staged, or begins it; with what is there. What a crash left is checked and cut as a
+    /// log is.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn open_staged(
+        &self,
+        place: &StagedPartition,
+        writer: i32,
+        attempt: i64,
+        topic: &LogConfig,
+        now_ms: i64,
+    ) -> Result<(Arc<Log>, StagedTotals), StorageError> {
+        self.check()?;
+        let path = place.attempt(writer, attempt);
+        std::fs::create_dir_all(&path).map_err(StorageError::io("create", &path))?;
+        let config = Arc::new(staged_config(topic));
+        let (log, _) =
+            self.open_log_in(path, "", place.id, config, &OpenState::default(), now_ms)?;
+        let totals = totals_of(&log)?;
+        Ok((log, totals))
+    }
+
+    /// Whether an attempt has staged anything for the partition.
+    #[must_use]
+    pub fn has_staged(&self, place: &StagedPartition, writer: i32, attempt: i64) -> bool {
+        place.attempt(writer, attempt).is_dir()
+    }
+
+    /// Whether any ingest has staged records for the partition, or is attaching them: it must stay on this disk then.
+    ///
+    /// # Errors
+    /// [`StorageError`] when a directory cannot be listed.
+    pub fn holds_staged(&self, id: TopicIdPartition) -> Result<bool, StorageError> {
+        let ingests = names_in(&of_topic(&self.ingests(), id.topic_id))?;
+        Ok(ingests
+            .iter()
+            .any(|ingest| self.staged_partition(id, ingest).path.is_dir()))
+    }
+
+    /// The ingests that lie here: topic id in hex, name, bytes.
+    ///
+    /// # Errors
+    /// [`StorageError`] when a directory cannot be listed.
+    pub fn staged_ingests(&self) -> Result<Vec<(String, String, u64)>, StorageError> {
+        let mut found = Vec::new();
+        for topic in names_in(&self.ingests())? {
+            let path = self.ingests().join(&topic);
+            for ingest in names_in(&path)? {
+                let bytes = size_of(&path.join(&ingest))?;
+                found.push((topic.clone(), ingest, bytes));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What an ingest has staged here, as far as its files tell without being opened: partition, writer, attempt, bytes.
+    ///
+    /// # Errors
+    /// [`StorageError`] when a directory cannot be listed.
+    pub fn staged_attempts(
+        &self,
+        topic_id: TopicId,
+        ingest: &str,
+    ) -> Result<Vec<(i32, i32, i64, u64)>, StorageError> {
+        let root = of_topic(&self.ingests(), topic_id).join(ingest);
+        let mut found = Vec::new();
+        for name in names_in(&root)? {
+            let Some(partition) = name.strip_prefix('p').and_then(|index| index.parse().ok())
+            else {
+                continue;
+            };
+            let path = root.join(&name);
+            for attempt in names_in(&path)? {
+                if let Some((writer, number)) = attempt_of(&attempt) {
+                    found.push((partition, writer, number, size_of(&path.join(&attempt))?));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes an ingest's files; what was attached stays in the logs. Harmless if there are none.
+    ///
+    /// # Errors
+    /// [`StorageError`]; what is left is found at the next start.
+    pub fn remove_ingest(&self, topic_hex: &str, ingest: &str) -> Result<(), StorageError> {
+        let topic = self.ingests().join(topic_hex);
+        remove_tree(&topic.join(ingest))?;
+        // The topic's directory goes with its last ingest; another one may be there.
+        match std::fs::remove_dir(&topic) {
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::DirectoryNotEmpty
+                ) =>
+            {
+                Err(StorageError::io("remove", &topic)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Log {
+    /// Closes a staged log whose files are about to be removed: a flush that still waits for it has nothing to do.
+    pub fn discard(&self) {
+        let _flushing = self.flush.lock();
+        self.staged.store(true, Ordering::Release);
+        self.writer.lock().closed = true;
+    }
+}
+
+pub(crate) fn of_topic(ingests: &Path, id: TopicId) -> PathBuf {
+    ingests.join(id.uuid().to_hex())
+}
+
+/// Writer and attempt from the name of [`StagedPartition::attempt`]; both may be negative.
+fn attempt_of(name: &str) -> Option<(i32, i64)> {
+    let at = 1 + name.get(1..)?.find('-')?;
+    Some((name[..at].parse().ok()?, name[at + 1..].parse().ok()?))
+}
+
+/// The settings of a staged log: sizes as its topic's, nothing by time, nothing ever removed.
+fn staged_config(topic: &LogConfig) -> LogConfig {
+    LogConfig {
+        segment_ms: i64::MAX,
+        segment_jitter_ms: 0,
+        retention_ms: -1,
+        retention_bytes: -1,
+        cleanup_policy: CleanupPolicy {
+            delete: false,
+            compact: false,
+        },
+        timestamp_type: TimestampType::CreateTime,
+        preallocate: false,
+        flush_mode: FlushMode::Commit,
+        ..topic.clone()
+    }
+}
+
+fn totals_of(log: &Log) -> Result<StagedTotals, StorageError> {
+    let mut totals = StagedTotals::default();
+    for segment in log.segments.load().iter() {
+        segment.for_each(Depth::Headers, segment.base_offset, |_, header, _| {
+            let rows = i64::from(header.last_offset_delta) + 1;
+            totals.add(rows, header.size_in_bytes() as u64, header.crc);
+            Ok(true)
+        })?;
+    }
+    Ok(totals)
+}
+
+/// Names of the directories in `path`; none if it is not there.
+fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StorageError::io("list", path)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(StorageError::io("list", path))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn size_of(path: &Path) -> Result<u64, StorageError> {
+    let mut bytes = 0;
+    let mut waiting = vec![path.to_path_buf()];
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(&dir).map_err(StorageError::io("list", &dir))? {
+            let entry = entry.map_err(StorageError::io("list", &dir))?;
+            let looked_at = entry.metadata();
+            let metadata = looked_at.map_err(StorageError::io("look at", &entry.path()))?;
+            if metadata.is_dir() {
+                waiting.push(entry.path());
+            } else if entry.file_name().to_string_lossy().ends_with(LOG) {
+                bytes += metadata.len();
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn remove_tree(path: &Path) -> Result<(), StorageError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StorageError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file of a segment that an attempt staged.
+pub(crate) fn staged_file(segment: &StagedSegment, suffix: &str) -> PathBuf {
+    file_names::of_segment(&segment.dir, segment.staged_base, suffix)
+}
+
+#[cfg(test)]
+mod crc_tests {
+    use super::*;
+    use pybroker_model::crc32c;
+
+    #[test]
+    fn the_chain_is_the_checksum_of_the_fields_one_after_another() {
+        let fields = [0x1234_5678_u32, 0, u32::MAX, 0xdead_beef];
+        let mut totals = StagedTotals::default();
+        let mut bytes = Vec::new();
+        for field in fields {
+            totals.add(1, 1, field);
+            bytes.extend_from_slice(&field.to_be_bytes());
+            assert_eq!(totals.crc, crc32c(&bytes));
+        }
+    }
+}

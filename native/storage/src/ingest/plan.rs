@@ -1,0 +1,161 @@
+//! `plan`: the attempts that a commit lists for a partition, in the order in which the log takes them.
+
+use super::StagedPartition;
+use crate::error::StorageError;
+use crate::file_names::{self, LOG};
+use crate::files;
+use std::path::{Path, PathBuf};
+
+/// Attempts in a plan take about 100 bytes each.
+const PLAN_BYTES_MAX: u64 = 64 << 20;
+
+/// One attempt that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedAttempt {
+    /// The writer: its number is its place.
+    pub writer: i32,
+    /// Which attempt of it.
+    pub attempt: i64,
+    /// Records.
+    pub rows: i64,
+    /// Bytes of its batches.
+    pub bytes: u64,
+}
+
+/// A staged file that becomes a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StagedSegment {
+    pub(crate) dir: PathBuf,
+    /// Its base offset where it was staged: its name there.
+    pub(crate) staged_base: i64,
+    pub(crate) rows: i64,
+    pub(crate) bytes: u64,
+}
+
+pub(super) fn render(attempts: &[PlannedAttempt]) -> String {
+    let mut text = format!("0\n{}\n", attempts.len());
+    for one in attempts {
+        text.push_str(&format!(
+            "{} {} {} {}\n",
+            one.writer, one.attempt, one.rows, one.bytes
+        ));
+    }
+    text
+}
+
+fn parse(text: &str) -> Option<Vec<PlannedAttempt>> {
+    let mut lines = text.lines();
+    if lines.next()? != "0" {
+        return None;
+    }
+    let count: usize = lines.next()?.parse().ok()?;
+    let attempts: Vec<PlannedAttempt> = lines
+        .map(|line| {
+            let mut fields = line.split(' ');
+            let attempt = PlannedAttempt {
+                writer: fields.next()?.parse().ok()?,
+                attempt: fields.next()?.parse().ok()?,
+                rows: fields.next()?.parse().ok()?,
+                bytes: fields.next()?.parse().ok()?,
+            };
+            fields.next().is_none().then_some(attempt)
+        })
+        .collect::<Option<_>>()?;
+    (attempts.len() == count).then_some(attempts)
+}
+
+/// The files that the plan stands for, in order. They must be as they were when it was written.
+pub(crate) fn segments(place: &StagedPartition) -> Result<Vec<StagedSegment>, StorageError> {
+    let path = place.plan_path();
+    let corrupt = |reason: String| StorageError::Corrupt {
+        path: path.clone(),
+        reason,
+    };
+    let content =
+        files::read_if_there(&path, PLAN_BYTES_MAX)?.ok_or_else(|| corrupt("is missing".into()))?;
+    let attempts = std::str::from_utf8(&content)
+        .ok()
+        .and_then(parse)
+        .ok_or_else(|| corrupt("not a plan".into()))?;
+    let mut all = Vec::new();
+    for planned in attempts {
+        let dir = place.attempt(planned.writer, planned.attempt);
+        let found = segments_of(&dir, planned.rows)?;
+        let bytes: u64 = found.iter().map(|segment| segment.bytes).sum();
+        if bytes != planned.bytes || found.iter().any(|segment| segment.rows <= 0) {
+            return Err(corrupt(format!(
+                "{} has {bytes} bytes, planned were {}",
+                dir.display(),
+                planned.bytes
+            )));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn segments_of(dir: &Path, rows: i64) -> Result<Vec<StagedSegment>, StorageError> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
+        let entry = entry.map_err(StorageError::io("list", dir))?;
+        let name = entry.file_name();
+        if let Some((base, LOG)) = name.to_str().and_then(file_names::offset_and_suffix) {
+            let looked_at = entry.metadata();
+            let metadata = looked_at.map_err(StorageError::io("look at", &entry.path()))?;
+            if metadata.len() > 0 {
+                files.push((base, metadata.len()));
+            }
+        }
+    }
+    files.sort_unstable();
+    let ends: Vec<i64> = files
+        .iter()
+        .skip(1)
+        .map(|&(base, _)| base)
+        .chain([rows])
+        .collect();
+    let each = files.into_iter().zip(ends);
+    Ok(each
+        .map(|((staged_base, bytes), end)| StagedSegment {
+            dir: dir.to_path_buf(),
+            staged_base,
+            rows: end - staged_base,
+            bytes,
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written_or_not_at_all() {
+        let attempts = [
+            PlannedAttempt {
+                writer: 0,
+                attempt: -5,
+                rows: 7,
+                bytes: 900,
+            },
+            PlannedAttempt {
+                writer: 3,
+                attempt: i64::MAX,
+                rows: 1,
+                bytes: 70,
+            },
+        ];
+        let text = render(&attempts);
+        assert_eq!(parse(&text).as_deref(), Some(&attempts[..]));
+        assert_eq!(parse(&render(&[])), Some(Vec::new()));
+        for wrong in [
+            "",
+            "1\n0\n",
+            "0\n2\n0 0 1 1\n",
+            "0\n1\n0 0 1\n",
+            "0\n1\n0 0 1 1 1\n",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+}

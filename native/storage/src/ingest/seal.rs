@@ -1,0 +1,172 @@
+//! The part of a commit before its decision: what counts is brought to disk, and which attempts those are.
+//!
+//! Nearly all of its time goes into syncs, and syncs that are under way together share the filesystem's commits. So
+//! some partitions are sealed at a time, and directories that they have in common are synced once, at the end.
+
+use super::{PlannedAttempt, StagedPartition, intent, plan};
+use crate::error::StorageError;
+use crate::files;
+use crate::log::Log;
+use crate::log_dir::LogDir;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// As many as flush at a time elsewhere: more would hold back the flushes of others.
+const PARTITIONS_AT_A_TIME: usize = 4;
+
+/// The attempts that count of one partition, in the order in which its log shall have them.
+#[derive(Debug)]
+pub struct Listing {
+    /// The partition of an ingest.
+    pub place: StagedPartition,
+    /// The attempts, opened.
+    pub attempts: Vec<(PlannedAttempt, Arc<Log>)>,
+}
+
+impl LogDir {
+    /// Brings what was staged to disk and closes the lists of attempts that count, durably: the part of a commit
+    /// before the decision, for the partitions that lie here.
+    ///
+    /// # Errors
+    /// The first [`StorageError`]; nothing is decided then.
+    pub fn seal_partitions(&self, listings: &[Listing]) -> Result<(), StorageError> {
+        for some in listings.chunks(PARTITIONS_AT_A_TIME) {
+            let Some((first, others)) = some.split_first() else {
+                continue;
+            };
+            std::thread::scope(|scope| {
+                let others: Vec<_> = others
+                    .iter()
+                    .map(|one| scope.spawn(|| one.seal()))
+                    .collect();
+                let first = first.seal();
+                others.into_iter().fold(first, |so_far, other| {
+                    let sealed = other.join().unwrap_or_else(|panic| {
+                        std::panic::resume_unwind(panic);
+                    });
+                    so_far.and(sealed)
+                })
+            })?;
+        }
+        for dir in self.above(listings) {
+            files::sync_dir(&dir)?;
+        }
+        Ok(())
+    }
+
+    /// The directories above the partitions up to the log directory, each once, lower ones first: they were made for
+    /// the ingest.
+    fn above(&self, listings: &[Listing]) -> Vec<PathBuf> {
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for listing in listings {
+            let parents = listing.place.path.ancestors().skip(1);
+            for dir in parents.take_while(|dir| dir.starts_with(self.path())) {
+                if !dirs.iter().any(|known| known == dir) {
+                    dirs.push(dir.to_path_buf());
+                }
+            }
+        }
+        dirs.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
+        dirs
+    }
+}
+
+impl Listing {
+    fn seal(&self) -> Result<(), StorageError> {
+        for (_, log) in &self.attempts {
+            log.seal()?;
+        }
+        let planned: Vec<PlannedAttempt> = self.attempts.iter().map(|(one, _)| *one).collect();
+        let path: &Path = &self.place.plan_path();
+        let file = files::write_temporary(path, plan::render(&planned).as_bytes())?;
+        files::sync_data(&file).map_err(StorageError::io("sync", path))?;
+        files::replace(path)?;
+        intent::prepare(&self.place.intent_path())?;
+        // The names of plan, intent and attempts.
+        files::sync_dir(&self.place.path)
+    }
+}
+
+impl Log {
+    /// Everything on disk, indexes included; the files are ready to be segments of another log.
+    fn seal(&self) -> Result<(), StorageError> {
+        {
+            let writer = self.writer.lock();
+            self.check_usable(writer.closed)?;
+            writer.active.persist_indexes(true)?;
+        }
+        self.flush()?;
+        for segment in self.segments.load().iter() {
+            segment.sync_indexes()?;
+        }
+        files::sync_dir(&self.directory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AppendOrigin;
+    use crate::testing::{Fixture, NOW, batch};
+    use pybroker_model::{TopicIdPartition, ValidBatches};
+
+    /// One record staged for each partition.
+    fn listings(fixture: &Fixture, partitions: i32) -> Vec<Listing> {
+        let listing = |partition| {
+            let id = TopicIdPartition {
+                partition,
+                ..fixture.id
+            };
+            let place = fixture.dir().staged_partition(id, "load-1");
+            let opened = fixture
+                .dir()
+                .open_staged(&place, 0, 7, &fixture.config, NOW);
+            let (log, _) = opened.expect("opens");
+            let bytes = batch(&["value"]);
+            let planned = PlannedAttempt {
+                writer: 0,
+                attempt: 7,
+                rows: 1,
+                bytes: bytes.len() as u64,
+            };
+            let valid = ValidBatches::checked_owned(bytes).expect("a batch");
+            log.append_as_leader(valid, -1, AppendOrigin::Client, NOW)
+                .expect("stages");
+            Listing {
+                place,
+                attempts: vec![(planned, log)],
+            }
+        };
+        (0..partitions).map(listing).collect()
+    }
+
+    #[test]
+    fn many_partitions_are_sealed_and_each_has_its_plan() {
+        let fixture = Fixture::new(Default::default());
+        let listings = listings(&fixture, 2 * PARTITIONS_AT_A_TIME as i32 + 1);
+        fixture.dir().seal_partitions(&listings).expect("seals");
+        for listing in &listings {
+            let [segment] = &plan::segments(&listing.place).expect("a plan")[..] else {
+                panic!("one segment");
+            };
+            assert_eq!(segment.rows, 1);
+            assert!(listing.place.intent_path().exists());
+            assert_eq!(listing.attempts[0].1.flushed_end_offset(), 1);
+        }
+        assert_eq!(fixture.dir().above(&listings).len(), 4, "each once");
+    }
+
+    #[test]
+    fn one_partition_that_cannot_be_sealed_fails_the_commit() {
+        for broken in 0..PARTITIONS_AT_A_TIME {
+            let fixture = Fixture::new(Default::default());
+            let listings = listings(&fixture, PARTITIONS_AT_A_TIME as i32);
+            listings[broken].attempts[0].1.discard();
+            let sealed = fixture.dir().seal_partitions(&listings);
+            assert!(
+                matches!(sealed, Err(StorageError::Closed { .. })),
+                "{sealed:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! A partition moves to another log directory (KIP-113): its files are copied while it is written and read; at the
+//! end, with appends held, the rest is copied and the directories change places.
+//!
+//! Durable steps, so that a crash after any of them is made good at the next start ([`LogDir::scan`]'s caller):
+//!
+//! | what lies there | it means | the start |
+//! |---|---|---|
+//! | `name` and `name.{hex}-future` elsewhere | the copy is not finished | removes the copy |
+//! | `name` with the file `moved`, `…-future` elsewhere | the copy is whole | renames it, removes `name` |
+//! | `name` with `moved`, `name` where that says | the move is done | removes the old one |
+//! | `name` with `moved`, nothing there, that directory online | the copy is gone | takes `moved` away, serves `name` |
+//! | `name` with `moved`, that directory offline | nobody knows | serves nothing |
+
+use super::LogDir;
+use super::partitions::sync_opened;
+use crate::config::LogConfig;
+use crate::error::StorageError;
+use crate::file_names::{
+    self, CLEANED, CORRUPT, DELETED, FUTURE_DIR, LOG, MOVED, REMOVED_DIR, SWAP, TEMPORARY,
+};
+use crate::files;
+use crate::log::Log;
+use crate::recovery::OpenState;
+use pybroker_model::Uuid;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const CHUNK_BYTES: usize = 1 << 20;
+const MOVED_BYTES_MAX: u64 = 16 << 10;
+/// What a name may be long, less than what suffixes need.
+const NAME_BYTES_MAX: usize = 200;
+
+/// A copy in the making. Dropped unfinished, it removes its directory.
+#[derive(Debug)]
+pub struct LogCopy {
+    source: Arc<Log>,
+    target: Arc<LogDir>,
+    /// Name of the directory when all is done.
+    name: String,
+    future: Option<PathBuf>,
+    /// Of each segment file: which one it was, and how much of it is copied.
+    copied: HashMap<i64, Copied>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Copied {
+    inode: u64,
+    bytes: u64,
+}
+
+impl LogCopy {
+    /// Begins a copy of `source` in `target`. `name`: of its directory there, in the end.
+    ///
+    /// # Errors
+    /// [`StorageError`]; nothing is left behind.
+    pub fn begin(
+        source: &Arc<Log>,
+        target: &Arc<LogDir>,
+        name: String,
+    ) -> Result<Self, StorageError> {
+        target.health.check()?;
+        let flat: String = name
+            .replace('/', "_")
+            .chars()
+            .take(NAME_BYTES_MAX)
+            .collect();
+        let future = target
+            .path
+            .join(format!("{flat}.{}{FUTURE_DIR}", Uuid::random().to_hex()));
+        std::fs::create_dir(&future).map_err(StorageError::io("create", &future))?;
+        let copy = Self {
+            source: Arc::clone(source),
+            target: Arc::clone(target),
+            name,
+            future: Some(future),
+            copied: HashMap::new(),
+        };
+        // Whose it is, before anything else (checklist 135).
+        copy.copy_small(file_names::PARTITION_METADATA)?;
+        Ok(copy)
+    }
+
+    /// Copies what segments have got since the last pass; gives the bytes. Appends go on meanwhile.
+    ///
+    /// # Errors
+    /// [`StorageError`], [`StorageError::Closed`] when `stop` is set.
+    pub fn pass(&mut self, stop: &AtomicBool) -> Result<u64, StorageError> {
+        let segments = self.source.segments.load_full();
+        let mut bytes = 0;
+        for segment in segments.iter() {
+            bytes += self.copy_segment(segment.base_offset, segment.size(), stop)?;
+        }
+        Ok(bytes)
+    }
+
+    fn future(&self) -> Result<&Path, StorageError> {
+        self.future.as_deref().ok_or_else(|| StorageError::Closed {
+            path: self.source.directory(),
+        })
+    }
+
+    fn copy_segment(
+        &mut self,
+        base_offset: i64,
+        size: u64,
+        stop: &AtomicBool,
+    ) -> Result<u64, StorageError> {
+        let from = file_names::of_segment(&self.source.directory(), base_offset, LOG);
+        let to = file_names::of_segment(self.future()?, base_offset, LOG);
+        let mut file = match File::open(&from) {
+            Ok(file) => file,
+            // Retention took it, or it never got a byte.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(StorageError::io("open", &from)(error)),
+        };
+        let inode = file
+            .metadata()
+            .map_err(StorageError::io("look at", &from))?
+            .ino();
+        // Compaction puts another file in its place; a shorter one was truncated.
+        let begun = self
+            .copied
+            .get(&base_offset)
+            .filter(|one| one.inode == inode && one.bytes <= size)
+            .map_or(0, |one| one.bytes);
+        if begun == size && begun > 0 {
+            return Ok(0);
+        }
+        let mut out = File::options()
+            .write(true)
+            .create(true)
+            .truncate(begun == 0)
+            .open(&to)
+            .map_err(StorageError::io("create", &to))?;
+        file.seek(SeekFrom::Start(begun))
+            .map_err(StorageError::io("read", &from))?;
+        out.seek(SeekFrom::Start(begun))
+            .map_err(StorageError::io("write", &to))?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut at = begun;
+        while at < size {
+            if stop.load(Ordering::Acquire) {
+                return Err(StorageError::Closed { path: from });
+            }
+            let want = usize::try_from(size - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let got = file
+                .read(&mut buffer[..want])
+                .map_err(StorageError::io("read", &from))?;
+            if got == 0 {
+                break;
+            }
+            out.write_all(&buffer[..got])
+                .map_err(StorageError::io("write", &to))?;
+            at += got as u64;
+        }
+        self.copied.insert(base_offset, Copied { inode, bytes: at });
+        Ok(at - begun)
+    }
+
+    fn copy_small(&self, name: &str) -> Result<(), StorageError> {
+        let (from, to) = (
+            self.source.directory().join(name),
+            self.future()?.join(name),
+        );
+        match std::fs::copy(&from, &to) {
+            Ok(_) => Ok(()),
+            // Indexes come and go with segments.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(StorageError::io("copy", &from)(error)),
+        }
+    }
+
+    /// The last pass and the change of places. The caller sees to it that nothing is appended
+    /// meanwhile; the source stays as it is, marked as moved. Answers the log at its new place.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the source goes on.
+    pub fn finish(mut self, config: Arc<LogConfig>, now_ms: i64) -> Result<Arc<Log>, StorageError> {
+        let source = Arc::clone(&self.source);
+        // No retention and no compaction until the places are changed.
+        let _maintenance = source.maintenance.lock();
+        source.flush()?;
+        source.prepare_checkpoint()?;
+        self.pass(&AtomicBool::new(false))?;
+        let from = source.directory();
+        let future = self.future()?.to_path_buf();
+        let live: Vec<i64> = source
+            .segments
+            .load()
+            .iter()
+            .map(|segment| segment.base_offset)
+            .collect();
+        for base_offset in self.copied.keys().filter(|base| !live.contains(base)) {
+            files::remove(&file_names::of_segment(&future, *base_offset, LOG))?;
+        }
+        for entry in std::fs::read_dir(&from).map_err(StorageError::io("list", &from))? {
+            let entry = entry.map_err(StorageError::io("list", &from))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let passing = [LOG, DELETED, CLEANED, SWAP, TEMPORARY, CORRUPT];
+            if entry.file_type().is_ok_and(|kind| kind.is_file())
+                && name != MOVED
+                && !passing.iter().any(|suffix| name.ends_with(suffix))
+            {
+                self.copy_small(&name)?;
+            }
+        }
+        self.sync_copy(&future)?;
+        let state = OpenState {
+            recovery_point: Some(source.log_end_offset()),
+            log_start_offset: Some(source.log_start_offset()),
+            cleaned_to: Some(source.cleaned_to()),
+            clean: None,
+        };
+        // Opened before the point of no return: what can fail fails here.
+        let (log, _) = Log::open(
+            future.clone(),
+            source.topic(),
+            source.id(),
+            config,
+            &state,
+            &self.target.health,
+            &self.target.handles,
+            now_ms,
+        )?;
+        let to = self.target.path.join(&self.name);
+        let note = format!("version: 0\nto: {}\n", to.display());
+        files::write_atomically(&from.join(MOVED), note.as_bytes())?;
+        if let Err(error) = self.target.rename_into_place(&future, &self.name) {
+            files::remove(&from.join(MOVED))?;
+            files::sync_dir(&from)?;
+            return Err(error);
+        }
+        // From here on the copy is the partition, whatever happens.
+        self.future = None;
+        *log.dir.write() = to;
+        Ok(log)
+    }
+
+    fn sync_copy(&self, future: &Path) -> Result<(), StorageError> {
+        for entry in std::fs::read_dir(future).map_err(StorageError::io("list", future))? {
+            let path = entry.map_err(StorageError::io("list", future))?.path();
+            File::open(&path)
+                .and_then(|file| files::sync_data(&file))
+                .map_err(StorageError::io("sync", &path))?;
+        }
+        files::sync_dir(future)
+    }
+}
+
+impl Drop for LogCopy {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            // What is left is removed at the next start.
+            drop(std::fs::remove_dir_all(future));
+        }
+    }
+}
+
+impl LogDir {
+    /// Renames a whole copy to its final name, durably.
+    ///
+    /// # Errors
+    /// [`StorageError`]: something has that name, or the disk.
+    pub fn rename_into_place(&self, future: &Path, name: &str) -> Result<(), StorageError> {
+        let to = self.path.join(name);
+        if to.exists() {
+            return Err(StorageError::Exists { path: to });
+        }
+        if let Some(parent) = to.parent().filter(|parent| *parent != self.path) {
+            std::fs::create_dir_all(parent).map_err(StorageError::io("create", parent))?;
+            files::sync_dir(&self.path)?;
+        }
+        std::fs::rename(future, &to).map_err(StorageError::io("rename", future))?;
+        files::sync_dir(to.parent().unwrap_or(&self.path))?;
+        sync_opened(&self.root, &self.path)
+    }
+
+    /// Renames the directory of a log that has moved away so that no start takes it for a
+    /// partition; gives its new path, for [`LogDir::remove_moved`]. Readers in progress go on.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the next start does it.
+    pub fn retire_moved(&self, log: &Log) -> Result<PathBuf, StorageError> {
+        log.close(false)?;
+        let _flushing = log.flush.lock();
+        log.staged.store(true, Ordering::Release);
+        let from = log.directory();
+        let to = self.retire_directory(&from)?;
+        *log.dir.write() = to.clone();
+        Ok(to)
+    }
+
+    /// As [`LogDir::retire_moved`], for a directory that is not open.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn retire_directory(&self, from: &Path) -> Result<PathBuf, StorageError> {
+        let name = from.file_name().unwrap_or_default().to_string_lossy();
+        let flat: String = name.chars().take(NAME_BYTES_MAX).collect();
+        let to = self
+            .path
+            .join(format!("{flat}.{}{REMOVED_DIR}", Uuid::random().to_hex()));
+        std::fs::rename(from, &to).map_err(StorageError::io("rename", from))?;
+        sync_opened(&self.root, &self.path)?;
+        Ok(to)
+    }
+
+    /// Removes a directory that moved away, or a copy that was not finished.
+    ///
+    /// # Errors
+    /// [`StorageError`], also for any other path.
+    pub fn remove_moved(&self, path: &Path) -> Result<(), StorageError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ours = path.parent() == Some(&self.path)
+            && (name.ends_with(FUTURE_DIR)
+                || name.ends_with(REMOVED_DIR) && path.join(MOVED).exists());
+        if !ours {
+            return Err(StorageError::Corrupt {
+                path: path.to_path_buf(),
+                reason: "neither a copy nor what has moved away".into(),
+            });
+        }
+        std::fs::remove_dir_all(path).map_err(StorageError::io("remove", path))
+    }
+
+    /// Where the partition in `directory` has moved to, if it has.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the note cannot be read.
+    pub fn moved_to(&self, directory: &str) -> Result<Option<PathBuf>, StorageError> {
+        let path = self.path.join(directory).join(MOVED);
+        let Some(content) = files::read_if_there(&path, MOVED_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(content).unwrap_or_default();
+        match text.lines().find_map(|line| line.strip_prefix("to: ")) {
+            Some(to) => Ok(Some(PathBuf::from(to))),
+            None => Err(StorageError::Corrupt {
+                path,
+                reason: "no line `to:`".into(),
+            }),
+        }
+    }
+
+    /// The move has not taken place: `directory` is the partition again.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn forget_move(&self, directory: &str) -> Result<(), StorageError> {
+        let path = self.path.join(directory);
+        files::remove(&path.join(MOVED))?;
+        files::sync_dir(&path)
+    }
+}

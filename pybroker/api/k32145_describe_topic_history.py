@@ -1,0 +1,94 @@
+"""DescribeTopicHistory (key 32145, pybroker's own), version 0: the incarnations of a name, or the one with an id.
+
+Needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before anything is authorized; without DESCRIBE an
+id is answered without its name, a name as if it did not exist (X22).
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.lineage import Incarnation, LineageAdmin
+from pybroker.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.metadata.deletion_records import DeletionRecord
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeTopicHistoryRequest,
+    DescribeTopicHistoryRequest_HistoryTopic,
+    DescribeTopicHistoryResponse,
+    DescribeTopicHistoryResponse_HistoryEvent,
+    DescribeTopicHistoryResponse_HistoryIncarnation,
+    DescribeTopicHistoryResponse_HistoryPartition,
+    DescribeTopicHistoryResponse_HistoryTopicResult,
+)
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
+
+API_KEY = 32145
+
+
+def handle(
+    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeTopicHistoryRequest
+) -> DescribeTopicHistoryResponse:
+    """Answers from the controller's image."""
+    return DescribeTopicHistoryResponse(
+        topics=[_topic(lineage, authorizer, context, topic) for topic in request.topics]
+    )
+
+
+def _topic(
+    lineage: LineageAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    topic: DescribeTopicHistoryRequest_HistoryTopic,
+) -> DescribeTopicHistoryResponse_HistoryTopicResult:
+    result = DescribeTopicHistoryResponse_HistoryTopicResult(name=topic.name, topic_id=topic.topic_id)
+    try:
+        result.incarnations = [_incarnation(one) for one in _history(lineage, authorizer, context, topic)]
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _history(
+    lineage: LineageAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    topic: DescribeTopicHistoryRequest_HistoryTopic,
+) -> list[Incarnation]:
+    if (topic.name is None) == (topic.topic_id == Uuid.ZERO):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, and not by both.")
+    name = topic.name
+    if name is None:
+        which = lineage.topic(None, topic.topic_id)
+        if which is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a topic with id {topic.topic_id}.")
+        name = which.topic if isinstance(which, DeletionRecord) else which.name
+    if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return lineage.history(topic.name, topic.topic_id)
+
+
+def _incarnation(one: Incarnation) -> DescribeTopicHistoryResponse_HistoryIncarnation:
+    return DescribeTopicHistoryResponse_HistoryIncarnation(
+        name=one.name,
+        topic_id=one.topic_id,
+        state=one.state,
+        created_ms=one.created_ms,
+        created_by=one.created_by,
+        created_how=one.created_how,
+        deleted_ms=one.deleted_ms,
+        deleted_by=one.deleted_by,
+        deleted_how=one.deleted_how,
+        successor_id=one.successor or Uuid.ZERO,
+        events=[
+            DescribeTopicHistoryResponse_HistoryEvent(what=event.what, at_ms=event.at_ms, by=event.by, name=event.name)
+            for event in one.events
+        ],
+        partitions=[
+            DescribeTopicHistoryResponse_HistoryPartition(
+                partition_index=index, log_start_offset=start, log_end_offset=end
+            )
+            for index, (start, end) in enumerate(one.ends)
+        ],
+    )

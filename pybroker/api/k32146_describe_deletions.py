@@ -1,0 +1,63 @@
+"""DescribeDeletions (key 32146, pybroker's own), version 0: what is being deleted, how much of it is still on disk,
+and when it goes (U4).
+
+Without topics: every deletion whose data is not gone. With topics, by name or by id: all of theirs, finished ones too.
+Shows what the caller may DESCRIBE, nothing else.
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.lineage import Deletion, LineageAdmin
+from pybroker.context import RequestContext
+from pybroker.native import Uuid
+from pybroker.protocol.messages import (
+    DescribeDeletionsRequest,
+    DescribeDeletionsResponse,
+    DescribeDeletionsResponse_Deletion,
+    DescribeDeletionsResponse_DeletionPartition,
+)
+from pybroker.security.acls import ResourceType
+from pybroker.security.authorizer import Authorizer
+
+API_KEY = 32146
+
+
+async def handle(
+    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
+) -> DescribeDeletionsResponse:
+    """Answers from the controller's image and this broker's disks."""
+    wanted: list[str | Uuid] | None = None
+    if request.topics is not None:
+        wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
+    return DescribeDeletionsResponse(
+        deletions=[
+            _deletion(one)
+            for one in await lineage.deletions(wanted)
+            if authorizer.lists(context, ResourceType.TOPIC, one.record.topic)
+        ]
+    )
+
+
+def _deletion(one: Deletion) -> DescribeDeletionsResponse_Deletion:
+    record = one.record
+    return DescribeDeletionsResponse_Deletion(
+        name=record.topic,
+        topic_id=record.topic_id,
+        state=record.state,
+        how=record.how,
+        deleted_ms=record.deleted_ms,
+        deleted_by=record.deleted_by,
+        remaining_ms=one.remaining_ms,
+        size_bytes=one.size_bytes,
+        partitions=[
+            DescribeDeletionsResponse_DeletionPartition(
+                partition_index=each.partition,
+                broker_id=each.broker_id,
+                state=each.state,
+                log_dir=each.log_dir,
+                size_bytes=each.size_bytes,
+                remaining_ms=each.remaining_ms,
+            )
+            for each in one.partitions
+        ],
+    )

@@ -1,0 +1,67 @@
+"""IngestCommit (key 32152), version 0: what is listed becomes part of the topic, once (R16, docs/staged-ingest.md)."""
+
+from __future__ import annotations
+
+from pybroker.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.ingest.access import IngestAccess, check_name
+from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.ingest.states import wire_state
+from pybroker.metadata.ingest_records import COMMITTED
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    IngestCommitRequest,
+    IngestCommitResponse,
+    IngestCommitResponse_IngestAttachedPartition,
+)
+from pybroker.security.acls import AclOperation
+
+API_KEY = 32152
+
+
+async def handle(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestCommitRequest
+) -> IngestCommitResponse:
+    """Answers when every partition has the records, on disk."""
+    access.check_cluster(request.cluster_id)
+    check_name(request.ingest_id, request.batch_id)
+    access.topic(context, request.topic_id, AclOperation.WRITE)
+    key = (request.topic_id, request.ingest_id, request.batch_id)
+    outcome = await ingests.commit(key, request.epoch, _listed(request))
+    record, problem = outcome.record, outcome.problem
+    own = record.batch_id == request.batch_id and record.state == COMMITTED
+    return IngestCommitResponse(
+        error_code=0 if problem is None else problem.code,
+        error_message=None if problem is None else f"Decided, but not attached yet: {problem.message}",
+        state=wire_state(record.state if record.batch_id == request.batch_id else COMMITTED),
+        repeated=outcome.repeated,
+        partitions=[
+            IngestCommitResponse_IngestAttachedPartition(
+                partition=index, base_offset=part.base_offset, end_offset=part.end_offset
+            )
+            for index, part in sorted(record.partitions.items())
+            if own
+        ],
+    )
+
+
+def _listed(request: IngestCommitRequest) -> list[Listed]:
+    writers = [writer.writer for writer in request.writers]
+    if len(set(writers)) < len(writers):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A writer is listed twice; one attempt of each counts.")
+    listed: dict[tuple[int, int], Listed] = {}
+    for writer in request.writers:
+        for part in writer.partitions:
+            if (part.partition, writer.writer) in listed:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"Partition {part.partition} of writer {writer.writer} is listed twice."
+                )
+            listed[part.partition, writer.writer] = (
+                part.partition,
+                writer.writer,
+                writer.attempt,
+                part.rows,
+                part.bytes,
+                part.crc,
+            )
+    return list(listed.values())

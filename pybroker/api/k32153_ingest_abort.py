@@ -1,0 +1,23 @@
+"""IngestAbort (key 32153), version 0: drops an open ingest; after its commit it does nothing and says so."""
+
+from __future__ import annotations
+
+from pybroker.context import RequestContext
+from pybroker.ingest.access import IngestAccess, check_name
+from pybroker.ingest.ingests import Ingests
+from pybroker.ingest.states import wire_state
+from pybroker.protocol.messages import IngestAbortRequest, IngestAbortResponse
+from pybroker.security.acls import AclOperation
+
+API_KEY = 32153
+
+
+async def handle(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestAbortRequest
+) -> IngestAbortResponse:
+    """Answers when what was staged is removed."""
+    access.check_cluster(request.cluster_id)
+    check_name(request.ingest_id, request.batch_id)
+    access.topic(context, request.topic_id, AclOperation.WRITE, AclOperation.ALTER)
+    state = await ingests.abort((request.topic_id, request.ingest_id, request.batch_id), request.epoch)
+    return IngestAbortResponse(state=wire_state(state))

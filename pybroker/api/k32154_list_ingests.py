@@ -1,0 +1,69 @@
+"""ListIngests (key 32154), version 0: open ingests with what they have staged, and, if asked for, remembered commits.
+
+Ingests of topics that the asker may not describe are left out without a word.
+"""
+
+from __future__ import annotations
+
+from pybroker.context import RequestContext
+from pybroker.ingest.access import IngestAccess
+from pybroker.ingest.ingests import Ingests, IngestView
+from pybroker.ingest.states import wire_state
+from pybroker.protocol.messages import (
+    ListIngestsRequest,
+    ListIngestsResponse,
+    ListIngestsResponse_ListedIngest,
+    ListIngestsResponse_ListedIngestPartition,
+)
+
+API_KEY = 32154
+
+
+def handle(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
+) -> ListIngestsResponse:
+    """From memory, without waiting."""
+    wanted = None if request.topic_ids is None else set(request.topic_ids)
+    listed = []
+    for view in ingests.views(request.include_committed):
+        name = access.cache.topic_name(view.record.topic_id)
+        if (
+            name is not None
+            and (wanted is None or view.record.topic_id in wanted)
+            and request.ingest_id in (None, view.record.ingest_id)
+            and access.lists(context, name)
+        ):
+            listed.append(_listed(view, name))
+    return ListIngestsResponse(ingests=listed)
+
+
+def _listed(view: IngestView, topic_name: str) -> ListIngestsResponse_ListedIngest:
+    record = view.record
+    partitions = [
+        ListIngestsResponse_ListedIngestPartition(
+            partition=index,
+            rows=part.rows,
+            bytes=part.bytes,
+            base_offset=part.base_offset,
+            end_offset=part.end_offset,
+        )
+        for index, part in sorted(record.partitions.items())
+    ] or [
+        ListIngestsResponse_ListedIngestPartition(partition=index, rows=rows, bytes=size)
+        for index, (rows, size) in sorted(view.staged.items())
+    ]
+    return ListIngestsResponse_ListedIngest(
+        topic_id=record.topic_id,
+        topic_name=topic_name,
+        ingest_id=record.ingest_id,
+        batch_id=record.batch_id,
+        epoch=record.epoch,
+        state=wire_state(record.state),
+        created_ms=record.created_ms,
+        touched_ms=view.touched_ms,
+        ttl_ms=record.ttl_ms,
+        writers=view.writers,
+        rows=sum(part.rows for part in partitions),
+        bytes=sum(part.bytes for part in partitions),
+        partitions=partitions,
+    )

@@ -1,0 +1,267 @@
+"""`pybroker acls`: access control entries, in the manner of Kafka's kafka-acls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from pybroker.cli.options import Target, broker_options, run, table, write_json
+
+CLUSTER = "kafka-cluster"
+
+RESOURCES = ("topic", "group", "cluster", "transactional-id", "delegation-token", "user-principal")
+
+PRODUCER = {
+    "topic": ("WRITE", "DESCRIBE", "CREATE"),
+    "transactional-id": ("WRITE", "DESCRIBE"),
+}
+CONSUMER = {"topic": ("READ", "DESCRIBE"), "group": ("READ",)}
+"""What the two conveniences allow on which resources, as kafka-acls does."""
+
+
+@click.command()
+@click.option("--add", "action", flag_value="add", help="Add entries.")
+@click.option("--remove", "action", flag_value="remove", help="Remove entries.")
+@click.option("--list", "action", flag_value="list", help="List entries.")
+@click.option("--allow-principal", multiple=True, metavar="PRINCIPAL", help="As User:alice; User:* is everybody.")
+@click.option("--deny-principal", multiple=True, metavar="PRINCIPAL", help="Denying wins over allowing.")
+@click.option("--principal", multiple=True, metavar="PRINCIPAL", help="With --list: only entries of this one.")
+@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without.")
+@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without.")
+@click.option("--operation", multiple=True, metavar="OPERATION", help="Read, Write, Create, …; All without.")
+@click.option("--topic", multiple=True, metavar="NAME", help="* is every topic.")
+@click.option("--group", multiple=True, metavar="NAME", help="* is every group.")
+@click.option("--cluster", is_flag=True, help="The cluster itself.")
+@click.option("--transactional-id", multiple=True, metavar="NAME")
+@click.option("--delegation-token", multiple=True, metavar="NAME")
+@click.option("--user-principal", multiple=True, metavar="NAME")
+@click.option(
+    "--resource-pattern-type",
+    type=click.Choice(("any", "match", "literal", "prefixed"), case_sensitive=False),
+    default="literal",
+    show_default=True,
+    help="How names are compared; any and match only with --list and --remove.",
+)
+@click.option("--producer", is_flag=True, help="Convenience: all that a producer to --topic needs.")
+@click.option("--consumer", is_flag=True, help="Convenience: all that a consumer of --topic in --group needs.")
+@click.option("--idempotent", is_flag=True, help="With --producer: idempotent writing on the cluster, too.")
+@click.option("--force", is_flag=True, help="Remove without asking.")
+@broker_options
+def acls(action: str | None, target: Target, *, force: bool, **given: Any) -> None:
+    """Add, remove or list access control entries.
+
+    \b
+    pybroker acls --add --allow-principal User:alice --operation Read --operation Write --topic words
+    pybroker acls --add --allow-principal User:bob --consumer --topic words --group readers
+    pybroker acls --add --allow-principal User:etl --operation All --topic etl- --resource-pattern-type prefixed
+    pybroker acls --list
+    """
+    if action is None:
+        raise click.UsageError("One of --add, --remove and --list is needed.")
+    if action == "list":
+        found = _describe(target, _filters(given, _resources(given), listing=True))
+    elif action == "add":
+        if given["resource_pattern_type"].lower() in ("any", "match"):
+            raise click.UsageError("--add needs --resource-pattern-type literal or prefixed.")
+        found = _bindings(given)
+        _create(target, found)
+    else:
+        filters = _removal_filters(given)
+        if not force:
+            count = len(_describe(target, filters))
+            click.confirm(f"Remove {count} {'entry' if count == 1 else 'entries'}?", abort=True)
+        found = _delete(target, filters)
+    _show(found, target)
+
+
+def _resources(given: dict[str, Any]) -> list[tuple[str, str]]:
+    """(kind, name) of every resource that was named."""
+    named = [(kind, name) for kind in RESOURCES if kind != "cluster" for name in given[kind.replace("-", "_")]]
+    return [*named, ("cluster", CLUSTER)] if given["cluster"] else named
+
+
+def _rights(given: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(kind, name, operation) of everything that the call is about."""
+    resources = _resources(given)
+    if not given["producer"] and not given["consumer"]:
+        if not resources:
+            raise click.UsageError("A resource is needed: --topic, --group, --cluster, …")
+        operations = [_operation(name) for name in given["operation"]] or ["ALL"]
+        return [(kind, name, operation) for kind, name in resources for operation in operations]
+    if given["operation"]:
+        raise click.UsageError("--producer and --consumer say which operations; leave --operation out.")
+    if not given["topic"]:
+        raise click.UsageError("--producer and --consumer need --topic.")
+    if given["consumer"] and not given["group"]:
+        raise click.UsageError("--consumer needs --group.")
+    rights = [
+        (kind, name, operation)
+        for wanted, convenience in ((given["producer"], PRODUCER), (given["consumer"], CONSUMER))
+        if wanted
+        for kind, name in resources
+        for operation in convenience.get(kind, ())
+    ]
+    if given["producer"] and given["idempotent"]:
+        rights.append(("cluster", CLUSTER, "IDEMPOTENT_WRITE"))
+    return list(dict.fromkeys(rights))
+
+
+def _operation(name: str) -> str:
+    from pybroker.client.security import AclOperation
+
+    wanted = name.replace("-", "").replace("_", "").upper()
+    for operation in AclOperation:
+        if operation.name.replace("_", "") == wanted and operation > AclOperation.ANY:
+            return operation.name
+    known = ", ".join(one.name.title().replace("_", "") for one in AclOperation if one > AclOperation.ANY)
+    raise click.UsageError(f"There is no operation {name!r}; there are {known}.")
+
+
+def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(ALLOW or DENY, principal, host)."""
+    subjects = [
+        (permission, principal, host)
+        for permission in ("ALLOW", "DENY")
+        for principal, host in itertools.product(
+            given[f"{permission.lower()}_principal"], given[f"{permission.lower()}_host"] or ("*",)
+        )
+    ]
+    for _, principal, _ in subjects:
+        kind, colon, name = principal.partition(":")
+        if not colon or not kind or not name:
+            raise click.UsageError(f"{principal!r} is no principal; they look like User:alice.")
+    return subjects
+
+
+def _kind(name: str) -> Any:
+    from pybroker.client.security import ResourceType
+
+    return ResourceType[{"user-principal": "USER"}.get(name, name.upper().replace("-", "_"))]
+
+
+def _pattern(given: dict[str, Any], kind: str) -> Any:
+    from pybroker.client.security import PatternType
+
+    # The cluster has one name, whatever the pattern of the others.
+    return PatternType.LITERAL if kind == "cluster" else PatternType[given["resource_pattern_type"].upper()]
+
+
+def _entries(
+    given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]
+) -> Iterator[dict[str, Any]]:
+    """The fields of an entry, or of a filter, for every right and every one of `subjects`."""
+    from pybroker.client.security import AclOperation, AclPermissionType
+
+    for kind, name, operation in _rights(given):
+        for permission, principal, host in subjects:
+            yield {
+                "resource_type": _kind(kind),
+                "pattern_type": _pattern(given, kind),
+                "name": name,
+                "principal": principal,
+                "host": host,
+                "operation": AclOperation[operation],
+                "permission_type": AclPermissionType[permission],
+            }
+
+
+def _bindings(given: dict[str, Any]) -> list[Any]:
+    from pybroker.client.security import AclBinding
+
+    subjects = _subjects(given)
+    if not subjects:
+        raise click.UsageError("--allow-principal or --deny-principal is needed.")
+    return [AclBinding(**entry) for entry in _entries(given, subjects)]
+
+
+def _filters(given: dict[str, Any], resources: list[tuple[str, str]], *, listing: bool) -> list[Any]:
+    """What --list, or --remove without principals and operations, is about."""
+    from pybroker.client.security import AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
+
+    principals = given["principal"] if listing else ()
+    if not resources:
+        # Without a resource everything is meant, however its names are compared.
+        wanted: list[tuple[Any, Any, Any]] = [(ResourceType.ANY, PatternType.ANY, None)]
+    else:
+        wanted = [(_kind(kind), _pattern(given, kind), name) for kind, name in resources]
+    return [
+        AclBindingFilter(
+            resource_type=kind,
+            pattern_type=pattern_type,
+            name=name,
+            principal=principal,
+            host=None,
+            operation=AclOperation.ANY,
+            permission_type=AclPermissionType.ANY,
+        )
+        for kind, pattern_type, name in wanted
+        for principal in principals or (None,)
+    ]
+
+
+def _removal_filters(given: dict[str, Any]) -> list[Any]:
+    """With principals exactly what --add would make, else everything of the resources."""
+    from pybroker.client.security import AclBindingFilter
+
+    subjects = _subjects(given)
+    if not subjects and not given["operation"] and not given["producer"] and not given["consumer"]:
+        resources = _resources(given)
+        if not resources:
+            raise click.UsageError("A resource is needed: --topic, --group, --cluster, …")
+        return _filters(given, resources, listing=False)
+    everybody: list[tuple[str, str | None, str | None]] = [("ANY", None, None)]
+    return [AclBindingFilter(**entry) for entry in _entries(given, subjects or everybody)]
+
+
+def _create(target: Target, bindings: list[Any]) -> None:
+    from pybroker.client.admin import AdminClient
+
+    async def work() -> None:
+        async with AdminClient(target.client_config()) as admin:
+            await admin.create_acls(bindings)
+
+    run(work())
+
+
+def _describe(target: Target, filters: list[Any]) -> list[Any]:
+    from pybroker.client.admin import AdminClient
+
+    async def work() -> list[Any]:
+        async with AdminClient(target.client_config()) as admin:
+            found = [binding for one in filters for binding in await admin.describe_acls(one)]
+        return list(dict.fromkeys(found))
+
+    return run(work())
+
+
+def _delete(target: Target, filters: list[Any]) -> list[Any]:
+    from pybroker.client.admin import AdminClient
+
+    async def work() -> list[Any]:
+        async with AdminClient(target.client_config()) as admin:
+            removed = await admin.delete_acls(filters)
+        return list(dict.fromkeys(binding for found in removed.values() for binding in found))
+
+    return run(work())
+
+
+def _show(bindings: list[Any], target: Target) -> None:
+    rows = [
+        {
+            "resource": one.resource_type.name.title().replace("_", ""),
+            "pattern": one.pattern_type.name.lower(),
+            "name": one.name,
+            "principal": one.principal,
+            "host": one.host,
+            "operation": one.operation.name.title().replace("_", ""),
+            "permission": one.permission_type.name.lower(),
+        }
+        for one in bindings
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, ("resource", "pattern", "name", "principal", "host", "operation", "permission"))

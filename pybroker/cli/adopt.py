@@ -1,0 +1,73 @@
+"""`pybroker adopt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option(
+    "--topic-configs",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="For a ZooKeeper broker: JSON, topic to setting to value.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | None, as_json: bool) -> None:
+    """Take over the data directories of one Apache Kafka broker, offline.
+
+    Name all its log directories; the first one gets the metadata. Topics keep their ids, records and committed offsets.
+    Apache Kafka cannot use the directories afterwards: make a copy first.
+    """
+    import asyncio
+
+    from pybroker.cli.options import table, write_json
+    from pybroker.errors import StartError
+    from pybroker.offline.adopt.carry_out import carry_out, finish, unfinished
+    from pybroker.offline.adopt.plan import make_plan, read_topic_configs
+    from pybroker.offline.directories import locked
+
+    places = [Path(one).absolute() for one in directories]
+    try:
+        for place in places:
+            if not place.is_dir():
+                raise StartError(f"{place} is not a directory")
+        with locked(places):
+            if unfinished(places[0]):
+                if not dry_run:
+                    finish(places)
+                click.echo(f"{places[0]} was adopted before; what was left of it is done")
+                return
+            plan = make_plan(places, None if topic_configs is None else read_topic_configs(topic_configs))
+            if not dry_run:
+                asyncio.run(carry_out(plan))
+    except StartError as problem:
+        raise click.ClickException(f"{problem}. Nothing was changed.") from None
+    except OSError as problem:
+        raise click.ClickException(f"{problem.filename or places[0]}: {problem.strerror}") from None
+    rows = [
+        {
+            "topic": topic.name,
+            "id": str(topic.topic_id),
+            "partitions": len(topic.epochs),
+            "bytes": topic.size_bytes,
+            "config": ",".join(f"{name}={value}" for name, value in sorted(topic.config.items())),
+        }
+        for topic in sorted(plan.topics, key=lambda one: one.name)
+    ]
+    if as_json:
+        write_json({"cluster_id": plan.cluster_id, "node_id": plan.node_id, "topics": rows, "notes": plan.notes})
+        return
+    click.echo(f"cluster {plan.cluster_id}, broker {plan.node_id}, {plan.source}")
+    table(rows, ["topic", "id", "partitions", "bytes", "config"])
+    for note in plan.notes:
+        click.echo(f"note: {note}")
+    if dry_run:
+        click.echo("dry run: nothing was changed")
+    else:
+        joined = ",".join(map(str, places))
+        click.echo(f"adopted; start with: pybroker start --set node.id={plan.node_id} --set log.dirs={joined}")

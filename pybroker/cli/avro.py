@@ -1,0 +1,103 @@
+"""Rows in Avro's binary encoding (without schema or header), by fastavro in Spark's Python workers: Spark's own
+`to_avro` needs a jar."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+SIMPLE: dict[str, Any] = {
+    "string": "string",
+    "binary": "bytes",
+    "boolean": "boolean",
+    "byte": "int",
+    "short": "int",
+    "integer": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
+    "timestamp_ntz": {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+def schema_of(struct: StructType, name: str = "Row") -> dict[str, Any]:
+    """The Avro schema of a row: fields that may be null are unions with null, as Spark's own conversion has them.
+
+    Raises click.ClickException for a type that Avro does not have.
+    """
+    fields = []
+    for field in struct.fields:
+        kind = _type_of(field.dataType, f"{name}_{field.name}")
+        fields.append({"name": field.name, "type": ["null", kind] if field.nullable else kind})
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _type_of(kind: DataType, name: str) -> Any:
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructType
+
+    if isinstance(kind, StructType):
+        return schema_of(kind, name)
+    if isinstance(kind, ArrayType):
+        inner = _type_of(kind.elementType, name)
+        return {"type": "array", "items": ["null", inner] if kind.containsNull else inner}
+    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        inner = _type_of(kind.valueType, name)
+        return {"type": "map", "values": ["null", inner] if kind.valueContainsNull else inner}
+    if isinstance(kind, DecimalType):
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    found = SIMPLE.get(kind.typeName())
+    if found is None:
+        raise click.ClickException(f"--value avro: there is no Avro type for {kind.simpleString()}")
+    return found
+
+
+def avro_column(frame: DataFrame) -> Column:
+    """All columns of a frame as one value; the schema goes to stderr, for those who read the topic.
+
+    Raises click.ClickException if fastavro is not installed.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import BinaryType
+
+    try:
+        import fastavro  # noqa: F401  # the workers need it: say so before the job
+    except ImportError:
+        raise click.ClickException("--value avro needs fastavro: pip install 'pybroker[spark]'") from None
+    schema = schema_of(frame.schema)
+    click.echo(f"Avro schema of the values: {json.dumps(schema)}", err=True)
+
+    def encode(row: Any) -> bytes:
+        return encoded(schema, row.asDict(recursive=True))
+
+    return functions.udf(encode, BinaryType())(
+        functions.struct(*(functions.col(f"`{each}`") for each in frame.columns))
+    )
+
+
+def encoded(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
+    """One row in Avro's binary encoding."""
+    import fastavro
+
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _parsed(json.dumps(schema)), row)
+    return out.getvalue()
+
+
+_PARSED: dict[str, Any] = {}
+
+
+def _parsed(text: str) -> Any:
+    import fastavro
+
+    if text not in _PARSED:
+        _PARSED[text] = fastavro.parse_schema(json.loads(text))
+    return _PARSED[text]

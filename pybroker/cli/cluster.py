@@ -1,0 +1,95 @@
+"""`pybroker cluster`: what concerns the cluster as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli import LazyGroup
+from pybroker.cli.options import Target, broker_options, run, table, write_json
+
+
+@click.group(cls=LazyGroup, lazy={"adopt-id": "pybroker.cli.adopt_id:adopt_id"})
+def cluster() -> None:
+    """The cluster as a whole."""
+
+
+@cluster.command("id")
+@broker_options
+def cluster_id(target: Target) -> None:
+    """Show the cluster's id."""
+    run(_id(target))
+
+
+@cluster.command()
+@broker_options
+def describe(target: Target) -> None:
+    """Show the cluster's id, its brokers and which of them is the controller."""
+    run(_describe(target))
+
+
+@cluster.command("log-dirs")
+@click.option("--broker", "brokers", type=int, multiple=True, help="Only this broker. May be repeated.")
+@broker_options
+def log_dirs(target: Target, brokers: tuple[int, ...]) -> None:
+    """Show the brokers' log directories, what they hold and how much room is left."""
+    run(_log_dirs(target, brokers))
+
+
+async def _id(target: Target) -> None:
+    from pybroker.client.admin import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        found = (await admin.describe_cluster()).cluster_id
+    if target.json:
+        write_json({"cluster_id": found})
+    elif found is None:
+        raise click.ClickException("This cluster has no id: its brokers are older than Kafka 0.10.1.")
+    else:
+        click.echo(found)
+
+
+async def _describe(target: Target) -> None:
+    from pybroker.client.admin import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        found = await admin.describe_cluster()
+    controller = None if found.controller is None else found.controller.id
+    brokers = [
+        {
+            "broker": node.id,
+            "host": node.host,
+            "port": node.port,
+            "rack": node.rack,
+            "controller": node.id == controller,
+        }
+        for node in sorted(found.nodes)
+    ]
+    if target.json:
+        write_json({"cluster_id": found.cluster_id, "controller": controller, "brokers": brokers})
+        return
+    click.echo(f"Cluster id: {found.cluster_id or '(none)'}")
+    table(brokers, ["broker", "host", "port", "rack", "controller"])
+
+
+async def _log_dirs(target: Target, brokers: tuple[int, ...]) -> None:
+    from pybroker.client.admin import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        found = await admin.describe_log_dirs(brokers or None)
+    rows = [
+        {
+            "broker": broker,
+            "log_dir": path,
+            "state": "offline" if about.error_code else "online",
+            "partitions": len(about.replicas),
+            "bytes": sum(replica.size for replica in about.replicas.values()),
+            "total_bytes": about.total_bytes,
+            "usable_bytes": about.usable_bytes,
+        }
+        for broker, directories in sorted(found.items())
+        for path, about in sorted(directories.items())
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, ["broker", "log_dir", "state", "partitions", "bytes", "usable_bytes", "total_bytes"])

@@ -1,0 +1,148 @@
+"""What the commands that talk to a running broker share: their options, their errors, their output."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """Which broker a command talks to, with which client settings, and for whom it writes."""
+
+    bootstrap_server: str
+    """`host:port[,host:port…]`."""
+    command_config: Path | None
+    """A file of client settings under Kafka's names, as `--command-config` of Kafka's tools."""
+    json: bool
+    """Write JSON instead of a table."""
+
+    def client_config(self) -> dict[str, Any]:
+        """Settings for `pybroker.client.AdminClient`: those of the file, then the address.
+
+        Raises click.ClickException for a file that cannot be read.
+        """
+        return {**self._file_settings(), "bootstrap.servers": self.bootstrap_server}
+
+    def _file_settings(self) -> dict[str, str]:
+        if self.command_config is None:
+            return {}
+        from pybroker.config.properties import PropertiesError, read_properties
+
+        try:
+            text = self.command_config.read_text()
+            return {entry.key: entry.value for entry in read_properties(text)}
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.ClickException(f"{self.command_config} cannot be read: {error}") from None
+        except PropertiesError as error:
+            raise click.ClickException(f"{self.command_config}, line {error.line}: {error}") from None
+
+
+def broker_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--bootstrap-server`, `--command-config` and `--json`; the function gets them as `target`: Target."""
+
+    @click.option(
+        "--bootstrap-server",
+        default="127.0.0.1:9092",
+        show_default=True,
+        metavar="HOST:PORT[,…]",
+        help="The broker to ask.",
+    )
+    @click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Client settings under Kafka's names, one key=value a line.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+    @click.option("--zookeeper", hidden=True)
+    @functools.wraps(command)
+    def with_target(
+        *args: object,
+        bootstrap_server: str,
+        command_config: Path | None,
+        as_json: bool,
+        zookeeper: str | None,
+        **rest: object,
+    ) -> None:
+        if zookeeper is not None:
+            raise click.UsageError(
+                "--zookeeper is refused: a change of topics behind the brokers' backs would lose their ids. "
+                "Name a broker: --bootstrap-server host:port."
+            )
+        command(*args, target=Target(bootstrap_server, command_config, as_json), **rest)
+
+    return with_target
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a command's work. What the broker refuses and a connection that fails are one line on stderr and exit
+    code 1; a bug keeps its traceback.
+    """
+    from pybroker.config.values import ConfigError
+    from pybroker.errors import KafkaError
+
+    try:
+        return asyncio.run(work)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    except KafkaError as error:
+        raise click.ClickException(sentence(error.code, error.message)) from None
+    except (OSError, TimeoutError) as error:
+        raise click.ClickException(str(error) or "The broker did not answer in time.") from None
+
+
+def sentence(code: int, message: str | None) -> str:
+    """A Kafka error for people: its text and its name."""
+    from pybroker.protocol.error_codes import ErrorCode
+
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    return f"{name}: {message}" if message else name
+
+
+def write_json(value: object) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """Rows as a table on stdout: `columns` names what is shown, in order; a missing value is empty.
+
+    Through a pipe the lines are as long as they need to be, so that grep and cut work.
+    """
+    import rich.box
+    from rich.console import Console
+    from rich.table import Table
+
+    made = Table(box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        numbers = bool(rows) and all(isinstance(row.get(column), int) for row in rows)
+        made.add_column(column.upper(), justify="right" if numbers else "left", overflow="fold", no_wrap=True)
+    for row in rows:
+        made.add_row(*(_cell(row.get(column)) for column in columns))
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=100_000)
+    console.print(made)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

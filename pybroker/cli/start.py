@@ -1,0 +1,28 @@
+"""`pybroker start`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(),
+    help="Settings, one key=value a line, as in Kafka's server.properties.",
+)
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file. May be repeated."
+)
+@click.option("--ready-fd", type=int, hidden=True)
+@click.option("--parent-fd", type=int, hidden=True)
+def start(file: str | None, assignments: tuple[str, ...], ready_fd: int | None, parent_fd: int | None) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    Without settings: data in ./pybroker-data, clients at 127.0.0.1:9092.
+    """
+    from pybroker.foreground import start_command
+
+    raise SystemExit(start_command(file, assignments, ready_fd, parent_fd))

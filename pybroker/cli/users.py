@@ -1,0 +1,216 @@
+"""`pybroker users`: SCRAM credentials, of a broker that runs or of one that does not."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pybroker.cli.options import Target, broker_options, run, table, write_json
+
+if TYPE_CHECKING:
+    from pybroker.client.security import ScramMechanism
+
+Result = TypeVar("Result")
+
+MECHANISM_NAMES = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@click.group()
+def users() -> None:
+    """Users that authenticate by SCRAM.
+
+    With --config or --data-dir the commands change the store of a broker that does not run: so the first user of a
+    new broker is made. Without, they ask a running broker.
+    """
+
+
+def offline_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--config`, `--set` and `--data-dir`; the function gets the directory as `place`, None for a running
+    broker."""
+
+    @click.option(
+        "--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker that does not run."
+    )
+    @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
+    @click.option(
+        "--data-dir", type=click.Path(path_type=Path), help="First data directory of a broker that does not run."
+    )
+    @functools.wraps(command)
+    def with_place(
+        *args: object, file: str | None, assignments: tuple[str, ...], data_dir: Path | None, **rest: object
+    ) -> None:
+        command(*args, place=_directory(file, assignments, data_dir), **rest)
+
+    return with_place
+
+
+def _directory(file: str | None, assignments: tuple[str, ...], data_dir: Path | None) -> Path | None:
+    """The first data directory, or None if a running broker is meant."""
+    if data_dir is not None:
+        return data_dir
+    if file is None and not assignments:
+        return None
+    from pybroker.config import ConfigError, load_config
+
+    try:
+        return Path(load_config(file, assignments).config.log_dirs[0])
+    except ConfigError as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def _offline(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
+    from pybroker.errors import StartError
+
+    try:
+        return asyncio.run(work)
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+    except OSError as problem:
+        raise click.ClickException(f"{problem.filename}: {problem.strerror}") from None
+
+
+def _mechanisms(names: tuple[str, ...]) -> list[ScramMechanism]:
+    from pybroker.client.security import ScramMechanism
+
+    return [ScramMechanism[name.replace("-", "_")] for name in names or MECHANISM_NAMES]
+
+
+def _password(file: Path | None) -> str:
+    """Never from the command line, where every user of the machine could read it."""
+    if file is None:
+        entered: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        return entered
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise click.ClickException(f"{file} cannot be read: {problem}") from None
+    password = text.removesuffix("\n").removesuffix("\r")
+    if not password:
+        raise click.ClickException("The password is empty.")
+    return password
+
+
+_mechanism_option = click.option(
+    "--mechanism",
+    "mechanisms",
+    type=click.Choice(MECHANISM_NAMES),
+    multiple=True,
+    help="Of this mechanism only; both without.",
+)
+
+
+@users.command()
+@click.argument("name")
+@_mechanism_option
+@click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True)
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the password from FILE (- is the standard input) instead of asking for it.",
+)
+@offline_options
+@broker_options
+def add(
+    name: str,
+    mechanisms: tuple[str, ...],
+    *,
+    iterations: int,
+    password_file: Path | None,
+    place: Path | None,
+    target: Target,
+) -> None:
+    """Add the user NAME, or give it another password."""
+    if not name:
+        raise click.ClickException("The name is empty.")
+    password = _password(password_file)
+    chosen = _mechanisms(mechanisms)
+    if place is not None:
+        from pybroker.metadata.users import ScramCredential
+        from pybroker.metadata.users import ScramMechanism as Stored
+        from pybroker.offline.users import set_credentials
+
+        made = {Stored(one): ScramCredential.of_password(Stored(one), password, iterations) for one in chosen}
+        _offline(set_credentials(place, name, dict(made)))
+    else:
+        from pybroker.client.security import ScramUpsertion
+
+        _alter(target, [ScramUpsertion(name, password, one, iterations) for one in chosen])
+    click.echo(f"user {name}: {', '.join(one.mechanism_name for one in chosen)}")
+
+
+@users.command()
+@click.argument("name")
+@_mechanism_option
+@offline_options
+@broker_options
+def remove(name: str, mechanisms: tuple[str, ...], *, place: Path | None, target: Target) -> None:
+    """Remove credentials of the user NAME; without --mechanism all that there are."""
+    chosen = _mechanisms(mechanisms)
+    if not mechanisms:
+        there = {number for one, number, _ in _listed(place, target) if one == name}
+        chosen = [one for one in chosen if one.mechanism_name in there]
+        if not chosen:
+            raise click.ClickException(f"There is no user {name!r}.")
+    if place is not None:
+        from pybroker.metadata.users import ScramMechanism as Stored
+        from pybroker.offline.users import set_credentials
+
+        _offline(set_credentials(place, name, {Stored(one): None for one in chosen}))
+    else:
+        from pybroker.client.security import ScramDeletion
+
+        _alter(target, [ScramDeletion(name, one) for one in chosen])
+    click.echo(f"user {name}: removed {', '.join(one.mechanism_name for one in chosen)}")
+
+
+@users.command("list")
+@offline_options
+@broker_options
+def list_users(*, place: Path | None, target: Target) -> None:
+    """List users with their mechanisms."""
+    rows = [
+        {"user": name, "mechanism": mechanism, "iterations": iterations}
+        for name, mechanism, iterations in _listed(place, target)
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, ("user", "mechanism", "iterations"))
+
+
+def _listed(place: Path | None, target: Target) -> list[tuple[str, str, int]]:
+    if place is not None:
+        from pybroker.offline.users import list_credentials
+
+        stored = _offline(list_credentials(place))
+        return [(name, one.sasl_name, iterations) for name, infos in stored.items() for one, iterations in infos]
+    from pybroker.client.admin import AdminClient
+
+    async def work() -> list[tuple[str, str, int]]:
+        async with AdminClient(target.client_config()) as admin:
+            found = await admin.describe_user_scram_credentials()
+        return [
+            (name, one.mechanism.mechanism_name, one.iterations)
+            for name, infos in sorted(found.items())
+            for one in infos
+        ]
+
+    return run(work())
+
+
+def _alter(target: Target, changes: list[Any]) -> None:
+    from pybroker.client.admin import AdminClient
+
+    async def work() -> None:
+        async with AdminClient(target.client_config()) as admin:
+            await admin.alter_user_scram_credentials(changes)
+
+    run(work())

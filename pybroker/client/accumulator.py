@@ -1,0 +1,184 @@
+"""What a producer has not sent yet, and what it waits for: per partition a queue of batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from pybroker.client.cluster import TopicPartition
+from pybroker.native import ClientBatch, Uuid
+
+RECORD_BYTES = 96
+"""What a waiting record takes in memory beside its bytes, roughly."""
+
+
+class Batch:
+    """Records of one partition that are sent and answered together.
+
+    topic_id: the incarnation that they were given for. deadline: when they fail (loop time). producer: (id, epoch)
+    and sequence under which they were sent first; None before. done: (base offset, append time or -1) or the error.
+    seen: somebody looks at `done`. halves: what they were split into.
+    """
+
+    __slots__ = (
+        "attempts",
+        "bytes",
+        "closed",
+        "data",
+        "deadline",
+        "done",
+        "halves",
+        "linger_end",
+        "partition",
+        "producer",
+        "seen",
+        "sequence",
+        "topic",
+        "topic_id",
+        "wire",
+    )
+
+    def __init__(
+        self, data: ClientBatch, where: TopicPartition, topic_id: Uuid, *, linger_end: float, deadline: float
+    ) -> None:
+        self.data = data
+        self.topic = where.topic
+        self.topic_id = topic_id
+        self.partition = where.partition
+        self.linger_end = linger_end
+        self.deadline = deadline
+        self.closed = False
+        self.attempts = 0
+        self.bytes = 0
+        self.producer: tuple[int, int] | None = None
+        self.sequence = -1
+        self.wire: bytes | None = None
+        self.seen = False
+        self.halves: tuple[Batch, Batch] | None = None
+        self.done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def find(self, index: int) -> tuple[Batch, int]:
+        """The batch that holds the record now, and its place there."""
+        batch = self
+        while batch.halves is not None:
+            first, second = batch.halves
+            batch, index = (first, index) if index < len(first) else (second, index - len(first))
+        return batch, index
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Two batches with half of the records each; what waits for this one is told of the second's end."""
+        made = []
+        for data in self.data.split():
+            where = TopicPartition(self.topic, self.partition)
+            half = Batch(data, where, self.topic_id, linger_end=self.linger_end, deadline=self.deadline)
+            half.closed, half.producer, half.seen = True, self.producer, self.seen
+            made.append(half)
+        self.halves = (made[0], made[1])
+        made[0].bytes = self.bytes // 2
+        made[1].bytes = self.bytes - made[0].bytes
+        made[0].sequence = self.sequence
+        made[1].sequence = next_sequence(self.sequence, len(made[0])) if self.sequence >= 0 else -1
+        return made[0], made[1]
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """Sequences wrap from 2**31-1 to 0."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+class PartitionQueue:
+    """Batches of one partition of one incarnation of a topic, oldest first.
+
+    queue: not sent yet, the last one may be open. in_flight: sent, not answered. retries: to be sent again, by
+    sequence; while there are some, nothing else is sent. reset: a gap in the sequences is certain: once nothing is in
+    flight, what is left starts anew under a new producer epoch.
+    """
+
+    __slots__ = (
+        "in_flight",
+        "next_sequence",
+        "not_before",
+        "producer",
+        "queue",
+        "reset",
+        "retries",
+        "topic",
+        "where",
+    )
+
+    def __init__(self, topic: TopicQueues, partition: int) -> None:
+        self.topic = topic
+        self.where = TopicPartition(topic.name, partition)
+        self.queue: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.retries: list[Batch] = []
+        self.producer: tuple[int, int] | None = None
+        self.next_sequence = 0
+        self.not_before = 0.0
+        self.reset = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits and nothing is under way."""
+        return not (self.queue or self.in_flight or self.retries)
+
+    def unsent(self) -> list[Batch]:
+        """What may still be sent, in order."""
+        return [*self.retries, *self.queue]
+
+    def retry(self, batch: Batch) -> None:
+        """Puts a batch that was in flight back, in its place."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        self.retries.append(batch)
+        if batch.sequence >= 0:
+            self.sort_retries()
+
+    def sort_retries(self) -> None:
+        """By sequence, from the oldest; sequences wrap, and the next one is ahead of all of them."""
+        self.retries.sort(key=lambda each: next_sequence(each.sequence, -self.next_sequence))
+
+    def number(self, batch: Batch, producer: tuple[int, int]) -> bool:
+        """Gives a batch its place in the producer's sequence; False if it must wait for what is in flight under an
+        older epoch.
+        """
+        if self.reset:
+            if self.in_flight:
+                return False
+            self._restart(producer)
+        if batch.producer is not None:
+            return True
+        if self.producer != producer:
+            if self.in_flight or self.retries:
+                return False
+            self._restart(producer)
+        batch.producer, batch.sequence = producer, self.next_sequence
+        self.next_sequence = next_sequence(self.next_sequence, len(batch))
+        return True
+
+    def _restart(self, producer: tuple[int, int]) -> None:
+        self.reset = False
+        self.producer = producer
+        self.next_sequence = 0
+        for batch in self.retries:
+            batch.producer, batch.sequence, batch.wire = producer, self.next_sequence, None
+            self.next_sequence = next_sequence(self.next_sequence, len(batch))
+
+
+class TopicQueues:
+    """The partitions of one incarnation of a topic."""
+
+    __slots__ = ("name", "partitions", "sticky", "topic_id")
+
+    def __init__(self, name: str, topic_id: Uuid, count: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [PartitionQueue(self, index) for index in range(count)]
+        self.sticky = 0
+
+    def grow(self, count: int) -> None:
+        """The topic has got more partitions."""
+        self.partitions += [PartitionQueue(self, index) for index in range(len(self.partitions), count)]

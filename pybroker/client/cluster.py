@@ -1,0 +1,148 @@
+"""What a client knows of the cluster: immutable, replaced whole by each metadata response."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from pybroker.native import Uuid
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic. It carries no id on purpose (KIP-516, checklist 219)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdPartition:
+    """A partition of one incarnation of a topic: by id, with the name for people (D30, checklist 250)."""
+
+    topic_id: Uuid
+    topic_partition: TopicPartition
+
+    @property
+    def topic(self) -> str:
+        """The name."""
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The index."""
+        return self.topic_partition.partition
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}:{self.topic_partition}"
+
+
+class Node(NamedTuple):
+    """A broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id {self.id})"
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as the metadata show it. `leader` is -1 while there is none, `leader_epoch` -1 where unknown."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which one."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the metadata show it. `topic_id` is Uuid.ZERO from brokers without ids; `error_code` 0 if it is
+    there.
+    """
+
+    name: str
+    topic_id: Uuid
+    internal: bool
+    partitions: tuple[PartitionInfo, ...]
+    error_code: int = 0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One look at the cluster.
+
+    id: the cluster's (KIP-78, checklist 284); None before the first answer and from clusters that have none.
+    """
+
+    id: str | None = None
+    nodes: tuple[Node, ...] = ()
+    controller: Node | None = None
+    by_name: Mapping[str, TopicInfo] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _nodes(self) -> dict[int, Node]:
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def _names(self) -> dict[Uuid, str]:
+        return {topic.topic_id: topic.name for topic in self._live if topic.topic_id}
+
+    @property
+    def _live(self) -> Iterable[TopicInfo]:
+        return (topic for topic in self.by_name.values() if not topic.error_code)
+
+    def node(self, node_id: int) -> Node | None:
+        """The broker of that id."""
+        return self._nodes.get(node_id)
+
+    def topics(self) -> Collection[str]:
+        """The names of all topics."""
+        return {topic.name for topic in self._live}
+
+    def topic_ids(self) -> Collection[Uuid]:
+        """The ids of all topics that have one (checklist 28)."""
+        return self._names.keys()
+
+    def topic_id(self, name: str) -> Uuid:
+        """The topic's id; Uuid.ZERO if it has none or does not exist (checklist 29)."""
+        topic = self.by_name.get(name)
+        return topic.topic_id if topic is not None and not topic.error_code else Uuid.ZERO
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of the topic with that id."""
+        return self._names.get(topic_id)
+
+    def internal_topics(self) -> Collection[str]:
+        """Topics that belong to the cluster itself."""
+        return {topic.name for topic in self._live if topic.internal}
+
+    def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions in order; empty if it does not exist."""
+        found = self.by_name.get(topic)
+        return found.partitions if found is not None and not found.error_code else ()
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        """One partition."""
+        partitions = self.partitions(partition.topic)
+        return partitions[partition.partition] if 0 <= partition.partition < len(partitions) else None
+
+    def leader(self, partition: TopicPartition) -> Node | None:
+        """The broker that leads it now."""
+        found = self.partition(partition)
+        return self.node(found.leader) if found is not None else None

@@ -1,0 +1,262 @@
+"""Settings of the clients under Kafka's names: one table a class, strict parsing, the nearest name for a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pybroker.client.errors import ClientConfigError
+from pybroker.config.definition import ConfigDef, nearest_name
+from pybroker.config.values import (
+    ConfigKey,
+    ConfigType,
+    InvalidValue,
+    Value,
+    at_least,
+    not_empty,
+    one_of,
+    render_value,
+)
+
+_BOOLEAN, _STRING, _INT, _LONG, _LIST, _CLASS, _PASSWORD = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+    ConfigType.CLASS,
+    ConfigType.PASSWORD,
+)
+
+COMMON: tuple[ConfigKey, ...] = (
+    ConfigKey("bootstrap.servers", _LIST, None, "Brokers to ask first, host:port.", not_empty),
+    ConfigKey("client.id", _STRING, "pybroker", "Name in the broker's log, metrics and quotas."),
+    ConfigKey("client.rack", _STRING, "", "Where this client is; consumers may then read from a near replica."),
+    ConfigKey(
+        "security.protocol",
+        _STRING,
+        "PLAINTEXT",
+        "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    ConfigKey(
+        "sasl.mechanism",
+        _STRING,
+        None,
+        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+        one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    ),
+    ConfigKey("sasl.username", _STRING, None, "User for SASL."),
+    ConfigKey("sasl.password", _PASSWORD, None, "Password for SASL."),
+    ConfigKey("sasl.jaas.config", _PASSWORD, None, "User and password as Java clients write them."),
+    ConfigKey("ssl.ca.location", _STRING, None, "File or directory of trusted certificates, PEM."),
+    ConfigKey("ssl.certificate.location", _STRING, None, "This client's certificate, PEM."),
+    ConfigKey("ssl.key.location", _STRING, None, "This client's key, PEM."),
+    ConfigKey("ssl.key.password", _PASSWORD, None, "Password of the key."),
+    ConfigKey(
+        "ssl.endpoint.identification.algorithm",
+        _STRING,
+        "https",
+        "https checks the broker's name against its certificate; empty does not.",
+        one_of("https", ""),
+    ),
+    ConfigKey("ssl.context", _CLASS, None, "A ready ssl.SSLContext; goes over the other ssl settings."),
+    ConfigKey("request.timeout.ms", _INT, 30_000, "Longest wait for one answer.", at_least(1)),
+    ConfigKey("default.api.timeout.ms", _INT, 60_000, "Longest time of a call, attempts included.", at_least(1)),
+    ConfigKey("socket.connection.setup.timeout.ms", _LONG, 10_000, "Longest wait for a connection.", at_least(1)),
+    ConfigKey("reconnect.backoff.ms", _LONG, 50, "First pause after a connection failed.", at_least(0)),
+    ConfigKey("reconnect.backoff.max.ms", _LONG, 1_000, "Longest such pause; it doubles.", at_least(0)),
+    ConfigKey("retry.backoff.ms", _LONG, 100, "First pause before a request is sent again.", at_least(0)),
+    ConfigKey("retry.backoff.max.ms", _LONG, 1_000, "Longest such pause; it doubles.", at_least(0)),
+    ConfigKey("connections.max.idle.ms", _LONG, 540_000, "Unused connections are closed after this time."),
+    ConfigKey("receive.message.max.bytes", _INT, 256 << 20, "Largest answer that is accepted.", at_least(1_000)),
+    ConfigKey("metadata.max.age.ms", _LONG, 300_000, "The cluster is looked at again at least so often.", at_least(1)),
+    ConfigKey(
+        "metadata.recovery.strategy",
+        _STRING,
+        "rebootstrap",
+        "What to do when no known broker answers: rebootstrap or none.",
+        one_of("rebootstrap", "none"),
+    ),
+    ConfigKey("metadata.recovery.rebootstrap.trigger.ms", _LONG, 300_000, "After this time without one.", at_least(0)),
+    ConfigKey(
+        "metadata.cluster.check.enable",
+        _BOOLEAN,
+        True,
+        "Tell each broker which cluster and node is meant, so that a misrouted connection is noticed (KIP-1242).",
+    ),
+    ConfigKey("metric.reporters", _LIST, (), "Objects or classes: MetricReporter."),
+)
+
+ADMIN = ConfigDef(COMMON)
+
+_COMPRESSION = ("none", "gzip", "snappy", "lz4", "zstd")
+
+PRODUCER = ConfigDef(
+    (
+        *COMMON,
+        ConfigKey("key.serializer", _CLASS, None, "Serializer or function; without one bytes and text."),
+        ConfigKey("value.serializer", _CLASS, None, "Serializer or function; without one bytes and text."),
+        ConfigKey("interceptor.classes", _LIST, (), "ProducerInterceptors, in order."),
+        ConfigKey("acks", _STRING, -1, "all (or -1), 1, 0.", one_of("all", "-1", "0", "1")),
+        ConfigKey("enable.idempotence", _BOOLEAN, True, "Each record once, in order; needs acks=all."),
+        ConfigKey("max.in.flight.requests.per.connection", _INT, 5, "Requests under way to one broker.", at_least(1)),
+        ConfigKey("retries", _INT, 2**31 - 1, "How often a batch is sent again.", at_least(0)),
+        ConfigKey("delivery.timeout.ms", _INT, 120_000, "After this time a record that waits has failed.", at_least(1)),
+        ConfigKey("linger.ms", _LONG, 5, "How long a batch that is not full waits for more.", at_least(0)),
+        ConfigKey(
+            "batch.size",
+            _INT,
+            262_144,
+            "Bytes of a batch before compression. Kafka's default is 16384, which costs more requests; memory is "
+            "taken as records come.",
+            at_least(0),
+        ),
+        ConfigKey("buffer.memory", _LONG, 32 << 20, "Bytes of records that wait; then callers wait.", at_least(1)),
+        ConfigKey("max.block.ms", _LONG, 60_000, "Longest wait for room, or for a topic.", at_least(0)),
+        ConfigKey("max.request.size", _INT, 1 << 20, "Largest record, and bytes of a request.", at_least(1)),
+        ConfigKey("compression.type", _STRING, "none", ", ".join(_COMPRESSION), one_of(*_COMPRESSION)),
+        ConfigKey("compression.gzip.level", _INT, -1, "1 to 9; -1 = the usual."),
+        ConfigKey("compression.lz4.level", _INT, -1, "Accepted; there is one level here."),
+        ConfigKey("compression.zstd.level", _INT, 3, "1 to 22."),
+        ConfigKey(
+            "on.topic.recreated",
+            _STRING,
+            "fail",
+            "Records given for a topic that was deleted and created again before they were written: fail, or continue "
+            "with the new topic. Not Kafka's: its clients continue.",
+            one_of("fail", "continue"),
+        ),
+    )
+)
+
+_RESET = ("earliest", "latest", "none")
+
+CONSUMER = ConfigDef(
+    (
+        *COMMON,
+        ConfigKey("key.deserializer", _CLASS, None, "Deserializer or function of bytes; without one bytes."),
+        ConfigKey("value.deserializer", _CLASS, None, "Deserializer or function of bytes; without one bytes."),
+        ConfigKey("interceptor.classes", _LIST, (), "ConsumerInterceptors, in order."),
+        ConfigKey("group.id", _STRING, None, "The group to read and commit in.", not_empty),
+        ConfigKey("group.instance.id", _STRING, None, "Makes the member static: a restart is no rebalance.", not_empty),
+        ConfigKey(
+            "partition.assignment.strategy",
+            _LIST,
+            ("range", "cooperative-sticky"),
+            "range, roundrobin, cooperative-sticky, or Java's class names; the first that all members know is used.",
+            not_empty,
+        ),
+        ConfigKey("session.timeout.ms", _INT, 45_000, "A member that is silent so long is out.", at_least(1)),
+        ConfigKey("heartbeat.interval.ms", _INT, 3_000, "How often a member says that it is there.", at_least(1)),
+        ConfigKey("max.poll.interval.ms", _INT, 300_000, "A member that does not poll so long leaves.", at_least(1)),
+        ConfigKey("enable.auto.commit", _BOOLEAN, True, "Commit what was handed out, by itself."),
+        ConfigKey("auto.commit.interval.ms", _INT, 5_000, "How often.", at_least(0)),
+        ConfigKey("auto.offset.reset", _STRING, "latest", "Where to start without a position.", one_of(*_RESET)),
+        ConfigKey(
+            "isolation.level",
+            _STRING,
+            "read_uncommitted",
+            "read_committed leaves out aborted transactions.",
+            one_of("read_uncommitted", "read_committed"),
+        ),
+        ConfigKey("fetch.min.bytes", _INT, 1, "The broker waits until there are so many,", at_least(0)),
+        ConfigKey("fetch.max.wait.ms", _INT, 500, "at most so long.", at_least(0)),
+        ConfigKey("fetch.max.bytes", _INT, 50 << 20, "Bytes of one answer.", at_least(0)),
+        ConfigKey("max.partition.fetch.bytes", _INT, 1 << 20, "Bytes for one partition.", at_least(0)),
+        ConfigKey("max.poll.records", _INT, 500, "Records that a poll gives at most.", at_least(1)),
+        ConfigKey("check.crcs", _BOOLEAN, True, "Check every batch's checksum."),
+        ConfigKey("allow.auto.create.topics", _BOOLEAN, True, "Asking for a topic may create it."),
+        ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Patterns do not match the cluster's own topics."),
+    )
+)
+
+
+class ClientConfig:
+    """The settings of one client, parsed and checked.
+
+    Text and typed values are both fine (`"100"`, `100`, `"100ms"`), so that a file of `key=value` and a dict in the
+    code mean the same. Raises ClientConfigError.
+    """
+
+    def __init__(self, table: ConfigDef, settings: Mapping[str, Any]) -> None:
+        self._table = table
+        self._given = dict(settings)
+        self._values: dict[str, Any] = {}
+        for name, value in settings.items():
+            if name not in table:
+                near = nearest_name(name, table)
+                raise ClientConfigError(f"there is no setting {name}{f'; did you mean {near}?' if near else ''}")
+            self._values[name] = _typed(table[name], value)
+        if self._values.get("acks") is not None:
+            self._values["acks"] = -1 if self._values["acks"] == "all" else int(self._values["acks"])
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the setting was given."""
+        return self._given.get(name) is not None
+
+    def __getitem__(self, name: str) -> Any:
+        """The value: what was given, else the default."""
+        value = self._values.get(name)
+        return self._table[name].default if value is None else value
+
+    def seconds(self, name: str) -> float:
+        """A setting that counts milliseconds, as asyncio wants it."""
+        return float(self[name]) / 1000
+
+    def plugin(self, name: str) -> Any:
+        """The object that a setting names: itself, an instance of the class, or of `package.module:Class`."""
+        return make_plugin(name, self[name])
+
+    def plugins(self, name: str) -> list[Any]:
+        """The same for a list."""
+        return [make_plugin(name, each) for each in self[name] or ()]
+
+    def originals(self) -> dict[str, Any]:
+        """What was given, untouched: for plug-ins' `configure`."""
+        return dict(self._given)
+
+
+def make_plugin(name: str, value: Any) -> Any:
+    """An object from what the setting `name` says."""
+    if isinstance(value, str):
+        module, _, attribute = value.replace(":", ".").rpartition(".")
+        try:
+            value = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ClientConfigError(f"{name}={value}: cannot be imported: {error}") from error
+    # A class of ours is made an object; any other, as `int`, is a function of bytes.
+    return value() if isinstance(value, type) and hasattr(value, "configure") else value
+
+
+def _typed(key: ConfigKey, value: Any) -> Any:
+    if value is None or (key.type is _CLASS and not isinstance(value, str)):
+        return value
+    if key.type is _LIST and not isinstance(value, str):
+        if not isinstance(value, list | tuple):
+            value = (value,)
+        if any(not isinstance(each, str) for each in value):
+            return tuple(value)  # objects: plug-ins
+        value = ",".join(value)
+    shown = "[hidden]" if key.sensitive else value
+    if not isinstance(value, str | bool | int | float):
+        raise ClientConfigError(f"{key.name}={shown}: expected {key.type.name.lower()}, not {type(value).__name__}")
+    try:
+        parsed: Value = key.parse(render_value(value) or "")
+    except InvalidValue as error:
+        raise ClientConfigError(f"{key.name}={shown}: {error}") from None
+    return parsed
+
+
+def addresses(config: ClientConfig) -> list[tuple[str, int]]:
+    """`bootstrap.servers` as (host, port). Raises ClientConfigError."""
+    found = []
+    for entry in config["bootstrap.servers"] or ():
+        host, colon, port = entry.rpartition(":")
+        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+            raise ClientConfigError(f"bootstrap.servers={entry}: expected host:port")
+        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    if not found:
+        raise ClientConfigError("bootstrap.servers is not set: name at least one broker, host:port")
+    return found

@@ -1,0 +1,114 @@
+"""What goes wrong for users of the library, in three families.
+
+* `KafkaError` and its children: the broker, or the library on its behalf, refuses with one of Kafka's error codes.
+* `ConnectionError` and `TimeoutError`, Python's own: nobody answers.
+* `ClientConfigError`: a setting is wrong; nothing was tried.
+"""
+
+from __future__ import annotations
+
+from pybroker.config.values import ConfigError
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import RETRIABLE, ErrorCode
+
+__all__ = [
+    "AuthenticationError",
+    "BrokerConnectionError",
+    "ClientConfigError",
+    "CommitFailedError",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "NoOffsetError",
+    "RecordTooLargeError",
+    "TopicRecreatedError",
+    "UnknownTopicError",
+    "UnsupportedVersionError",
+    "broker_error",
+    "error_name",
+]
+
+
+class ClientConfigError(ConfigError, ValueError):
+    """A client setting that is unknown or has a value that it cannot have. The text names it and the remedy."""
+
+
+class BrokerConnectionError(ConnectionError):
+    """A connection cannot be made or was lost. The text names the address and the reason; sending again is safe only
+    for what may happen twice.
+    """
+
+
+class KafkaTimeoutError(TimeoutError):
+    """No answer within the time that a setting allows. The text names both."""
+
+
+class AuthenticationError(KafkaError):
+    """The broker does not accept who we say we are, or we do not accept the broker (SCRAM's server signature)."""
+
+    def __init__(self, message: str, code: int = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
+        super().__init__(code, message)
+
+
+class UnsupportedVersionError(KafkaError):
+    """The broker does not know the request, or not in a version that can say what was asked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class TopicRecreatedError(KafkaError):
+    """The topic was deleted and created again: what was meant for the old incarnation must not touch the new one.
+
+    Producer: the record was not written to the new topic (setting `on.topic.recreated`). Consumer: the position
+    belongs to the old topic and `auto.offset.reset` is `none`.
+    """
+
+    def __init__(self, topic: str, old: object, new: object) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"topic {topic} was deleted and created again: id {old} is gone, the name now belongs to {new}",
+        )
+        self.topic = topic
+        self.old_topic_id = old
+        self.new_topic_id = new
+
+
+class UnknownTopicError(KafkaError):
+    """There is no such topic or partition, and waiting for it to appear was in vain."""
+
+
+class RecordTooLargeError(KafkaError):
+    """A record exceeds `max.request.size` or what the broker accepts."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
+class NoOffsetError(KafkaError):
+    """There is no committed offset, or none of this incarnation of the topic, and `auto.offset.reset` is `none`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+class CommitFailedError(KafkaError):
+    """The group has moved on: the partitions may belong to another member now, and nothing was committed."""
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of a code; `error 999` for one that nobody knows."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def broker_error(code: int, message: str | None = None, *, about: str = "") -> KafkaError:
+    """The exception for a code in an answer. `about` says what was asked, for codes that come without a text."""
+    text = message or f"{error_name(code)}{f' ({about})' if about else ''}"
+    return KafkaError(code, text)
+
+
+def is_retriable(code: int) -> bool:
+    """Whether asking again may help."""
+    return code in RETRIABLE

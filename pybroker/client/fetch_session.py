@@ -1,0 +1,87 @@
+"""Fetch sessions (KIP-227): after the first question only what changed is asked, by topic id where ids are known."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pybroker.client.cluster import TopicPartition
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+
+BY_ID = 13
+
+
+class Wanted(NamedTuple):
+    """What is asked of one partition."""
+
+    topic_id: Uuid
+    leader_epoch: int
+    offset: int
+
+
+class FetchSession:
+    """One broker's session."""
+
+    def __init__(self) -> None:
+        self._id = 0
+        self._epoch = 0
+        self._known: dict[TopicPartition, Wanted] = {}
+        self._by_id = False
+
+    def reset(self) -> None:
+        """The broker has forgotten it, or we do not trust it: the next question is whole."""
+        self._id = self._epoch = 0
+        self._known = {}
+
+    def ask(self, wanted: dict[TopicPartition, Wanted], version: int) -> tuple[int, int, list[Any], list[Any]]:
+        """(session id, epoch, topics, forgotten topics) of a request for these partitions."""
+        by_id = version >= BY_ID
+        if self._id and by_id != self._by_id:
+            self.reset()
+        self._by_id = by_id
+        if not self._id:
+            changed, gone = wanted, {}
+        else:
+            changed = {where: want for where, want in wanted.items() if self._known.get(where) != want}
+            # A new id for the same name: the old one must be forgotten, or it fails for ever.
+            gone = {
+                where: want
+                for where, want in self._known.items()
+                if where not in wanted or wanted[where].topic_id != want.topic_id
+            }
+        self._known = dict(wanted)
+        topics: dict[Any, Any] = {}
+        for where, want in changed.items():
+            key = want.topic_id if by_id else where.topic
+            topic = topics.get(key)
+            if topic is None:
+                topic = topics[key] = m.FetchRequest_FetchTopic(
+                    topic=where.topic, topic_id=want.topic_id, partitions=[]
+                )
+            topic.partitions.append(
+                m.FetchRequest_FetchPartition(
+                    partition=where.partition, current_leader_epoch=want.leader_epoch, fetch_offset=want.offset
+                )
+            )
+        forgotten: dict[Any, Any] = {}
+        for where, want in gone.items():
+            key = want.topic_id if by_id else where.topic
+            topic = forgotten.get(key)
+            if topic is None:
+                topic = forgotten[key] = m.FetchRequest_ForgottenTopic(
+                    topic=where.topic, topic_id=want.topic_id, partitions=[]
+                )
+            topic.partitions.append(where.partition)
+        return self._id, self._epoch, list(topics.values()), list(forgotten.values())
+
+    def answered(self, session_id: int) -> None:
+        """The broker answered without an error of the session."""
+        if session_id == 0:
+            self.reset()
+        else:
+            self._epoch = 1 if session_id != self._id else (self._epoch % 0x7FFFFFFF) + 1
+            self._id = session_id
+
+    def names(self) -> dict[Uuid, str]:
+        """The names of the topics in the session, by id."""
+        return {want.topic_id: where.topic for where, want in self._known.items()}

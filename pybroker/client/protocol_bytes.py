@@ -1,0 +1,80 @@
+"""What members of a group tell each other inside JoinGroup and SyncGroup (the protocol type `consumer`)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pybroker.client.cluster import TopicPartition
+from pybroker.native import CodecError, decode_data, encode
+from pybroker.protocol import messages as m
+
+_VERSION = struct.Struct(">h")
+_HIGHEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants and, for cooperative strategies, what it has."""
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    user_data: bytes | None = None
+
+
+def write_subscription(subscription: Subscription) -> bytes:
+    """The bytes for JoinGroup."""
+    message = m.ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=[
+            m.ConsumerProtocolSubscription_TopicPartition(topic=topic, partitions=indexes)
+            for topic, indexes in _grouped(subscription.owned)
+        ],
+        generation_id=subscription.generation,
+    )
+    return _VERSION.pack(_HIGHEST) + encode(message, _HIGHEST)
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """What another member said. Raises CodecError."""
+    message = _decode("ConsumerProtocolSubscription", data)
+    owned = tuple(TopicPartition(each.topic, index) for each in message.owned_partitions for index in each.partitions)
+    return Subscription(tuple(message.topics), owned, message.generation_id, message.user_data)
+
+
+def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """The bytes for SyncGroup."""
+    message = m.ConsumerProtocolAssignment(
+        assigned_partitions=[
+            m.ConsumerProtocolAssignment_TopicPartition(topic=topic, partitions=indexes)
+            for topic, indexes in _grouped(partitions)
+        ]
+    )
+    return _VERSION.pack(1) + encode(message, 1)
+
+
+def read_assignment(data: bytes) -> list[TopicPartition]:
+    """What a member was given; nothing of no bytes. Raises CodecError."""
+    if not data:
+        return []
+    message = _decode("ConsumerProtocolAssignment", data)
+    return [TopicPartition(each.topic, index) for each in message.assigned_partitions for index in each.partitions]
+
+
+def _decode(name: str, data: bytes) -> Any:
+    if len(data) < 2:
+        raise CodecError(f"{name} without a version")
+    (version,) = _VERSION.unpack_from(data)
+    # Later versions only add fields at the end (as Java's clients read them).
+    return decode_data(name, max(0, min(version, _HIGHEST)), data[2:])
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    found: dict[str, list[int]] = {}
+    for each in sorted(partitions):
+        found.setdefault(each.topic, []).append(each.partition)
+    return list(found.items())

@@ -1,0 +1,95 @@
+"""Access control lists and users as administrators see them; codes are Kafka's."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from pybroker.protocol.acl_codes import AclOperation, PatternType, ResourceType
+from pybroker.protocol.acl_codes import PermissionType as AclPermissionType
+
+__all__ = [
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "PatternType",
+    "ResourceType",
+    "ScramCredentialInfo",
+    "ScramDeletion",
+    "ScramMechanism",
+    "ScramUpsertion",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """An entry: who (`User:alice`) may do what to what, from where (`*` = everywhere)."""
+
+    resource_type: ResourceType
+    name: str
+    principal: str
+    operation: AclOperation
+    permission_type: AclPermissionType = AclPermissionType.ALLOW
+    pattern_type: PatternType = PatternType.LITERAL
+    host: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class AclBindingFilter:
+    """Which entries; None and ANY mean all."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+
+
+class ScramMechanism(IntEnum):
+    """How a password is stored and proven."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """As `sasl.mechanism` says it."""
+        return self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A user's new password. Only salt and salted password travel. iterations: 4096 to 16384."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256
+    iterations: int = 4096
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(24), repr=False)
+
+    @property
+    def salted_password(self) -> bytes:
+        """RFC 5802's Hi(password)."""
+        algorithm = "sha256" if self.mechanism is ScramMechanism.SCRAM_SHA_256 else "sha512"
+        return hashlib.pbkdf2_hmac(algorithm, self.password.encode(), self.salt, self.iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramDeletion:
+    """A user's password of one mechanism shall go."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialInfo:
+    """What is told of a stored password."""
+
+    mechanism: ScramMechanism
+    iterations: int

@@ -1,0 +1,111 @@
+"""Broker settings: who clients are (SASL) and what they may do (access control)."""
+
+# ruff: noqa: E501  (one row of a table, one sentence a setting)
+from __future__ import annotations
+
+from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least
+
+BOOLEAN, STRING, INT, LONG, LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+)
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""SASL mechanisms that are served."""
+
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+"""Kafka's names of its authorizers; here both switch on the same one."""
+
+
+def check_mechanisms(value: Value) -> None:
+    """Raises InvalidValue for a mechanism that is not served: silence would leave clients outside."""
+    for mechanism in value if isinstance(value, tuple) else ():
+        if mechanism not in MECHANISMS:
+            raise InvalidValue(f"mechanism {mechanism!r} is not served; this broker serves {', '.join(MECHANISMS)}")
+
+
+def super_users(text: str) -> tuple[str, ...]:
+    """The principals of a `super.users` value; raises InvalidValue."""
+    users = tuple(part.strip() for part in text.split(";") if part.strip())
+    for user in users:
+        kind, colon, name = user.partition(":")
+        if not colon or not kind or not name:
+            raise InvalidValue(f"expected Type:name;Type:name…, for instance User:admin, found {user!r}")
+    return users
+
+
+def _authorizer(value: Value) -> None:
+    if value not in ("", *AUTHORIZERS):
+        raise InvalidValue(f"this broker has an authorizer of its own; switch it on by {' or '.join(AUTHORIZERS)}")
+
+
+def _super_users(value: Value) -> None:
+    super_users(str(value or ""))
+
+
+SASL = (
+    ConfigKey(
+        "sasl.enabled.mechanisms",
+        LIST,
+        MECHANISMS,
+        "SASL mechanisms of listeners with SASL_PLAINTEXT, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. Kafka's default is GSSAPI, which is not served here.",
+        check_mechanisms,
+    ),
+    ConfigKey(
+        "sasl.server.max.receive.size",
+        INT,
+        65536,
+        "Largest request of a client that has not authenticated yet, in bytes (Kafka: 524288).",
+        at_least(256),
+    ),
+    ConfigKey(
+        "connections.max.reauth.ms",
+        LONG,
+        0,
+        "A client of a listener with SASL must authenticate again within this time, in ms (KIP-368); 0 never.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "connection.failed.authentication.delay.ms",
+        INT,
+        100,
+        "How long the answer to a failed authentication is held back, in ms; it slows guessing down.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "connection.authentication.timeout.ms",
+        INT,
+        10000,
+        "A client of a listener with SASL must have authenticated within this time, in ms. Not one of Kafka's settings.",
+        at_least(100),
+    ),
+)
+
+AUTHORIZATION = (
+    ConfigKey(
+        "authorizer.class.name",
+        STRING,
+        "",
+        "Switches access control on; without it everybody who can connect may do everything. Both of Kafka's names mean the authorizer of this broker.",
+        _authorizer,
+    ),
+    ConfigKey(
+        "super.users",
+        STRING,
+        "",
+        "Principals that may do everything, as User:alice;User:bob.",
+        _super_users,
+    ),
+    ConfigKey(
+        "allow.everyone.if.no.acl.found",
+        BOOLEAN,
+        False,
+        "Whether everybody may use what no access control list is about.",
+    ),
+)

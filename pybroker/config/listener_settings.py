@@ -1,0 +1,146 @@
+"""Settings for one listener, in Kafka's notation: `listener.name.<listener>.<setting>` and, for SASL,
+`listener.name.<listener>.<mechanism>.<setting>`. Only those that this broker obeys; others are `foreign`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pybroker.config.broker_security import MECHANISMS, check_mechanisms
+from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
+
+PREFIX = "listener.name."
+JAAS = "sasl.jaas.config"
+REAUTH = "connections.max.reauth.ms"
+ENABLED = "sasl.enabled.mechanisms"
+
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class ListenerSetting(NamedTuple):
+    """A name, taken apart."""
+
+    listener: str
+    mechanism: str | None
+    name: str
+
+    @property
+    def sensitive(self) -> bool:
+        """JAAS texts hold passwords."""
+        return self.name == JAAS
+
+
+def listener_setting(name: str) -> ListenerSetting | None:
+    """Takes a name apart; None if it is not one of a listener's settings that this broker obeys."""
+    if not name.startswith(PREFIX):
+        return None
+    listener, _, rest = name.removeprefix(PREFIX).partition(".")
+    if rest in (ENABLED, REAUTH):
+        return ListenerSetting(listener.upper(), None, rest)
+    mechanism, _, rest = rest.partition(".")
+    if mechanism.upper() in MECHANISMS and rest in (JAAS, REAUTH):
+        return ListenerSetting(listener.upper(), mechanism.upper(), rest)
+    return None
+
+
+class ListenerSecurity(NamedTuple):
+    """What is set for one listener with SASL."""
+
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, str]
+    """Passwords by user name, of PLAIN."""
+    reauth_ms: Mapping[str, int]
+    """By mechanism; 0 = never."""
+
+    def __repr__(self) -> str:
+        return f"ListenerSecurity(mechanisms={self.mechanisms}, users={sorted(self.plain_users)})"
+
+
+def listener_security(
+    listener: str, settings: Mapping[str, str], mechanisms: tuple[str, ...], reauth_ms: int
+) -> ListenerSecurity:
+    """Of a listener, given all `listener.name.…` settings and the defaults for all listeners. Raises InvalidValue."""
+    users: Mapping[str, str] = {}
+    of_mechanism: dict[str, int] = {}
+    for name, text in settings.items():
+        setting = listener_setting(name)
+        if setting is None or setting.listener != listener:
+            continue
+        if setting.name == ENABLED:
+            mechanisms = enabled_mechanisms(text)
+        elif setting.name == JAAS:
+            if setting.mechanism == "PLAIN":
+                users = plain_users(text)
+        elif setting.mechanism is None:
+            reauth_ms = _reauth_ms(text)
+        else:
+            of_mechanism[setting.mechanism] = _reauth_ms(text)
+    return ListenerSecurity(
+        mechanisms, users, {mechanism: of_mechanism.get(mechanism, reauth_ms) for mechanism in mechanisms}
+    )
+
+
+def check_listener_setting(setting: ListenerSetting, text: str) -> None:
+    """Raises InvalidValue, without the text where it may hold a password."""
+    if setting.name == ENABLED:
+        enabled_mechanisms(text)
+    elif setting.name == REAUTH:
+        _reauth_ms(text)
+    elif setting.mechanism == "PLAIN":
+        plain_users(text)
+
+
+def enabled_mechanisms(text: str) -> tuple[str, ...]:
+    """The mechanisms of one listener; raises InvalidValue."""
+    mechanisms = tuple(part.strip() for part in text.split(",") if part.strip())
+    check_mechanisms(mechanisms)
+    return mechanisms
+
+
+def _reauth_ms(text: str) -> int:
+    value = parse_value(REAUTH, ConfigType.LONG, text)
+    at_least(0)(value)
+    assert isinstance(value, int)
+    return value
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<name>[A-Za-z0-9_.@:+/\-]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'"""
+    r"""|(?P<bare>[^\s;"']+))|(?P<end>;))""",
+    re.DOTALL,
+)
+
+
+def plain_users(jaas: str) -> dict[str, str]:
+    """The users of a JAAS entry as Kafka has it: `…PlainLoginModule required user_alice="secret";`. `username` and
+    `password` (what Kafka's brokers use among themselves) are read and not used. Raises InvalidValue, never with the
+    text in it.
+    """
+    module, flag, rest = [*jaas.split(None, 2), "", "", ""][:3]
+    if module != PLAIN_MODULE:
+        raise InvalidValue(f'expected {PLAIN_MODULE} required user_<name>="<password>" …;')
+    if flag.rstrip(";") not in ("required", "requisite", "sufficient", "optional"):
+        raise InvalidValue("the login module must be followed by: required")
+    if flag.endswith(";"):
+        rest = ";"
+    users: dict[str, str] = {}
+    place, ended = 0, False
+    while rest[place:].strip():
+        token = _TOKEN.match(rest, place)
+        if token is None or ended:
+            raise InvalidValue('expected name="value" pairs and one semicolon at the end')
+        place = token.end()
+        if token["end"]:
+            ended = True
+            continue
+        value = next(one for one in (token["quoted"], token["single"], token["bare"]) if one is not None)
+        name = token["name"]
+        if name.startswith("user_") and len(name) > len("user_"):
+            if not value:
+                raise InvalidValue(f"the password of user {name.removeprefix('user_')!r} is empty")
+            users[name.removeprefix("user_")] = re.sub(r"\\(.)", r"\1", value)
+    if not ended:
+        raise InvalidValue("a semicolon must stand at the end")
+    return users

@@ -1,0 +1,131 @@
+"""Decisions about staged ingests: begin, commit, end. Pure.
+
+The commit is one multi: the open record goes, the committed one comes, under the controller epoch. From then on it is
+decided, whatever crashes; the brokers attach, and `FinishIngest` writes down where.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.controller.decision import Decision, nothing
+from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
+from pybroker.controller.topics import unknown_topic
+from pybroker.errors import KafkaError
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.ingest_records import (
+    COMMITTED,
+    COMMITTING,
+    OPEN,
+    IngestedPartition,
+    IngestKey,
+    IngestRecord,
+    series_of,
+)
+from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.protocol.error_codes import ErrorCode
+
+EPOCH_MAX = 2**31 - 1
+
+
+def committed_record(image: ClusterImage, key: IngestKey) -> IngestRecord | None:
+    """The commit that covers an ingest: its own, or for a stream that of the same or a later batch."""
+    record = image.committed_ingests.get(series_of(key))
+    return None if record is None or record.batch_id < key[2] else record
+
+
+def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
+    """Reply: the record that is open, or the one that says it was committed."""
+    topic_id, ingest_id, batch_id = event.key
+    if image.topic_by_id(topic_id) is None:
+        raise unknown_topic(image, topic_id)
+    done = committed_record(image, event.key)
+    if done is not None:
+        return nothing(done)
+    known = image.ingests.get(event.key)
+    if known is not None and event.join:
+        return nothing(known)
+    if known is None and len(image.ingests) >= event.open_max:
+        raise KafkaError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{event.open_max} ingests are open (ingest.open.max); none was begun."
+        )
+    if (
+        known is None
+        and series_of(event.key) not in image.committed_ingests
+        and len(image.committed_ingests) + len(image.ingests) >= event.committed_max
+    ):
+        raise KafkaError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"{event.committed_max} ingests are open or remembered (ingest.committed.max); none was begun. The ids of "
+            f"commits are forgotten after ingest.id.retention.ms.",
+        )
+    epoch = event.first_epoch if known is None else known.epoch % EPOCH_MAX + 1
+    record = IngestRecord(topic_id, ingest_id, batch_id, epoch, OPEN, event.ttl_ms, event.now_ms, dict(event.config))
+    write: Operation = Create(record.path, record.encode()) if known is None else Set(record.path, record.encode())
+    return Decision((write,), ImageDelta(ingests=(record,)), record)
+
+
+def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
+    """THE decision. Reply: the committed record; COMMITTING until its partitions have the records."""
+    done = committed_record(image, event.key)
+    if done is not None:
+        return nothing(done)
+    known = image.ingests.get(event.key)
+    if known is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open.")
+    if known.epoch != event.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {event.epoch} is over, {known.epoch} has begun.")
+    if image.topic_by_id(known.topic_id) is None:
+        raise unknown_topic(image, known.topic_id)
+    before = image.committed_ingests.get(known.series)
+    if before is not None and before.state == COMMITTING:
+        raise KafkaError(
+            ErrorCode.CONCURRENT_TRANSACTIONS, f"Batch {before.batch_id} of the stream is still being attached."
+        )
+    record = msgspec.structs.replace(
+        known,
+        state=COMMITTING if event.partitions else COMMITTED,
+        committed_ms=event.now_ms,
+        partitions={index: IngestedPartition(rows, size) for index, (rows, size) in event.partitions.items()},
+    )
+    data = record.encode()
+    write: Operation = Create(record.path, data) if before is None else Set(record.path, data)
+    return Decision(
+        (Delete(known.path), write), ImageDelta(ended_ingests=(known.key,), committed_ingests=(record,)), record
+    )
+
+
+def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
+    """The partitions have the records. Reply: the record with its offsets."""
+    known = image.committed_ingests.get(series_of(event.key))
+    if known is None or known.key != event.key:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
+    if known.state == COMMITTED:
+        return nothing(known)
+    partitions = {
+        index: msgspec.structs.replace(part, base_offset=event.offsets[index][0], end_offset=event.offsets[index][1])
+        for index, part in known.partitions.items()
+    }
+    record = msgspec.structs.replace(known, state=COMMITTED, partitions=partitions)
+    return Decision((Set(record.path, record.encode()),), ImageDelta(committed_ingests=(record,)), record)
+
+
+def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
+    """Ends open ingests (aborted, expired, their topic is gone) and forgets committed ones. What is not there is passed
+    over; so is an ingest that has begun anew since. Reply: the open ones that ended."""
+    ended = [
+        record
+        for key, epoch in event.open
+        if (record := image.ingests.get(key)) is not None and epoch in (None, record.epoch)
+    ]
+    forgotten = [
+        record
+        for key, batch_id in event.committed
+        if (record := image.committed_ingests.get(key)) is not None and record.batch_id == batch_id
+    ]
+    operations = tuple(Delete(record.path) for record in (*ended, *forgotten))
+    delta = ImageDelta(
+        ended_ingests=tuple(record.key for record in ended),
+        forgotten_ingests=tuple(record.series for record in forgotten),
+    )
+    return Decision(operations, delta, ended)

@@ -1,0 +1,146 @@
+"""Undelete: a deleted topic lives again under its id, while its data still waits (U3). Pure.
+
+    deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored──► (no record)
+                          the name is taken;             its nodes are back;
+                          replicas move their data back  groups get their offsets
+
+What cannot be brought back (a removal that has begun, a disk that fails) goes back to `deleting`. Every step is stored
+before anybody hears of it, so each can be repeated by the next controller, and replicas take each order twice.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.controller.decision import Decision, nothing
+from pybroker.controller.events import FinishUndelete, OffsetsRestored, UndeletedTopic, UndeleteTopic
+from pybroker.controller.topics import check_name_is_free, create_operations, first_leader_epoch, new_topic
+from pybroker.errors import KafkaError
+from pybroker.metadata.deletion_records import (
+    DELETING,
+    LIVE,
+    STAGED,
+    UNDELETING,
+    DeletionRecord,
+    forget_operations,
+    write_operations,
+)
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.lineage import UNDELETED, TopicEvent
+from pybroker.metadata.times import time_text
+from pybroker.protocol.error_codes import ErrorCode
+
+
+def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
+    """Takes the name and tells the replicas, if the topic can come back."""
+    record = image.deletions.get(event.topic_id)
+    try:
+        record = _waiting(image, event, record)
+        name = record.topic if event.new_name is None else event.new_name
+        _check_name(image, name, record)
+    except KafkaError as error:
+        return nothing(error)
+    after = msgspec.structs.replace(
+        record,
+        state=UNDELETING,
+        restore_as=name,
+        restored_by=event.undeleted_by,
+        restored_ms=event.now_ms,
+    )
+    after, operations = write_operations(record, after)
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), name)
+
+
+def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord | None) -> DeletionRecord:
+    live = image.topic_by_id(event.topic_id)
+    if live is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic id {event.topic_id} ('{live.name}') is not deleted.")
+    if record is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a deleted topic with id {event.topic_id}.")
+    if record.state == UNDELETING:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {event.topic_id} is being undeleted as '{record.restore_as}' already.",
+        )
+    if record.by_order:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {event.topic_id} ('{record.topic}') is marked for deletion: its replicas have not all answered.",
+        )
+    if record.state not in (DELETING, STAGED):
+        raise _gone(record)
+    return record
+
+
+def _gone(record: DeletionRecord) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"Topic id {record.topic_id} was '{record.topic}', deleted at {time_text(record.deleted_ms)}: its data was to "
+        f"be removed from {time_text(record.remove_after_ms)} on, and is gone.",
+    )
+
+
+def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
+    try:
+        check_name_is_free(image, name, {})
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {record.topic_id} cannot come back as '{name}': the name is taken. "
+            f"Choose another one with --as NAME.",
+        ) from None
+
+
+def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decision:
+    """The topic's nodes come back, or its deletion goes on."""
+    record = image.deletions.get(event.topic_id)
+    if record is None or record.state != UNDELETING or record.restore_as is None:
+        return nothing(
+            KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic {image.describe(event.topic_id)} is not being undeleted.")
+        )
+    if event.problem is not None:
+        # From the start: replicas that have moved their data back are told to stage it again.
+        after, operations = write_operations(
+            record, msgspec.structs.replace(record, state=DELETING, restore_as=None, restored_by="", restored_ms=-1)
+        )
+        error = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Topic id {record.topic_id} ('{record.topic}') cannot come back: {event.problem}",
+        )
+        return Decision(tuple(operations), ImageDelta(deletions=(after,)), error)
+    name = record.restore_as
+    epoch = max(first_leader_epoch(image, name), first_leader_epoch(image, record.topic), record.leader_epoch_max + 1)
+    undeleted = TopicEvent(UNDELETED, record.restored_ms, record.restored_by, name)
+    topic = new_topic(
+        image,
+        name,
+        record.topic_id,
+        replicas=[record.partitions[index] for index in range(len(record.partitions))],
+        config=record.config,
+        lineage=record.lineage.with_event(undeleted).resumed(epoch),
+        created_ms=record.created_ms,
+    )
+    operations = create_operations(image, topic)
+    if not record.offsets:
+        operations += forget_operations(record)
+        delta = ImageDelta(topics=(topic,), forgotten_deletions=(record.topic_id,))
+    else:
+        after, written = write_operations(
+            record, msgspec.structs.replace(record, state=LIVE, offsets_for=record.topic_id)
+        )
+        operations += written
+        delta = ImageDelta(topics=(topic,), deletions=(after,))
+    return Decision(tuple(operations), delta, UndeletedTopic(name, record.topic_id))
+
+
+def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
+    """Nothing is left to do: the record of a living topic goes, that of a truncated one forgets its debt."""
+    record = image.deletions.get(event.topic_id)
+    if record is None or record.offsets_for is None:
+        return nothing(None)
+    if record.state == LIVE:
+        return Decision(tuple(forget_operations(record)), ImageDelta(forgotten_deletions=(record.topic_id,)), None)
+    after, operations = write_operations(record, msgspec.structs.replace(record, offsets_for=None))
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)

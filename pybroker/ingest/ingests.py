@@ -1,0 +1,438 @@
+"""The life of staged ingests on this broker: begin, commit, abort, expiry, and what a crash leaves to be finished.
+
+Decisions go through the controller and are in the store before anything follows from them; native code stages, seals
+and attaches. One lock an ingest: of two commits that race, the second finds the first one's answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from pybroker.clock import Clock
+from pybroker.config import BrokerConfig
+from pybroker.controller.controller import Controller
+from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
+from pybroker.controller.ingests import committed_record
+from pybroker.errors import KafkaError
+from pybroker.metadata.cache import MetadataCache, RemovedTopic
+from pybroker.metadata.deletion_records import REMOVED
+from pybroker.metadata.image import ClusterImage
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord, topic_paths
+from pybroker.metadata.store import MetadataStore, StoreError, ensure_path
+from pybroker.native import NativeBroker, NativeError, NativeIngests, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+THREADS = 4
+"""Attaches and seals at a time: each waits for the disk, and syncs of several share its commits."""
+ROUND_S_MAX = 30.0
+"""Longest time between two looks at what has expired."""
+ROUND_S_MIN = 0.05
+RETRY_S = 2.0
+"""After an attach that failed (a full disk)."""
+
+T = TypeVar("T")
+
+Listed = tuple[int, int, int, int, int, int]
+"""(partition, writer, attempt, rows, bytes, checksum)."""
+
+
+class CommitOutcome(NamedTuple):
+    """The answer to a commit."""
+
+    record: IngestRecord
+    repeated: bool
+    problem: KafkaError | None
+    """Decided, but not all attached yet."""
+
+
+class IngestView(NamedTuple):
+    """An ingest as ListIngests shows it."""
+
+    record: IngestRecord
+    touched_ms: int
+    writers: int
+    staged: Mapping[int, tuple[int, int]]
+    """Rows and bytes by partition, every attempt counted; empty for a committed one."""
+
+
+class Ingests:
+    """See the module. `start` after the first LeaderAndIsr, before clients are accepted."""
+
+    def __init__(
+        self,
+        *,
+        native: NativeBroker,
+        store: MetadataStore,
+        controller: Controller,
+        cache: MetadataCache,
+        config: BrokerConfig,
+        clock: Clock,
+        resolved_config: Callable[[Uuid], dict[str, str]],
+    ) -> None:
+        self._broker = native
+        self._store = store
+        self._controller = controller
+        self._config = config
+        self._clock = clock
+        self._resolved_config = resolved_config
+        self._native: NativeIngests
+        self._executor = ThreadPoolExecutor(THREADS, "ingest")
+        self._locks: WeakValueDictionary[IngestKey, asyncio.Lock] = WeakValueDictionary()
+        self._work: set[asyncio.Task[Any]] = set()
+        self._wake = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._finishing: set[IngestKey] = set()
+        cache.on_topics_removed(self._topics_removed)
+        cache.on_topics_shown(self._topics_shown)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Takes up what a former life left: open ingests go on, decided commits are attached, the rest is removed."""
+        self._native = self._broker.ingests()
+        await self._forget_gone(native=False)
+        image = self._controller.image
+        unfinished = [record for record in image.committed_ingests.values() if record.state == COMMITTING]
+        kept = [(record.topic_id, record.directory) for record in (*image.ingests.values(), *unfinished)]
+        try:
+            removed = await self._call(self._native.collect, kept)
+            if removed:
+                log.info("removed what %d ended ingests had staged", removed)
+        except KafkaError as error:
+            # It takes room, no more: not a reason to keep the broker from its other data.
+            log.warning("what ended ingests had staged could not be removed: %s", error)
+        for record in image.ingests.values():
+            try:
+                await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
+            except KafkaError as error:
+                log.warning("ingest %r cannot go on: %s", record.ingest_id, error)
+        for record in unfinished:
+            self._finish_soon(record.key)
+        self._keeper = asyncio.create_task(self._keep(), name="ingests")
+
+    async def stop(self) -> None:
+        """Ends background work; a commit under way is finished or goes on after the next start."""
+        self._stopping = True
+        work: list[asyncio.Task[Any]] = [*self._work]
+        if self._keeper is not None:
+            work.append(self._keeper)
+            self._keeper = None
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def begin(self, key: IngestKey, ttl_ms: int, join: bool) -> IngestRecord:
+        """The open ingest, or the record of its commit. Raises KafkaError."""
+        async with self._lock(key):
+            open_path, committed_path = topic_paths(key[0])
+            if self._controller.image.topic_by_id(key[0]) is not None:
+                await ensure_path(self._store, open_path)
+                await ensure_path(self._store, committed_path)
+            ttl = self._config["ingest.ttl.ms"] if ttl_ms < 0 else ttl_ms
+            event = BeginIngest(
+                key,
+                max(1, min(ttl, self._config["ingest.ttl.max.ms"])),
+                join,
+                self._resolved_config(key[0]),
+                self._clock.wall_ms(),
+                self._config["ingest.open.max"],
+                self._config["ingest.committed.max"],
+                # Never one that an earlier life of this id had: its late appends must not fit.
+                random.randrange(1, 2**30),
+            )
+            record: IngestRecord = await self._decide(event)
+            if record.state == OPEN:
+                await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
+        self._wake.set()
+        return record
+
+    async def commit(self, key: IngestKey, epoch: int, listed: Sequence[Listed]) -> CommitOutcome:
+        """Commits what is listed, once. Raises KafkaError when nothing was decided. A client that goes away does not
+        stop it."""
+        return await asyncio.shield(self._spawn(self._commit(key, epoch, list(listed))))
+
+    async def abort(self, key: IngestKey, epoch: int) -> str | None:
+        """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError."""
+        async with self._lock(key):
+            done = committed_record(self._controller.image, key)
+            if done is not None:
+                return done.state
+            known = self._controller.image.ingests.get(key)
+            if known is None:
+                return None
+            if epoch not in (-1, known.epoch):
+                raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
+            await self._end(known)
+            return None
+
+    def views(self, include_committed: bool) -> list[IngestView]:
+        """All of them, open ones first."""
+        staged = {
+            name: (touched, writers, {index: (rows, size) for index, rows, size in partitions})
+            for name, _, touched, writers, partitions in self._native.list()
+        }
+        image = self._controller.image
+        views = []
+        for record in image.ingests.values():
+            touched, writers, partitions = staged.get(record.key, (record.created_ms, 0, {}))
+            views.append(IngestView(record, touched, writers, partitions))
+        for record in image.committed_ingests.values():
+            if include_committed or record.state == COMMITTING:
+                views.append(IngestView(record, record.committed_ms, 0, {}))
+        return views
+
+    # --- commit -------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, key: IngestKey, epoch: int, listed: list[Listed]) -> CommitOutcome:
+        async with self._lock(key):
+            record = committed_record(self._controller.image, key)
+            repeated = record is not None
+            if record is None:
+                record = await self._decide_commit(key, epoch, listed)
+            problem = None
+            if record.state == COMMITTING and record.key == key:
+                try:
+                    record = await self._attach(record)
+                except KafkaError as error:
+                    problem = error
+        if problem is not None:
+            self._finish_soon(key)
+        return CommitOutcome(record, repeated, problem)
+
+    async def _decide_commit(self, key: IngestKey, epoch: int, listed: list[Listed]) -> IngestRecord:
+        known = self._controller.image.ingests.get(key)
+        if known is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open: never begun, aborted or expired."
+            )
+        if known.epoch != epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
+        prepared = await self._call(self._native.prepare, key, epoch, listed)
+        event = CommitIngest(key, epoch, {index: (rows, size) for index, rows, size in prepared}, self._clock.wall_ms())
+        try:
+            record: IngestRecord = await self._decide(event)
+        except KafkaError:
+            self._native.reopen(key, epoch)
+            raise
+        if record.key != key:
+            # A later batch of the stream was decided meanwhile: this one counts as committed and is of no use.
+            await self._end(known)
+        elif record.state == COMMITTED:
+            await self._call(self._native.drop, record.key, record.directory)
+        return record
+
+    async def _attach(self, record: IngestRecord) -> IngestRecord:
+        started = self._clock.monotonic_ms()
+        attaching = [
+            self._call(self._native.attach, record.topic_id, index, record.directory) for index in record.partitions
+        ]
+        results = await asyncio.gather(*attaching, return_exceptions=True)
+        offsets: dict[int, tuple[int, int]] = {}
+        for index, result in zip(record.partitions, results, strict=True):
+            if isinstance(result, BaseException):
+                raise result
+            base, end, _ = result
+            offsets[index] = (base, end)
+        attached_ms = self._clock.monotonic_ms() - started
+        finished: IngestRecord = await self._decide(FinishIngest(record.key, offsets))
+        log.info(
+            "ingest %r committed: %d bytes, %d records, attached to %d partitions of topic %s in %d ms",
+            record.ingest_id,
+            sum(part.bytes for part in record.partitions.values()),
+            sum(part.rows for part in record.partitions.values()),
+            len(record.partitions),
+            self._topic(record),
+            attached_ms,
+        )
+        try:
+            await self._call(self._native.drop, record.key, record.directory)
+        except KafkaError as error:
+            # The next start removes it.
+            log.warning(
+                "the staged files of ingest %r of topic %s could not be removed: %s",
+                record.ingest_id,
+                self._topic(record),
+                error,
+            )
+        return finished
+
+    def _finish_soon(self, key: IngestKey) -> None:
+        """However often a client asks, one task goes on with it."""
+        if key not in self._finishing:
+            self._finishing.add(key)
+            self._spawn(self._finish_later(key))
+
+    async def _finish_later(self, key: IngestKey) -> None:
+        """Attaches what is decided, until it is done or its topic is deleted; if that comes back, it goes on."""
+        try:
+            await self._finish(key)
+        finally:
+            self._finishing.discard(key)
+
+    async def _finish(self, key: IngestKey) -> None:
+        while not self._stopping:
+            async with self._lock(key):
+                record = committed_record(self._controller.image, key)
+                if record is None or record.key != key or record.state == COMMITTED:
+                    return
+                if self._controller.image.topic_by_id(record.topic_id) is None:
+                    return
+                try:
+                    await self._attach(record)
+                    return
+                except KafkaError as error:
+                    if not self._controller.active:
+                        return
+                    log.warning(
+                        "ingest %r of topic %s is committed but not attached yet: %s",
+                        record.ingest_id,
+                        self._topic(record),
+                        error,
+                    )
+            await asyncio.sleep(RETRY_S)
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    async def _end(self, record: IngestRecord) -> None:
+        await self._decide(DropIngests(open=((record.key, record.epoch),)))
+        await self._call(self._native.drop, record.key, record.directory)
+
+    async def _keep(self) -> None:
+        while True:
+            ttls = [record.ttl_ms for record in self._controller.image.ingests.values()]
+            retention = self._config["ingest.id.retention.ms"]
+            pause = min([ROUND_S_MAX, retention / 4000, *(ttl / 4000 for ttl in ttls)])
+            self._wake.clear()
+            await _first(self._wake.wait(), max(pause, ROUND_S_MIN))
+            try:
+                await self._expire()
+                await self._forget_gone()
+            except KafkaError as error:
+                log.warning("ingests could not be expired: %s", error)
+
+    async def _expire(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for record in list(self._controller.image.ingests.values()):
+            touched = now_ms - record.ttl_ms
+            if record.created_ms >= touched:
+                continue
+            async with self._lock(record.key):
+                if self._controller.image.ingests.get(record.key) != record:
+                    continue
+                if await self._call(self._native.expire, record.key, record.epoch, touched):
+                    log.info(
+                        "ingest %r of topic %s took nothing for %d ms and is dropped",
+                        record.ingest_id,
+                        self._topic(record),
+                        record.ttl_ms,
+                    )
+                    await self._end(record)
+        before = now_ms - self._config["ingest.id.retention.ms"]
+        old = tuple(
+            (record.series, record.batch_id)
+            for record in self._controller.image.committed_ingests.values()
+            if record.state == COMMITTED and record.committed_ms < before
+        )
+        if old:
+            await self._decide(DropIngests(committed=old))
+
+    def _topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+        image = self._controller.image
+        concerned = {topic_id for topic_id, *_ in image.ingests}
+        if not self._stopping and any(topic.topic_id in concerned for topic in removed):
+            self._spawn(self._forget_gone())
+
+    def _topics_shown(self, shown: Sequence[Uuid]) -> None:
+        for record in self._controller.image.committed_ingests.values():
+            if record.state == COMMITTING and record.topic_id in shown and not self._stopping:
+                self._finish_soon(record.key)
+
+    async def _forget_gone(self, *, native: bool = True) -> None:
+        """Drops the open ingests of deleted topics, and what is remembered of those that cannot come back. Of a topic
+        that waits for its removal the commits are remembered: undeleted, it has their records, or gets the rest."""
+        image = self._controller.image
+        ended = [record for record in image.ingests.values() if _is_deleted(image, record.topic_id)]
+        committed = [record for record in image.committed_ingests.values() if _is_dead(image, record.topic_id)]
+        if not ended and not committed:
+            return
+        await self._decide(
+            DropIngests(
+                tuple((record.key, None) for record in ended),
+                tuple((record.series, record.batch_id) for record in committed),
+            )
+        )
+        for record in (*ended, *committed):
+            if native:
+                await self._call(self._native.drop, record.key, record.directory)
+        for topic_id in {record.topic_id for record in (*ended, *committed)}:
+            for path in topic_paths(topic_id):
+                try:
+                    await self._store.delete(path)
+                except StoreError as error:
+                    # Another ingest keeps it, or it is gone: an empty node harms nobody.
+                    log.debug("%s stays: %s", path, error)
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _topic(self, record: IngestRecord) -> str:
+        """For log lines."""
+        return self._controller.image.describe(record.topic_id)
+
+    def _lock(self, key: IngestKey) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, KafkaError):
+            log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
+
+    async def _decide(self, event: Event) -> Any:
+        return (await self._controller.submit(event)).reply
+
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """A blocking native call; raises KafkaError."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        except NativeError as error:
+            raise KafkaError(error.code, error.message) from None
+
+
+def _is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
+    """Whether the topic is known not to live. One whose nodes are damaged may be any that is missing."""
+    return topic_id not in image.names and (topic_id in image.deletions or not image.damaged)
+
+
+def _is_dead(image: ClusterImage, topic_id: Uuid) -> bool:
+    """Whether it cannot come back either."""
+    deletion = image.deletions.get(topic_id)
+    return _is_deleted(image, topic_id) and (deletion is None or deletion.state == REMOVED)
+
+
+async def _first(wait: Any, seconds: float) -> None:
+    try:
+        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the end of the wait.
+        async with asyncio.timeout(seconds):
+            await wait
+    except TimeoutError:
+        return

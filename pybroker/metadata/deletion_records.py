@@ -1,0 +1,202 @@
+"""`/admin/deleted_topics/[topic id]`: one deletion, from the request to the removal of the last byte, and afterwards
+the tombstone: the proof that the id is dead, and its history (X20, R22, U5).
+
+A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): it is then cut into
+pieces, `/0`, `/1`, … below its node, written in the same multi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pybroker.metadata import znodes
+from pybroker.metadata.lineage import DELETED, TopicLineage
+from pybroker.metadata.store import Create, Delete, Node, Operation, Set
+from pybroker.metadata.znodes import DamagedNodeError
+from pybroker.native import Uuid
+
+DELETING = "deleting"
+"""The name is free; not every replica has confirmed that its data is staged."""
+STAGED = "staged"
+"""Every replica has staged its data; it is kept until the delay is over."""
+UNDELETING = "undeleting"
+"""Its replicas are moving its data back; the name that it will have is taken."""
+LIVE = "live"
+"""It lives again; offsets of groups are still to be written back."""
+REMOVED = "removed"
+"""The data is gone. The record stays as a tombstone: proof that the id is dead."""
+
+DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
+"""States in which a replica of the topic has no right to be in service."""
+
+PIECE_BYTES_MAX = 512 * 1024
+"""Of a node's value; stores take 1 MiB."""
+
+
+class DeletionRecord(msgspec.Struct, frozen=True):
+    """See the module. Times are wall time in milliseconds."""
+
+    topic: str
+    topic_id: Uuid
+    state: str
+    created_ms: int
+    deleted_ms: int
+    deleted_by: str
+    remove_after_ms: int
+    """Before this no broker removes its data, by its own clock (X7)."""
+    partitions: Mapping[int, tuple[int, ...]]
+    config: Mapping[str, str]
+    leader_epoch_max: int
+    offsets: tuple[Mapping[str, Any], ...] = ()
+    """Offsets that groups had committed for it (R22): what undelete writes back."""
+    how: str = DELETED
+    """delete or truncate."""
+    ends: tuple[tuple[int, int], ...] = ()
+    """Log start and log end by partition; -1 where nobody could say."""
+    lineage: TopicLineage = TopicLineage()
+    successor: Uuid | None = None
+    """The incarnation that took its place, when one decision made it."""
+    restore_as: str | None = None
+    """While UNDELETING: the name that it gets."""
+    restored_by: str = ""
+    restored_ms: int = -1
+    offsets_for: Uuid | None = None
+    """The incarnation that still has to get `offsets`: itself after an undelete, its successor after a truncate."""
+    by_order: bool = False
+    """Deleted in the format from before topic ids: the name stays taken, by the topic's node and the order in
+    `/admin/delete_topics`, until every replica has answered (checklist 118, 120)."""
+    pieces: int = 0
+    """Nodes below its own; counted by whoever read or wrote it."""
+
+    def encode(self) -> bytes:
+        fields = msgspec.structs.asdict(self)
+        for name in ("topic_id", "pieces"):
+            del fields[name]
+        return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields}, enc_hook=str)
+
+    def end(self, partition: int) -> tuple[int, int]:
+        """Log start and log end of a partition; -1: nobody could say."""
+        return self.ends[partition] if partition < len(self.ends) else (-1, -1)
+
+
+class _Json(msgspec.Struct):
+    topic: str
+    id: str
+    state: str
+    created_ms: int
+    deleted_ms: int
+    deleted_by: str
+    remove_after_ms: int
+    partitions: dict[int, tuple[int, ...]]
+    config: dict[str, str]
+    leader_epoch_max: int
+    offsets: tuple[dict[str, Any], ...] = ()
+    how: str = DELETED
+    ends: tuple[tuple[int, int], ...] = ()
+    lineage: TopicLineage = TopicLineage()
+    successor: str | None = None
+    restore_as: str | None = None
+    restored_by: str = ""
+    restored_ms: int = -1
+    offsets_for: str | None = None
+    by_order: bool = False
+
+
+class DeletionHead(msgspec.Struct):
+    """What a record's own node says, also of one that is cut into pieces."""
+
+    state: str
+    pieces: int = 0
+    topic: str = ""
+    deleted_ms: int = -1
+    """-1 with an empty name: cut into pieces by a broker that did not repeat them here."""
+
+
+def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
+    """A whole record. Raises DamagedNodeError."""
+    node: _Json = znodes.decode_json(path, data, _Json)
+    if node.state not in (*DEAD_STATES, UNDELETING, LIVE):
+        raise DamagedNodeError(f"{path}: unknown state {node.state!r}")
+    return DeletionRecord(
+        node.topic,
+        znodes.parse_topic_id(path, node.id),
+        node.state,
+        node.created_ms,
+        node.deleted_ms,
+        node.deleted_by,
+        node.remove_after_ms,
+        node.partitions,
+        node.config,
+        node.leader_epoch_max,
+        node.offsets,
+        node.how,
+        node.ends,
+        node.lineage,
+        None if node.successor is None else znodes.parse_topic_id(path, node.successor),
+        node.restore_as,
+        node.restored_by,
+        node.restored_ms,
+        None if node.offsets_for is None else znodes.parse_topic_id(path, node.offsets_for),
+        node.by_order,
+        pieces,
+    )
+
+
+def decode_deletion_head(path: str, data: bytes) -> DeletionHead:
+    """State and name of a record, from the value of its own node alone. Raises DamagedNodeError."""
+    head: DeletionHead = znodes.decode_json(path, data, DeletionHead)
+    return head
+
+
+def read_deletions(admin: Mapping[str, Node]) -> tuple[dict[Uuid, DeletionRecord], list[str]]:
+    """All records below /admin, and a sentence for each that is damaged."""
+    found: dict[Uuid, DeletionRecord] = {}
+    problems: list[str] = []
+    prefix = len(znodes.DELETED_TOPICS) + 1
+    for path, node in admin.items():
+        if not path.startswith(znodes.DELETED_TOPICS + "/") or "/" in path[prefix:]:
+            continue
+        try:
+            record = _assembled(path, node.data, admin)
+        except DamagedNodeError as problem:
+            problems.append(str(problem))
+            continue
+        found[record.topic_id] = record
+    return found, problems
+
+
+def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRecord:
+    head = decode_deletion_head(path, data)
+    if not head.pieces:
+        return decode_deletion(path, data)
+    pieces = [admin.get(f"{path}/{number}") for number in range(head.pieces)]
+    if any(piece is None for piece in pieces):
+        raise DamagedNodeError(f"{path}: not all of its {head.pieces} pieces are there")
+    whole = b"".join(piece.data for piece in pieces if piece is not None)
+    return decode_deletion(path, whole, head.pieces)
+
+
+def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> tuple[DeletionRecord, list[Operation]]:
+    """Replaces (or makes) the nodes of a record; gives it with its number of pieces."""
+    path, data = znodes.deletion_path(record.topic_id), record.encode()
+    pieces: list[bytes] = []
+    if len(data) > PIECE_BYTES_MAX:
+        pieces = [data[at : at + PIECE_BYTES_MAX] for at in range(0, len(data), PIECE_BYTES_MAX)]
+        head = DeletionHead(record.state, len(pieces), record.topic, record.deleted_ms)
+        data = msgspec.json.encode({"version": 1, **msgspec.structs.asdict(head)})
+    had = 0 if before is None else before.pieces
+    operations: list[Operation] = [Create(path, data) if before is None else Set(path, data)]
+    for number, piece in enumerate(pieces):
+        at = f"{path}/{number}"
+        operations.append(Set(at, piece) if number < had else Create(at, piece))
+    operations += [Delete(f"{path}/{number}") for number in range(len(pieces), had)]
+    return msgspec.structs.replace(record, pieces=len(pieces)), operations
+
+
+def forget_operations(record: DeletionRecord) -> list[Operation]:
+    """Removes the nodes of a record."""
+    path = znodes.deletion_path(record.topic_id)
+    return [*(Delete(f"{path}/{number}") for number in range(record.pieces)), Delete(path)]

@@ -1,0 +1,117 @@
+"""Staged ingests as the store knows them: what is open, and what was committed (R16, docs/staged-ingest.md).
+
+    /ingest/open/[topic id]/[key]        begun; removed by commit, abort, expiry
+    /ingest/committed/[topic id]/[key]   written by the multi that decides a commit; later with the offsets
+
+Keys are digests, because names are the clients' own. A stream has one node under `committed`, that of its latest batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from pybroker.metadata.znodes import DamagedNodeError, decode_json, parse_topic_id
+from pybroker.native import Uuid
+
+INGEST_OPEN = "/ingest/open"
+INGEST_COMMITTED = "/ingest/committed"
+
+OPEN = "open"
+COMMITTING = "committing"
+"""Decided; not all partitions have the records yet."""
+COMMITTED = "committed"
+
+NO_BATCH = -1
+
+IngestKey = tuple[Uuid, str, int]
+"""(topic id, ingest id, batch id)."""
+SeriesKey = tuple[Uuid, str, bool]
+"""(topic id, ingest id, whether it is a stream): what is remembered of the committed has one entry for a stream."""
+
+
+class IngestedPartition(msgspec.Struct, frozen=True):
+    """What a commit brings to one partition. Offsets are -1 until it is attached; `end_offset` is exclusive."""
+
+    rows: int
+    bytes: int
+    base_offset: int = -1
+    end_offset: int = -1
+
+
+class IngestRecord(msgspec.Struct, frozen=True):
+    """One ingest."""
+
+    topic_id: Uuid
+    ingest_id: str
+    batch_id: int
+    epoch: int
+    state: str
+    ttl_ms: int
+    created_ms: int
+    config: Mapping[str, str]
+    """The topic's settings when it began: the rules of all its records."""
+    committed_ms: int = 0
+    partitions: Mapping[int, IngestedPartition] = {}
+
+    @property
+    def key(self) -> IngestKey:
+        return self.topic_id, self.ingest_id, self.batch_id
+
+    @property
+    def series(self) -> SeriesKey:
+        return series_of(self.key)
+
+    @property
+    def directory(self) -> str:
+        """Name of the directory of its files; another one for each epoch."""
+        return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
+
+    @property
+    def path(self) -> str:
+        """Its node, in its state."""
+        if self.state == OPEN:
+            return f"{INGEST_OPEN}/{self.topic_id}/{_digest(str(self.batch_id), self.ingest_id)}"
+        return f"{INGEST_COMMITTED}/{self.topic_id}/{_digest('stream' if self.series[2] else 'one', self.ingest_id)}"
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self), "topic_id": str(self.topic_id)})
+
+
+def series_of(key: IngestKey) -> SeriesKey:
+    """Under which entry its commit is remembered."""
+    return key[0], key[1], key[2] != NO_BATCH
+
+
+def topic_paths(topic_id: Uuid) -> tuple[str, str]:
+    """The nodes above the records of a topic."""
+    return f"{INGEST_OPEN}/{topic_id}", f"{INGEST_COMMITTED}/{topic_id}"
+
+
+def _digest(kind: str, ingest_id: str) -> str:
+    return hashlib.sha256(f"{kind}\0{ingest_id}".encode()).hexdigest()[:32]
+
+
+class _RecordJson(msgspec.Struct):
+    topic_id: str
+    ingest_id: str
+    batch_id: int
+    epoch: int
+    state: str
+    ttl_ms: int
+    created_ms: int
+    config: dict[str, str]
+    committed_ms: int = 0
+    partitions: dict[int, IngestedPartition] = {}
+
+
+def decode_ingest(path: str, data: bytes) -> IngestRecord:
+    """The record in a node; DamagedNodeError says which and why."""
+    node: _RecordJson = decode_json(path, data, _RecordJson)
+    fields = {**msgspec.structs.asdict(node), "topic_id": parse_topic_id(path, node.topic_id)}
+    record = IngestRecord(**fields)
+    if record.path != path:
+        raise DamagedNodeError(f"{path}: its content belongs to {record.path}")
+    return record

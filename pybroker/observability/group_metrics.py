@@ -1,0 +1,43 @@
+"""Groups under Kafka's names: `kafka.coordinator.group:type=GroupMetadataManager` (gauges by state, NumOffsets) and
+`kafka.server:type=group-coordinator-metrics` (counts).
+
+Kafka shows the counts as rates of its own making, too; here whoever scrapes takes the rate over the count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.group import GroupState
+from pybroker.observability.metrics import Gauge
+
+_MANAGER = "kafka_coordinator_group_groupmetadatamanager"
+_SENSORS = "kafka_server_group_coordinator_metrics"
+
+
+def group_gauges(coordinator: GroupCoordinator) -> list[Gauge]:
+    """The groups that this broker coordinates, those of shards that are still being loaded left out."""
+    states = Counter(group.state for group in coordinator.list_groups()[0])
+    figures = coordinator.figures
+    return [
+        Gauge(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", states.total),
+        *(_in_state(state, states[state]) for state in GroupState),
+        Gauge(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
+        _count("offset_commit", "Offsets committed", figures.offset_commits),
+        _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
+        _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),
+        _count("group_completed_rebalance", "Rebalances completed", figures.completed_rebalances),
+    ]
+
+
+def _in_state(state: GroupState, number: int) -> Gauge:
+    kafkas = f"NumGroups{state.value}"
+    return Gauge(f"{_MANAGER}_{kafkas.lower()}", f"Groups in state {state.value} (Kafka: {kafkas}).", lambda: number)
+
+
+def _count(name: str, what: str, number: int) -> Gauge:
+    kafkas = f"{name.replace('_', '-')}-count"
+    return Gauge(
+        f"{_SENSORS}_{name}_count", f"{what} since the start (Kafka: {kafkas}).", lambda: number, kind="counter"
+    )

@@ -1,0 +1,70 @@
+"""`pybroker cluster adopt-id`: gives a stopped broker another cluster id (X29; checklist 255, 282).
+
+The store is written first, with the audit record; then `meta.properties` of each directory. A crash in between leaves
+directories that a start refuses by name, with this command as the remedy; running it again finishes the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pybroker.errors import StartError
+from pybroker.metadata import znodes
+from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
+from pybroker.metadata.store import Create, Operation, Set, ensure_path, get_or_none
+from pybroker.offline.audit import audit_record
+from pybroker.offline.directories import locked, read_properties_of, write_properties_of
+
+
+class Adopted(NamedTuple):
+    """What the command did."""
+
+    before: str | None
+    """The id in the store; None if there was none."""
+    directories: tuple[Path, ...]
+    """Whose `meta.properties` had another id."""
+
+
+async def adopt_cluster_id(directories: Sequence[Path], cluster_id: str) -> Adopted:
+    """Makes `cluster_id` the id of the broker with these log directories, the first of which holds the store.
+
+    Raises StartError: not an id, a directory in use, a store that is lost, damaged files.
+    """
+    if not znodes.is_cluster_id(cluster_id):
+        raise StartError(f"{cluster_id!r} is not a cluster id: letters, digits, '_' and '-' only")
+    first = directories[0]
+    with locked(directories):
+        properties = {one: read_properties_of(one) for one in directories}
+        if properties[first] is not None and not (first / FILE_NAME).exists():
+            raise StartError(f"{first} holds data but no metadata store ({FILE_NAME}); restore it from a backup first")
+        store = await EmbeddedStore.open(first)
+        try:
+            before = await _change(store, cluster_id)
+        finally:
+            await store.close()
+        changed = []
+        for directory, content in properties.items():
+            if content is not None and content.get("cluster.id") != cluster_id:
+                write_properties_of(directory, {**content, "cluster.id": cluster_id})
+                changed.append(directory)
+    return Adopted(before, tuple(changed))
+
+
+async def _change(store: EmbeddedStore, cluster_id: str) -> str | None:
+    await ensure_path(store, "/cluster")
+    await ensure_path(store, znodes.AUDIT)
+    node = await get_or_none(store, znodes.CLUSTER_ID)
+    before = None
+    if node is not None:
+        try:
+            before = znodes.decode_cluster_id(node.data)
+        except znodes.DamagedNodeError:
+            before = node.data.decode("utf-8", "replace")
+    if before == cluster_id:
+        return before
+    data = znodes.encode_cluster_id(cluster_id)
+    write: Operation = Create(znodes.CLUSTER_ID, data) if node is None else Set(znodes.CLUSTER_ID, data, node.version)
+    await store.multi([write, audit_record("cluster adopt-id", before=before, after=cluster_id)])
+    return before

@@ -1,0 +1,71 @@
+"""SCRAM users of a broker that does not run: the first one of a new broker cannot come over the wire, because nobody
+may connect yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pybroker.errors import StartError
+from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.store import ensure_path, get_or_none
+from pybroker.metadata.users import (
+    SASL_NAMES,
+    USER_CONFIGS,
+    ScramCredential,
+    ScramMechanism,
+    user_of_path,
+    user_path,
+)
+from pybroker.metadata.znodes import DamagedNodeError, decode_config, encode_config
+
+
+async def set_credentials(
+    directory: Path, name: str, credentials: dict[ScramMechanism, ScramCredential | None]
+) -> None:
+    """Sets or (None) removes credentials in the store of the data directory `directory`, which is made if it is not
+    there. Raises StartError: a broker runs on it, it cannot be read, or a credential to remove does not exist."""
+    await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
+    store = await EmbeddedStore.open(directory)
+    try:
+        path = user_path(name)
+        await ensure_path(store, USER_CONFIGS)
+        node = await get_or_none(store, path)
+        config = {} if node is None else decode_config(path, node.data)
+        for mechanism, credential in credentials.items():
+            if credential is not None:
+                config[mechanism.sasl_name] = credential.render()
+            elif config.pop(mechanism.sasl_name, None) is None:
+                raise StartError(f"user {name!r} has no {mechanism.sasl_name} credential")
+        if node is None:
+            await store.create(path, encode_config(config))
+        else:
+            await store.set(path, encode_config(config), node.version)
+    except DamagedNodeError as problem:
+        raise StartError(f"the metadata store is damaged: {problem}") from None
+    finally:
+        await store.close()
+
+
+async def list_credentials(directory: Path) -> dict[str, list[tuple[ScramMechanism, int]]]:
+    """(mechanism, iterations) of every user. Raises StartError."""
+    if not await asyncio.to_thread(directory.is_dir):
+        raise StartError(f"{directory} is not there")
+    store = await EmbeddedStore.open(directory)
+    try:
+        found: dict[str, list[tuple[ScramMechanism, int]]] = {}
+        for path, node in (await store.subtree(USER_CONFIGS)).items():
+            config = decode_config(path, node.data)
+            infos = [
+                (mechanism, ScramCredential.parse(config[sasl_name]).iterations)
+                for sasl_name, mechanism in SASL_NAMES.items()
+                if sasl_name in config
+            ]
+            if infos:
+                found[user_of_path(path)] = infos
+        return dict(sorted(found.items()))
+    except (DamagedNodeError, ValueError) as problem:
+        raise StartError(f"the metadata store is damaged: {problem}") from None
+    finally:
+        await store.close()

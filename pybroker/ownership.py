@@ -1,0 +1,69 @@
+"""Whose data the log directories hold, asked before a start writes anything.
+
+Native code asks again when it opens them, with the directories locked; but by then the store is made, and an election
+has raised the controller epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pybroker.errors import StartError
+from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
+
+META_PROPERTIES = "meta.properties"
+PROPERTIES_BYTES_MAX = 64 * 1024
+
+
+def refuse_others_data(log_dirs: Sequence[str], broker_id: int) -> None:
+    """Raises StartError if the metadata store of claimed directories is gone, or one belongs to another broker."""
+    _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
+    _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
+
+
+def refuse_other_clusters(log_dirs: Sequence[str], cluster_id: str) -> None:
+    """Raises StartError if a directory belongs to another cluster."""
+    _refuse(log_dirs, ("cluster.id",), "cluster", cluster_id)
+
+
+def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected: str) -> None:
+    for directory in log_dirs:
+        owner = _owner(Path(directory))
+        found = next((owner[name] for name in names if name in owner), expected)
+        if found != expected:
+            # KIP-78 leaves ids to experts (checklist 255): they are told how.
+            adopt = (
+                ", or, if it is this cluster's data all the same, make the ids agree with `pybroker cluster adopt-id`"
+            )
+            raise StartError(
+                f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}; point "
+                f"log.dirs to the right directory{adopt if what == 'cluster' else ''}"
+            )
+
+
+def _owner(directory: Path) -> Mapping[str, str]:
+    """What `meta.properties` says. What cannot be read says nothing here; native code names the trouble."""
+    try:
+        with (directory / META_PROPERTIES).open("rb") as file:
+            text = file.read(PROPERTIES_BYTES_MAX).decode()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and line.lstrip()[:1] not in "#!")
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
+    """Directories that were claimed for a cluster have a store: one that is gone must not be replaced by an empty one
+    of another cluster, with every topic forgotten.
+    """
+    store = first / STORE_FILE
+    parts = (store, store.with_name(f"{STORE_FILE}-wal"))
+    if any(one.exists() and one.stat().st_size for one in parts):
+        return
+    for directory in directories:
+        if (directory / META_PROPERTIES).exists():
+            raise StartError(
+                f"the metadata store {store} is missing or empty, but {directory} holds data; restore it from a "
+                "backup, or point log.dirs to another directory. Nothing was changed."
+            )

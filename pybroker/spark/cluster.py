@@ -1,0 +1,282 @@
+"""What the brokers say: topics with their ids, offsets, groups. For the driver; tasks use the native core."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pybroker.native import BlockingClient, NativeError, Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError
+from pybroker.spark.options import Subscription
+
+EARLIEST, LATEST = -2, -1
+METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2, 8, 10, 32
+METADATA_WITH_IDS = 10
+DELIVERY_TIMEOUT_MS = 120_000
+PATIENCE_S = 30.0
+UNKNOWN_PATIENCE_S = 2.0
+PAUSE_S = 0.1
+TOPIC_RESOURCE = 2
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is now; `leaders` are broker ids by partition."""
+
+    id: str
+    name: str
+    leaders: tuple[int, ...]
+
+    @property
+    def partitions(self) -> int:
+        """How many."""
+        return len(self.leaders)
+
+
+class BrokerRefusalError(SparkSourceError):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: int, what: str, message: str | None = None) -> None:
+        self.code = code
+        name = ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
+        super().__init__(f"{what}: {name}" + (f": {message}" if message else ""))
+
+
+class Cluster:
+    """A cluster, asked by one blocking client. `patience_s`: how long a step is repeated (Kafka's
+    `delivery.timeout.ms`)."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._client = BlockingClient(dict(settings))
+        self._committed = settings.get("isolation.level") == "read_committed"
+        # As the native client: the user's bound of an attempt is the driver's too.
+        self.patience_s = int(settings.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)) / 1000
+        self._id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The cluster's id."""
+        if self._id is None:
+            self._id = self._client.cluster_id() or ""
+        return self._id
+
+    def send(self, message: Any, api_key: int, low: int, high: int, node: int | None = None) -> Any:
+        """A request in the highest version of low..high that the node serves (None: any node, −1: the controller).
+
+        Raises NativeError, also when there is no such version.
+        """
+        version = self._client.version(api_key, low, high, node)
+        if version is None:
+            name = type(message).__name__
+            raise BrokerRefusalError(ErrorCode.UNSUPPORTED_VERSION, f"{name} in versions {low}-{high}")
+        return self._client.request(message, version, node)
+
+    def serves(self, api_key: int) -> bool:
+        """Whether the brokers know an API key at all."""
+        return self._client.version(api_key, 0, 32767) is not None
+
+    # ---- topics
+
+    def _metadata(self, topics: list[Any] | None) -> list[Any]:
+        request = m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        found: list[Any] = self.send(request, METADATA, METADATA_WITH_IDS, 12).topics
+        return found
+
+    def _known(self, topics: list[Any] | None, *, patience_s: float = PATIENCE_S) -> list[Any]:
+        """Topics, once all of them that exist have leaders; unknown ones keep their error code."""
+        give_up = time.monotonic() + patience_s
+        while True:
+            found = self._metadata(topics)
+            waiting = [each for each in found if each.error_code == ErrorCode.LEADER_NOT_AVAILABLE]
+            leaderless = [
+                each for each in found if not each.error_code and any(p.leader_id < 0 for p in each.partitions)
+            ]
+            if not waiting and not leaderless:
+                return found
+            if time.monotonic() > give_up:
+                each = (waiting or leaderless)[0]
+                raise BrokerRefusalError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {each.name}")
+            time.sleep(PAUSE_S)
+
+    def _topic(self, found: Any) -> Topic:
+        if not found.topic_id:
+            raise SparkSourceError("the brokers know no topic ids: Apache Kafka 2.8 or newer, or pybroker, is needed")
+        partitions = sorted(found.partitions, key=lambda each: each.partition_index)
+        return Topic(str(found.topic_id), found.name, tuple(each.leader_id for each in partitions))
+
+    def topics_named(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names that exist."""
+        wanted = [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
+        if not wanted:
+            return {}
+        return {each.name: self._topic(each) for each in self._checked(self._known(wanted))}
+
+    def topics_with_ids(self, ids: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these ids that exist, by id."""
+        wanted = [m.MetadataRequest_MetadataRequestTopic(topic_id=_uuid(each), name=None) for each in ids]
+        if not wanted:
+            return {}
+        return {str(each.topic_id): self._topic(each) for each in self._checked(self._known(wanted))}
+
+    def _checked(self, found: list[Any]) -> list[Any]:
+        for each in found:
+            if each.error_code and each.error_code not in _UNKNOWN:
+                raise BrokerRefusalError(each.error_code, f"topic {each.name or each.topic_id}")
+        return [each for each in found if not each.error_code]
+
+    def existing(self, subscription: Subscription) -> list[Topic]:
+        """The subscribed topics that exist now."""
+        if subscription.pattern is not None:
+            pattern = re.compile(subscription.pattern)
+            found = self._checked(self._known(None))
+            return [self._topic(each) for each in found if not each.is_internal and pattern.fullmatch(each.name)]
+        if subscription.ids:
+            return list(self.topics_with_ids(subscription.ids).values())
+        return list(self.topics_named(subscription.names or subscription.assigned).values())
+
+    def subscribed(self, subscription: Subscription) -> list[Topic]:
+        """The subscribed topics; one that does not exist is an error. Raises TopicChangedError, OptionError."""
+        give_up = time.monotonic() + UNKNOWN_PATIENCE_S
+        wanted = subscription.ids or subscription.names or tuple(subscription.assigned)
+        while True:
+            found = self.existing(subscription)
+            here = {name for each in found for name in (each.id, each.name)}
+            missing = [each for each in wanted if each not in here]
+            if not missing:
+                break
+            # A broker learns of a new topic a moment after its creator.
+            if time.monotonic() > give_up:
+                raise TopicChangedError(f"there is no topic {', '.join(missing)} in cluster {self.id}")
+            time.sleep(PAUSE_S)
+        for each in found:
+            beyond = [number for number in subscription.assigned.get(each.name, ()) if number >= each.partitions]
+            if beyond:
+                raise OptionError(f"assign: {each.name} has {each.partitions} partitions, there is no {beyond[0]}")
+        return found
+
+    # ---- offsets
+
+    def offsets(self, wanted: Iterable[tuple[Topic, int, int]]) -> dict[tuple[str, int], int]:
+        """Offsets for (topic, partition, timestamp); timestamps may be EARLIEST or LATEST.
+
+        −1 where no record is that young. By (topic id, partition).
+        """
+        todo = list(wanted)
+        found: dict[tuple[str, int], int] = {}
+        give_up = time.monotonic() + PATIENCE_S
+        while todo:
+            todo = self._some_offsets(todo, found, last=time.monotonic() > give_up)
+            if todo:
+                time.sleep(PAUSE_S)
+                names = {topic.name: topic for topic in self.topics_with_ids({each[0].id for each in todo}).values()}
+                todo = [(names.get(topic.name, topic), number, at) for topic, number, at in todo]
+        return found
+
+    def _some_offsets(
+        self, todo: list[tuple[Topic, int, int]], found: dict[tuple[str, int], int], *, last: bool
+    ) -> list[tuple[Topic, int, int]]:
+        again = []
+        by_leader: dict[int, list[tuple[Topic, int, int]]] = defaultdict(list)
+        for each in todo:
+            by_leader[each[0].leaders[each[1]]].append(each)
+        for leader, places in by_leader.items():
+            by_name: dict[str, list[Any]] = defaultdict(list)
+            for topic, number, timestamp in places:
+                by_name[topic.name].append(
+                    m.ListOffsetsRequest_ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+                )
+            request = m.ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(self._committed),
+                topics=[
+                    m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=asked)
+                    for name, asked in by_name.items()
+                ],
+            )
+            answer = self.send(request, LIST_OFFSETS, 2, 9, leader)
+            answers = {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
+            for each in places:
+                topic, number, _ = each
+                told = answers[topic.name, number]
+                if not told.error_code:
+                    found[topic.id, number] = told.offset
+                elif last or told.error_code in _UNKNOWN:
+                    raise BrokerRefusalError(
+                        told.error_code, f"offsets of {topic.name} ({topic.id}) partition {number}"
+                    )
+                else:
+                    again.append(each)
+        return again
+
+    def bounds(self, topics: Iterable[Topic]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """First offset and end of every partition."""
+        places = [(topic, number) for topic in topics for number in range(topic.partitions)]
+        return (
+            self.offsets((topic, number, EARLIEST) for topic, number in places),
+            self.offsets((topic, number, LATEST) for topic, number in places),
+        )
+
+    # ---- groups and configurations
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Commits next offsets, by topic name, for a group without members: tools show its lag.
+
+        Raises BrokerRefusalError.
+        """
+        request = m.FindCoordinatorRequest(key=group_id, key_type=0)
+        coordinator = self.send(request, FIND_COORDINATOR, 0, 3)
+        if coordinator.error_code:
+            raise BrokerRefusalError(coordinator.error_code, f"coordinator of group {group_id}")
+        commit = m.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[
+                m.OffsetCommitRequest_OffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=number, committed_offset=at)
+                        for number, at in places.items()
+                    ],
+                )
+                for name, places in offsets.items()
+            ],
+        )
+        answer = self.send(commit, OFFSET_COMMIT, 2, 9, coordinator.node_id)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    place = f"{topic.name} partition {partition.partition_index}"
+                    raise BrokerRefusalError(partition.error_code, f"commit of group {group_id} for {place}")
+
+    def batch_bytes_max(self, topic: str) -> int:
+        """`max.message.bytes` of a topic; very large if it may not be seen."""
+        request = m.DescribeConfigsRequest(
+            resources=[
+                m.DescribeConfigsRequest_DescribeConfigsResource(
+                    resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["max.message.bytes"]
+                )
+            ]
+        )
+        for result in self.send(request, DESCRIBE_CONFIGS, 0, 4).results:
+            for config in result.configs:
+                if config.name == "max.message.bytes" and config.value:
+                    return int(config.value)
+        return 1 << 30
+
+
+def _uuid(text: str) -> Uuid:
+    try:
+        return Uuid.parse(text)
+    except ValueError as error:
+        raise OptionError(f"{text} is no topic id: {error}") from None
+
+
+__all__ = ["EARLIEST", "LATEST", "BrokerRefusalError", "Cluster", "NativeError", "Topic"]

@@ -1,0 +1,109 @@
+"""Does a checkpoint still fit what is there? Pure: positions and bounds in, where to go on or a clear refusal out.
+
+| what happened | `onTopicRecreated=fail` | `earliest` | `continue` |
+|---|---|---|---|
+| another cluster | fails | fails | fails |
+| topic deleted | fails (undelete it, and the query goes on) | fails | fails |
+| topic re-created | fails | the new topic from its start | goes on at the same offsets if the new topic has them all |
+| topic truncated: it ends before the checkpoint | fails | that partition from its start | fails |
+| records aged out | `failOnDataLoss`: fails, or goes on at the log's start | | |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pybroker.spark.cluster import Topic
+from pybroker.spark.errors import DataLossError, TopicChangedError
+from pybroker.spark.positions import Position, TopicPosition
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+def check_cluster(checkpoint: Position, cluster_id: str) -> None:
+    """Raises TopicChangedError if the checkpoint is of another cluster."""
+    if checkpoint.cluster != cluster_id:
+        raise TopicChangedError(
+            f"the checkpoint belongs to cluster {checkpoint.cluster}, but the brokers are of cluster {cluster_id}; "
+            "point kafka.bootstrap.servers to the right cluster, or start with a new checkpoint"
+        )
+
+
+def gone(checkpoint: Position, topics: Iterable[Topic]) -> dict[str, Topic | None]:
+    """Topics of the checkpoint whose id is gone, each with the topic that has its name now."""
+    here = {topic.id for topic in topics}
+    by_name = {topic.name: topic for topic in topics}
+    return {topic_id: by_name.get(topic.name) for topic_id, topic in checkpoint.topics.items() if topic_id not in here}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the user allows, and what the logs hold now: first offsets and ends by (topic id, partition)."""
+
+    on_topic_recreated: str
+    fail_on_data_loss: bool
+    first: Offsets
+    last: Offsets
+
+    def carried_over(self, checkpoint: Position, topics: list[Topic]) -> Position:
+        """Where reading goes on: the checkpoint, with re-created topics under their new ids if that is allowed.
+
+        Partitions that are new are not in the result. Raises TopicChangedError, DataLossError.
+        """
+        missing = gone(checkpoint, topics)
+        carried: dict[str, TopicPosition] = {}
+        for topic_id, topic in checkpoint.topics.items():
+            if topic_id not in missing:
+                offsets = {
+                    number: self._inside(topic_id, topic.name, number, at) for number, at in topic.offsets.items()
+                }
+                carried[topic_id] = TopicPosition(topic.name, offsets)
+                continue
+            successor = missing[topic_id]
+            if successor is not None:
+                carried[successor.id] = self._recreated(topic_id, topic, successor)
+            elif self.fail_on_data_loss:
+                raise TopicChangedError(
+                    f"topic {topic.name} with id {topic_id} was deleted; `pybroker topics undelete {topic_id}` brings "
+                    "it back and the query goes on where it was (failOnDataLoss=false goes on without it)"
+                )
+        return Position(checkpoint.cluster, carried)
+
+    def _recreated(self, old_id: str, topic: TopicPosition, successor: Topic) -> TopicPosition:
+        what = f"topic {topic.name} was re-created: the checkpoint belongs to id {old_id}, the topic has {successor.id}"
+        if self.on_topic_recreated == "earliest":
+            starts = {number: self.first[successor.id, number] for number in range(successor.partitions)}
+            return TopicPosition(topic.name, starts)
+        if self.on_topic_recreated == "fail":
+            raise TopicChangedError(
+                f"{what}; its records are other ones. onTopicRecreated=earliest reads the new topic from its start, "
+                "continue goes on at the same offsets, or start with a new checkpoint"
+            )
+        for number, at in topic.offsets.items():
+            place = successor.id, number
+            if place not in self.first or not self.first[place] <= at <= self.last[place]:
+                holds = f"{self.first[place]} to {self.last[place]}" if place in self.first else "nothing"
+                raise TopicChangedError(
+                    f"{what}; it cannot be continued: partition {number} holds {holds}, the checkpoint is at {at}"
+                )
+        return topic
+
+    def _inside(self, topic_id: str, name: str, partition: int, offset: int) -> int:
+        place = topic_id, partition
+        if place not in self.last:
+            raise TopicChangedError(f"topic {name} ({topic_id}) has no partition {partition} any more")
+        first, last = self.first[place], self.last[place]
+        if offset > last:
+            if self.on_topic_recreated == "earliest":
+                return first
+            raise TopicChangedError(
+                f"topic {name} ({topic_id}) was truncated: partition {partition} ends at {last}, the checkpoint is at "
+                f"{offset}; onTopicRecreated=earliest reads it from its start"
+            )
+        if offset < first and self.fail_on_data_loss:
+            raise DataLossError(
+                f"topic {name} ({topic_id}) partition {partition}: offsets {offset} to {first} are gone by "
+                "retention or deletion of records; failOnDataLoss=false goes on at the log's start"
+            )
+        return max(offset, first)

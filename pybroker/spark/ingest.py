@@ -1,0 +1,193 @@
+"""The driver's and the tasks' steps of a staged ingest (docs/staged-ingest.md): begin, commit, abort, list."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark.cluster import BrokerRefusalError, Cluster
+from pybroker.spark.errors import IngestError, TopicChangedError
+
+BEGIN, COMMIT, ABORT, LIST = 32150, 32152, 32153, 32154
+NO_BATCH = -1
+PAUSE_S = 0.2
+_MAY_PASS = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class State(IntEnum):
+    """Of an ingest."""
+
+    OPEN = 0
+    COMMITTING = 1
+    COMMITTED = 2
+    ABSENT = 3
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """An ingest by its name, and what the broker said when it began."""
+
+    cluster_id: str
+    topic_id: str
+    topic: str
+    ingest_id: str
+    batch_id: int
+    state: int
+    epoch: int
+    batch_bytes_max: int
+    partitions: int
+    compression_type: str
+    keys_required: bool
+
+    @property
+    def is_open(self) -> bool:
+        """False: it was decided before, nothing is to be written."""
+        return self.state == State.OPEN
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one attempt of a task staged for one partition."""
+
+    partition: int
+    rows: int
+    bytes: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The attempt of a task that Spark let count."""
+
+    writer: int
+    attempt: int
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Offsets by partition, (first, end); `repeated`: the ingest was committed before."""
+
+    repeated: bool
+    offsets: dict[int, tuple[int, int]]
+
+
+def begin(
+    cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, *, ttl_ms: int = -1, join: bool
+) -> Ingest:
+    """Begins (or joins) an ingest. Raises IngestError, TopicChangedError."""
+    if not cluster.serves(BEGIN):
+        raise IngestError(
+            "the brokers do not serve staged ingest, which mode=exactly-once needs; mode=append writes to any broker, "
+            "at least once"
+        )
+    request = m.IngestBeginRequest(
+        cluster_id=cluster.id,
+        topic_id=Uuid.parse(topic_id),
+        ingest_id=ingest_id,
+        batch_id=batch_id,
+        ttl_ms=ttl_ms,
+        join=join,
+    )
+    what = f"begin ingest {ingest_id} into topic {topic_id}"
+    answer = _patiently(cluster, lambda: _checked(cluster.send(request, BEGIN, 0, 0), what))
+    return Ingest(
+        cluster_id=cluster.id,
+        topic_id=topic_id,
+        topic=answer.topic_name,
+        ingest_id=ingest_id,
+        batch_id=batch_id,
+        state=answer.state,
+        epoch=answer.epoch,
+        batch_bytes_max=min(answer.max_message_bytes, answer.append_max_bytes) or 1 << 30,
+        partitions=len(answer.partitions),
+        compression_type=answer.compression_type,
+        keys_required=answer.keys_required,
+    )
+
+
+def commit(cluster: Cluster, ingest: Ingest, attempts: Iterable[Attempt]) -> Outcome:
+    """Commits what the attempts staged; a second time is a success too. Raises IngestError, TopicChangedError."""
+    request = m.IngestCommitRequest(
+        cluster_id=ingest.cluster_id,
+        topic_id=Uuid.parse(ingest.topic_id),
+        ingest_id=ingest.ingest_id,
+        batch_id=ingest.batch_id,
+        epoch=ingest.epoch,
+        writers=[
+            m.IngestCommitRequest_IngestWriter(
+                writer=each.writer,
+                attempt=each.attempt,
+                partitions=[
+                    m.IngestCommitRequest_IngestWriterPartition(
+                        partition=share.partition, rows=share.rows, bytes=share.bytes, crc=share.crc
+                    )
+                    for share in each.shares
+                ],
+            )
+            for each in attempts
+        ],
+    )
+    what = f"commit ingest {ingest.ingest_id} into {ingest.topic} ({ingest.topic_id})"
+    answer = _patiently(cluster, lambda: _checked(cluster.send(request, COMMIT, 0, 0), what))
+    return Outcome(answer.repeated, {each.partition: (each.base_offset, each.end_offset) for each in answer.partitions})
+
+
+def abort(cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, epoch: int = -1) -> State:
+    """Drops what was staged; what is committed stays, and the answer says so. Raises IngestError."""
+    request = m.IngestAbortRequest(
+        cluster_id=cluster.id, topic_id=Uuid.parse(topic_id), ingest_id=ingest_id, batch_id=batch_id, epoch=epoch
+    )
+    answer = _checked(cluster.send(request, ABORT, 0, 0), f"abort ingest {ingest_id} of topic {topic_id}")
+    return State(answer.state)
+
+
+def listed(
+    cluster: Cluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
+) -> list[Any]:
+    """Open ingests, and committed ones that are remembered. Raises IngestError."""
+    request = m.ListIngestsRequest(
+        topic_ids=None if topic_ids is None else [Uuid.parse(each) for each in topic_ids],
+        ingest_id=ingest_id,
+        include_committed=committed,
+    )
+    found: list[Any] = _checked(cluster.send(request, LIST, 0, 0), "list ingests").ingests
+    return found
+
+
+def _checked(answer: Any, what: str) -> Any:
+    if answer.error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_CLUSTER_ID):
+        name = ErrorCode(answer.error_code).name
+        raise TopicChangedError(f"{what}: {name}: the topic or the cluster is not the one the job began with")
+    if answer.error_code:
+        raise BrokerRefusalError(answer.error_code, what, answer.error_message)
+    return answer
+
+
+def _patiently(cluster: Cluster, step: Callable[[], Any]) -> Any:
+    """Every step may be repeated, so trouble that may pass is waited for, as long as `delivery.timeout.ms` allows."""
+    give_up = time.monotonic() + cluster.patience_s
+    while True:
+        try:
+            return step()
+        except (NativeError, BrokerRefusalError) as error:
+            if error.code not in _MAY_PASS or time.monotonic() > give_up:
+                raise IngestError(str(error)) from error
+            time.sleep(PAUSE_S)

@@ -1,0 +1,85 @@
+"""Which task reads which offsets, and how far a micro-batch goes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pybroker.spark.positions import Position, TopicPosition
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Offsets `start` to `end` (exclusive) of a partition."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets: at most so many records."""
+        return self.end - self.start
+
+
+def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> list[OffsetRange]:
+    """Cuts ranges so that there are about `min_partitions` and none has more than `max_records` (0: any number).
+
+    As Spark's source: each range gets its share of the partitions by its size, at least one.
+    """
+    ranges = [each for each in ranges if each.size > 0]
+    total = sum(each.size for each in ranges)
+    cut = []
+    for each in ranges:
+        parts = 1
+        if len(ranges) < min_partitions:
+            parts = max(1, round(each.size / total * min_partitions))
+        if max_records:
+            parts = max(parts, -(-each.size // max_records))
+        parts = min(parts, each.size)
+        edges = [each.start + each.size * number // parts for number in range(parts + 1)]
+        cut += [
+            OffsetRange(each.topic_id, each.topic, each.partition, edges[number], edges[number + 1])
+            for number in range(parts)
+        ]
+    return cut
+
+
+def limited(start: Position, latest: Position, rows_max: int) -> Position:
+    """The end of a micro-batch of at most about `rows_max` offsets, shared out by how much each partition has.
+
+    As in Spark's source a partition with records gets at least one, so that none starves.
+    """
+    lag = {(topic, partition): at - (start.get(topic, partition) or 0) for topic, _, partition, at in latest}
+    total = sum(size for size in lag.values() if size > 0)
+    if total <= rows_max:
+        return latest
+    ends: dict[str, dict[int, int]] = {}
+    for topic, _, partition, at in latest:
+        begin = start.get(topic, partition) or 0
+        size = lag[topic, partition]
+        share = max(1, size * rows_max // total) if size > 0 else 0
+        ends.setdefault(topic, {})[partition] = min(at, begin + share)
+    topics = {topic: TopicPosition(latest.topics[topic].name, places) for topic, places in ends.items()}
+    return Position(latest.cluster, topics)
+
+
+def lag_of(start: Position, latest: Position) -> int:
+    """How many offsets lie between both."""
+    return sum(max(0, at - (start.get(topic, partition) or 0)) for topic, _, partition, at in latest)
+
+
+def capped(position: Position, target: Position) -> Position:
+    """Nothing beyond `target`, of topics and partitions that are in it."""
+    topics: dict[str, TopicPosition] = {}
+    for topic_id, topic in position.topics.items():
+        inside: Mapping[int, int] = {
+            number: min(at, limit)
+            for number, at in topic.offsets.items()
+            if (limit := target.get(topic_id, number)) is not None
+        }
+        if inside:
+            topics[topic_id] = TopicPosition(topic.name, inside)
+    return Position(position.cluster, topics)

@@ -1,0 +1,131 @@
+"""Batch reads, and what a task does with its range."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pybroker.native import ArrowSource, NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark import starting
+from pybroker.spark.cluster import EARLIEST, Cluster
+from pybroker.spark.errors import DataLossError, TopicChangedError
+from pybroker.spark.options import ReadOptions
+from pybroker.spark.plan import OffsetRange, split
+from pybroker.spark.positions import Position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RangePartition(InputPartition):
+    """One task's range of offsets, by topic id: a topic of the same name is another one."""
+
+    def __init__(self, offsets: OffsetRange, cluster_id: str) -> None:
+        super().__init__(None)
+        self.offsets = offsets
+        self.cluster_id = cluster_id
+
+
+def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
+    """The ranges between two positions of the same partitions."""
+    return [
+        OffsetRange(topic_id, name, partition, at, until)
+        for topic_id, name, partition, until in end
+        if (at := start.get(topic_id, partition)) is not None
+    ]
+
+
+class TaskReader:
+    """Reads one range in a task; pickled to the executors."""
+
+    def __init__(self, client: Mapping[str, str], schema: StructType, *, fail_on_data_loss: bool) -> None:
+        self._client = dict(client)
+        self._schema = schema
+        self._fail_on_data_loss = fail_on_data_loss
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the range. Raises TopicChangedError, DataLossError, NativeError."""
+        if not isinstance(partition, RangePartition):
+            return  # Spark's stand-in where there is nothing to read.
+        wanted = partition.offsets
+        start = wanted.start
+        while start < wanted.end:
+            source = self._source(partition, start)
+            try:
+                yield from self._batches(source)
+                return
+            except NativeError as error:
+                start = self._after(error, wanted, source.position)
+
+    def _source(self, partition: RangePartition, start: int) -> ArrowSource:
+        wanted = partition.offsets
+        return ArrowSource(
+            self._client,
+            Uuid.parse(wanted.topic_id),
+            wanted.topic,
+            wanted.partition,
+            start,
+            wanted.end,
+            list(self._schema.fieldNames()),
+            partition.cluster_id,
+        )
+
+    def _batches(self, source: ArrowSource) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        # Spark compares the whole schema, nullability and names of inner fields included (SPARK-55583).
+        expected = to_arrow_schema(self._schema, timezone="UTC")
+        while (rows := source.next()) is not None:
+            yield pa.RecordBatch.from_arrays(pa.record_batch(rows).columns, schema=expected)
+
+    def _after(self, error: NativeError, wanted: OffsetRange, position: int) -> int:
+        """Where to go on after an error that `failOnDataLoss=false` forgives."""
+        place = f"{wanted.topic} ({wanted.topic_id}) partition {wanted.partition}"
+        if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise TopicChangedError(f"{place} was deleted or re-created while it was read: {error}") from error
+        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise error
+        if self._fail_on_data_loss:
+            raise DataLossError(
+                f"{place}: offset {position} is not there any more (wanted up to {wanted.end}): {error}; "
+                "failOnDataLoss=false reads what is there"
+            ) from error
+        cluster = Cluster(self._client)
+        topic = cluster.topics_with_ids([wanted.topic_id])[wanted.topic_id]
+        first = cluster.offsets([(topic, wanted.partition, EARLIEST)])[topic.id, wanted.partition]
+        warnings.warn(f"{place}: offsets {position} to {first} are gone", stacklevel=2)
+        return first if first > position else wanted.end
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read.format("pybroker")`."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._task = TaskReader(options.client, schema, fail_on_data_loss=options.fail_on_data_loss)
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        cluster = Cluster(options.client)
+        topics = cluster.subscribed(options.subscription)
+        start = starting.resolve(
+            cluster,
+            topics,
+            options.subscription,
+            options.start,
+            "startingOffsets",
+            latest_if_none=options.latest_if_no_timestamp,
+        )
+        end = starting.resolve(cluster, topics, options.subscription, options.end, "endingOffsets", latest_if_none=True)
+        start, end = starting.within_the_log(cluster, topics, start, end, fail_on_data_loss=options.fail_on_data_loss)
+        ranges = split(ranges_between(start, end), options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(each, cluster.id) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._task.read(partition)

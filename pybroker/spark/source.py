@@ -1,0 +1,79 @@
+"""What Spark calls: `format("pybroker")`. Spark finds it by itself through the package `pyspark_pybroker`."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pybroker.spark.errors import OptionError
+from pybroker.spark.options import read_options, write_options
+from pybroker.spark.reader import BatchReader
+from pybroker.spark.stream_reader import StreamReader
+from pybroker.spark.stream_writer import StreamWriter
+from pybroker.spark.writer import BatchWriter
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "topic_id": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS,
+    "cluster_id": StringType(),
+}
+
+
+class DefaultSource(DataSource):
+    """Kafka topics by their ids; options and columns in the manner of Spark's Kafka source (docs/spark.md)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pybroker"
+
+    def schema(self) -> StructType:
+        # Both kinds of reads have the same columns; which of them it is Spark tells later.
+        columns = read_options(self.options, streaming=True).columns
+        return StructType([StructField(name, TYPES[name]) for name in columns])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(read_options(self.options, streaming=False), _checked(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(read_options(self.options, streaming=True), _checked(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise OptionError('a topic is only appended to: use .mode("append")')
+        return BatchWriter(write_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return StreamWriter(write_options(self.options), schema)
+
+
+def _checked(schema: StructType) -> StructType:
+    """A schema that the user gave may leave columns out, but not change them. Raises OptionError."""
+    for column in schema:
+        kind = TYPES.get(column.name)
+        if kind is None or kind.simpleString() != column.dataType.simpleString():
+            raise OptionError(f"there is no column {column.name} {column.dataType.simpleString()}")
+    return schema

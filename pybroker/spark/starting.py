@@ -1,0 +1,93 @@
+"""Where a read begins and ends: `earliest`, `latest`, times and offsets become offsets of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pybroker.spark.cluster import EARLIEST, LATEST, Cluster, Topic
+from pybroker.spark.errors import DataLossError, OptionError
+from pybroker.spark.options import Bound, Subscription
+from pybroker.spark.positions import Position, TopicPosition
+
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def partitions_of(topic: Topic, subscription: Subscription) -> tuple[int, ...]:
+    """The partitions to read: those assigned, or all."""
+    return subscription.assigned.get(topic.name) or tuple(range(topic.partitions))
+
+
+def position_of(cluster: str, topics: Iterable[Topic], offsets: Mapping[tuple[str, int], int]) -> Position:
+    """A position made of offsets by (topic id, partition)."""
+    names = {topic.id: topic.name for topic in topics}
+    by_topic: dict[str, dict[int, int]] = {}
+    for (topic_id, partition), offset in offsets.items():
+        by_topic.setdefault(topic_id, {})[partition] = offset
+    return Position(cluster, {each: TopicPosition(names[each], places) for each, places in by_topic.items()})
+
+
+def resolve(
+    cluster: Cluster, topics: list[Topic], subscription: Subscription, bound: Bound, what: str, *, latest_if_none: bool
+) -> Position:
+    """The offsets that `bound` means now. `latest_if_none`: a time after the last record means the end.
+
+    Raises OptionError for partitions that are not subscribed or not given, and for times without records.
+    """
+    places = [(topic, number) for topic in topics for number in partitions_of(topic, subscription)]
+    if bound.word or bound.timestamp_ms is not None:
+        at = WORDS[bound.word] if bound.word else bound.timestamp_ms
+        assert at is not None, "one of both is given"
+        asked = [(topic, number, at) for topic, number in places]
+    else:
+        table = bound.offsets if bound.offsets is not None else bound.timestamps or {}
+        asked = _looked_up(places, table, what)
+    literal = bound.offsets is not None
+    by_number = [each for each in asked if not (literal and each[2] >= 0)]
+    found = cluster.offsets(by_number)
+    result = {}
+    for topic, number, at in asked:
+        offset = at if literal and at >= 0 else found[topic.id, number]
+        if offset < 0:
+            if not latest_if_none:
+                raise OptionError(f"{what}: {topic.name} partition {number} has no record from time {at} on")
+            offset = cluster.offsets([(topic, number, LATEST)])[topic.id, number]
+        result[topic.id, number] = offset
+    return position_of(cluster.id, topics, result)
+
+
+def _looked_up(
+    places: list[tuple[Topic, int]], table: Mapping[str, Mapping[int, int]], what: str
+) -> list[tuple[Topic, int, int]]:
+    asked, used = [], set()
+    for topic, number in places:
+        key = topic.id if topic.id in table else topic.name
+        given = table.get(key, {}).get(number)
+        if given is None:
+            raise OptionError(f"{what}: {topic.name} partition {number} is subscribed but not given")
+        asked.append((topic, number, given))
+        used.add((key, number))
+    for key, numbers in table.items():
+        for number in numbers:
+            if (key, number) not in used:
+                raise OptionError(f"{what}: {key} partition {number} is given but not subscribed")
+    return asked
+
+
+def within_the_log(
+    cluster: Cluster, topics: list[Topic], start: Position, end: Position, *, fail_on_data_loss: bool
+) -> tuple[Position, Position]:
+    """Start and end as far as the log has them; what is missing is an error or left out (`failOnDataLoss`)."""
+    first, last = cluster.bounds(topics)
+    starts, ends = {}, {}
+    for topic_id, name, partition, offset in start:
+        place = topic_id, partition
+        until = end.get(topic_id, partition)
+        assert until is not None, "both ends were made of the same topics"
+        if fail_on_data_loss and (offset < first[place] or max(offset, until) > last[place]):
+            raise DataLossError(
+                f"{name} ({topic_id}) partition {partition} holds offsets {first[place]} to {last[place]}, "
+                f"not {offset} to {until}; failOnDataLoss=false reads what is there"
+            )
+        starts[place] = min(max(offset, first[place]), last[place])
+        ends[place] = max(starts[place], min(until, last[place]))
+    return position_of(cluster.id, topics, starts), position_of(cluster.id, topics, ends)

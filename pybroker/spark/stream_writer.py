@@ -1,0 +1,76 @@
+"""Streaming writes: each micro-batch is an ingest of its own, `(query id, batch id)`.
+
+Spark makes a writer anew for the tasks, for commit and for abort, and tells none of them the query; the tasks find it
+in their local properties and join the same ingest. Their messages carry it to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pybroker.spark import ingest
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import IngestError
+from pybroker.spark.options import WriteOptions
+from pybroker.spark.writer import Staged, Task, check_schema, give_up, pinned_topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("pybroker")`."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(schema, options)
+        self._options = options
+        topic, batch_bytes_max = None, 1 << 30
+        if options.topic is not None:
+            cluster = Cluster(options.client)
+            topic = pinned_topic(cluster, options)
+            if not options.exactly_once:
+                batch_bytes_max = cluster.batch_bytes_max(topic.name)
+        self._topic = topic
+        self._task = Task(options, topic, batch_bytes_max)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise IngestError("a streaming write runs in Spark's tasks only")
+        begun = None
+        if self._options.exactly_once:
+            query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
+            if query is None or batch is None:
+                raise IngestError(f"Spark did not say which query and batch this is ({QUERY}, {BATCH})")
+            assert self._topic is not None, "exactly-once has a topic: the options were checked"
+            begun = ingest.begin(
+                Cluster(self._options.client),
+                self._topic.id,
+                self._options.ingest_id or query,
+                int(batch),
+                ttl_ms=self._options.ingest_ttl_ms,
+                join=True,
+            )
+        return self._task.write(iterator, context.partitionId(), begun)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        staged = [each for each in messages if isinstance(each, Staged) and each.begun is not None]
+        if not staged:
+            return
+        begun = staged[0].begun
+        assert begun is not None, "filtered above"
+        attempts = [each.attempt for each in staged if each.attempt is not None]
+        ingest.commit(Cluster(self._options.client), begun, attempts)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        begun = next((each.begun for each in messages if isinstance(each, Staged) and each.begun), None)
+        if begun is not None:
+            give_up(self._options, begun, f"batch {batchId} of {begun.ingest_id}")

@@ -1,0 +1,167 @@
+"""Batch writes: exactly once by a staged ingest, or appended as they come."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pybroker.native import ArrowSink, NativeError, Uuid
+from pybroker.spark import ingest
+from pybroker.spark.cluster import Cluster, Topic
+from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError
+from pybroker.spark.options import WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT: tuple[type[DataType], ...] = (StringType, BinaryType)
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "key": TEXT,
+    "value": TEXT,
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+    "headers": (ArrayType,),
+    "timestamp": (TimestampType, TimestampNTZType, LongType),
+}
+# A Kafka batch of 1 MiB with the room that the topic's limit leaves for its header.
+BATCH_MARGIN = 512
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task wrote; for a staged ingest also which one and which attempt, as commit lists it."""
+
+    rows: int = 0
+    bytes: int = 0
+    begun: ingest.Ingest | None = None
+    attempt: ingest.Attempt | None = None
+    offsets: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+def check_schema(schema: StructType, options: WriteOptions) -> None:
+    """The columns, as Spark's Kafka sink wants them; others are left out. Raises OptionError."""
+    names = set(schema.fieldNames())
+    if "value" not in names:
+        raise OptionError(f"there is no column value among {', '.join(schema.fieldNames())}")
+    if options.topic is None and "topic" not in names:
+        raise OptionError("the option topic or a column topic is needed")
+    for name, allowed in COLUMNS.items():
+        if name in names and not isinstance(schema[name].dataType, allowed):
+            kinds = " or ".join(each.typeName() for each in allowed)
+            raise OptionError(f"column {name} is {schema[name].dataType.simpleString()}, {kinds} is needed")
+
+
+def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
+    """The topic to write to. Raises TopicChangedError if there is none, or if it is not the one of option topicId."""
+    assert options.topic is not None, "checked before"
+    found = cluster.topics_named([options.topic]).get(options.topic)
+    if found is None:
+        raise TopicChangedError(f"there is no topic {options.topic} in cluster {cluster.id}")
+    if options.topic_id is not None and Uuid.parse(options.topic_id) != Uuid.parse(found.id):
+        raise TopicChangedError(f"topic {options.topic} has id {found.id}, not {options.topic_id}: it was re-created")
+    return found
+
+
+class Task:
+    """A task's part: rows into a sink."""
+
+    def __init__(self, options: WriteOptions, topic: Topic | None, batch_bytes_max: int) -> None:
+        self._options = options
+        self._topic = topic
+        self._batch_bytes_max = batch_bytes_max
+
+    def write(self, rows: Iterator[pa.RecordBatch], writer: int, begun: ingest.Ingest | None) -> Staged:
+        """Writes the rows of Spark's partition `writer`. Raises NativeError."""
+        if begun is not None and not begun.is_open:
+            return Staged(begun=begun)
+        # Random: attempts of a restarted job must not meet those of the first one.
+        attempt = secrets.randbits(62)
+        client, staging = dict(self._options.client), None
+        batch_bytes_max = self._batch_bytes_max
+        if begun is not None:
+            staging = (begun.ingest_id, begun.batch_id, begun.epoch, writer, attempt)
+            batch_bytes_max = begun.batch_bytes_max
+            if begun.compression_type != "producer":
+                client["compression.type"] = begun.compression_type.replace("uncompressed", "none")
+        targets = []
+        if self._topic is not None:
+            topic = self._topic
+            limit = max(1, batch_bytes_max - BATCH_MARGIN)
+            targets.append((Uuid.parse(topic.id), topic.name, topic.partitions, limit))
+        sink = ArrowSink(client, targets, topic_column=self._topic is None, staging=staging, seed=attempt)
+        for batch in rows:
+            sink.write(batch)
+        written = sink.finish()
+        shares = tuple(ingest.Share(part, records, size, crc) for _, _, part, records, _, size, crc, _, _ in written)
+        return Staged(
+            rows=sum(share.rows for share in shares),
+            bytes=sum(each[4] for each in written),
+            begun=begun,
+            attempt=ingest.Attempt(writer, attempt, shares) if begun is not None else None,
+            offsets={(each[1], each[2]): (each[7], each[8]) for each in written if begun is None},
+        )
+
+
+def give_up(options: WriteOptions, begun: ingest.Ingest, what: str) -> None:
+    """Aborts an ingest that is open, `what` in words. An abort that fails is told and goes on: the broker drops what
+    nobody commits by itself.
+    """
+    if not begun.is_open:
+        return
+    try:
+        ingest.abort(Cluster(options.client), begun.topic_id, begun.ingest_id, begun.batch_id, begun.epoch)
+    except (NativeError, SparkSourceError) as error:
+        print(f"pybroker: {what} could not be aborted: {error}", file=sys.stderr)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write.format("pybroker")`. Made once on the driver; pickled to the tasks, to commit and to abort."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(schema, options)
+        self._options = options
+        self._begun: ingest.Ingest | None = None
+        topic, batch_bytes_max = None, 1 << 30
+        if options.topic is not None:
+            cluster = Cluster(options.client)
+            topic = pinned_topic(cluster, options)
+            if options.exactly_once:
+                # A random id is good for the retries of tasks; the user's own also for running the job again.
+                name = options.ingest_id or str(uuid.uuid4())
+                self._begun = ingest.begin(cluster, topic.id, name, ttl_ms=options.ingest_ttl_ms, join=False)
+            else:
+                batch_bytes_max = cluster.batch_bytes_max(topic.name)
+        self._task = Task(options, topic, batch_bytes_max)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return self._task.write(iterator, context.partitionId() if context else 0, self._begun)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._begun is not None:
+            staged = [each for each in messages if isinstance(each, Staged)]
+            cluster = Cluster(self._options.client)
+            ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._begun is not None:
+            give_up(self._options, self._begun, f"ingest {self._begun.ingest_id}")

@@ -1,0 +1,240 @@
+"""`pybroker topics|groups|configs|cluster` against a running broker, each call a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from tests.support.brokers import BrokerProcess
+from tests.support.wire import free_port
+from tests.topic_ids.kit import batch, create, metadata, produce, unique
+from tests.wire.client import WireClient
+
+LIMIT_S = 60.0
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
+
+
+def pybroker(*arguments: str) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "pybroker", *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+
+@pytest.fixture
+def run(broker: BrokerProcess) -> Run:
+    """A command to the running broker; that it succeeds is part of the test unless `code` says otherwise."""
+
+    def command(*arguments: str, code: int = 0) -> Done:
+        done = pybroker(*arguments, "--bootstrap-server", broker.bootstrap)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return command
+
+
+@pytest.fixture
+def ask(run: Run) -> Callable[..., Any]:
+    """The same with --json; gives what it wrote."""
+    return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
+
+
+@pytest.mark.checklist(32, 139, 140)
+def test_a_topic_is_created_shown_and_deleted_by_name(run: Run, ask: Callable[..., Any]) -> None:
+    name = unique("by-name")
+    made = run("topics", "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=1000")
+    (shown,) = ask("topics", "--describe", "--topic", name)
+    topic_id = shown["topic_id"]
+    assert made.stdout == f"Created topic {name} with id {topic_id}.\n"
+    assert (shown["topic"], shown["internal"], shown["configs"]) == (name, False, {"retention.ms": "1000"})
+    assert [(each["partition"], each["leader"], each["replicas"]) for each in shown["partitions"]] == [
+        (0, 1, [1]),
+        (1, 1, [1]),
+    ]
+    head, first, second = run("topics", "--describe", "--topic", name).stdout.splitlines()
+    assert head == (
+        f"Topic: {name}\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=1000"
+    )
+    assert first == f"\tTopic: {name}\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1"
+    assert str(Uuid.parse(topic_id)) == topic_id
+    assert second.startswith(f"\tTopic: {name}\tPartition: 1\t")
+    assert run("topics", "--delete", "--topic", name).stdout == f"Deleted topic {name}.\n"
+    assert name not in run("topics", "--list").stdout.splitlines()
+
+
+@pytest.mark.checklist(141, 190, "D27", "X8")
+@pytest.mark.parametrize("option", ["--topic-id", "--topic_id"])
+def test_a_topic_is_shown_and_deleted_by_id(
+    run: Run, ask: Callable[..., Any], broker: BrokerProcess, option: str
+) -> None:
+    name, other = unique("by-id"), unique("other")
+    with WireClient(broker.port) as client:
+        topic_id, _ = create(client, name).topic_id, create(client, other)
+        for notation in (str(topic_id), topic_id.hex):
+            (shown,) = ask("topics", "--describe", option, notation)
+            assert (shown["topic"], shown["topic_id"]) == (name, str(topic_id))
+        # Both: the id wins, and it is said.
+        both = run("topics", "--describe", option, str(topic_id), "--topic", other)
+        assert f"Topic: {name}\t" in both.stdout
+        assert other not in both.stdout
+        assert both.stderr == "Both --topic and --topic-id are given: only the id is used.\n"
+        refused = run("topics", "--delete", option, str(topic_id), "--topic", name, code=2)
+        assert "not both" in refused.stderr
+        run("topics", "--delete", option, str(topic_id))
+        run("topics", "--delete", option, str(topic_id), "--if-exists")
+        gone = run("topics", "--delete", option, str(topic_id), code=1)
+        assert "UNKNOWN_TOPIC_ID" in gone.stderr
+        absent = run("topics", "--describe", option, str(topic_id), code=1)
+        assert absent.stderr == f"Error: There is no topic with the id {topic_id}.\n"
+        assert metadata(client, 12, other).topics[0].error_code == 0
+    wrong = run("topics", "--describe", option, "not-an-id", code=2)
+    assert "expected 22 base64 characters, 32 hex digits or the dashed form" in wrong.stderr
+
+
+def test_listing_filters_and_hides(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -> None:
+    prefix = unique("listed")
+    with WireClient(broker.port) as client:
+        ids = {name: str(create(client, name).topic_id) for name in (f"{prefix}-a", f"{prefix}-b")}
+        while client.call(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4).coordinators[0].error_code:
+            pass
+    assert run("topics", "--list", "--topic", f"{prefix}-.*").stdout == f"{prefix}-a\n{prefix}-b\n"
+    assert ask("topics", "--list", "--topic", f"{prefix}-.*") == [
+        {"topic": name, "topic_id": topic_id, "internal": False} for name, topic_id in ids.items()
+    ]
+    assert "__consumer_offsets" in run("topics", "--list").stdout.splitlines()
+    assert "__consumer_offsets" not in run("topics", "--list", "--exclude-internal").stdout.splitlines()
+    assert "__consumer_offsets" not in run("topics", "--describe", "--exclude-internal").stdout
+    assert [each["topic"] for each in ask("topics", "--describe", "--topic", f"{prefix}-.*")] == list(ids)
+
+
+def test_what_is_there_already_and_what_is_not(run: Run, ask: Callable[..., Any]) -> None:
+    name = unique("twice")
+    assert ask("topics", "--create", "--topic", name)[0]["created"] is True
+    again = run("topics", "--create", "--topic", name, code=1)
+    assert again.stderr.startswith("Error: TOPIC_ALREADY_EXISTS")
+    assert ask("topics", "--create", "--topic", name, "--if-not-exists") == [{"topic": name, "created": False}]
+    for action in (["--describe"], ["--delete"], ["--alter", "--partitions", "9"]):
+        failed = run("topics", *action, "--topic", "absent", code=1)
+        assert failed.stderr.startswith("Error: ")
+        assert len(failed.stderr.splitlines()) == 1
+        run("topics", *action, "--topic", "absent", "--if-exists")
+    run("topics", "--alter", "--topic", name, "--partitions", "5")
+    assert len(ask("topics", "--describe", "--topic", name)[0]["partitions"]) == 5
+    fewer = run("topics", "--alter", "--topic", name, "--partitions", "2", code=1)
+    assert "INVALID_PARTITIONS" in fewer.stderr
+
+
+@pytest.mark.checklist(142)
+@pytest.mark.parametrize("command", [["topics", "--list"], ["configs", "--describe"], ["groups", "--list"]])
+def test_a_way_around_the_brokers_is_refused(command: list[str]) -> None:
+    done = pybroker(*command, "--zookeeper", "zk:2181")
+    assert done.returncode == 2
+    assert "--zookeeper is refused" in done.stderr
+    assert "--bootstrap-server host:port" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["topics"], "Say one of --list, --describe"),
+        (["topics", "--list", "--create"], "Say one of"),
+        (["topics", "--create"], "--create needs a --topic"),
+        (["topics", "--list", "--partitions", "3"], "--partitions has no meaning with --list"),
+        (["topics", "--create", "--topic", "a", "--config", "x"], "expected KEY=VALUE"),
+        (["topics", "--list", "--topic", "("], "not a regular expression"),
+        (["topics", "--alter", "--topic", "a"], "--alter needs --partitions"),
+        (["groups"], "Say one of"),
+        (["groups", "--describe"], "--describe needs a --group"),
+        (["groups", "--reset-offsets", "--group", "g"], "Say where to"),
+        (["configs"], "Say --describe or --alter"),
+        (["configs", "--describe"], "Say whose settings"),
+        (["configs", "--alter", "--topic", "a"], "--alter needs --add-config"),
+        (["configs", "--alter", "--topic", "a", "--add-config", "x"], "expected KEY=VALUE"),
+        (["topics", "--list", "--command-config", "absent.properties"], "absent.properties cannot be read"),
+    ],
+)
+def test_misuse_is_told_in_one_line(arguments: list[str], part: str) -> None:
+    done = pybroker(*arguments)
+    assert done.returncode in (1, 2)
+    assert part in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    settings = tmp_path / "client.properties"
+    settings.write_text("default.api.timeout.ms=500\nrequest.timeout.ms=500\n")
+    address = f"127.0.0.1:{free_port()}"
+    done = pybroker("topics", "--list", "--bootstrap-server", address, "--command-config", str(settings))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert address in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_of_topics_and_brokers(run: Run, ask: Callable[..., Any]) -> None:
+    name = unique("settings")
+    run("topics", "--create", "--topic", name)
+    changed = ["--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]"]
+    assert ask("configs", "--alter", "--topic", name, *changed)["changed"] == ["retention.ms", "cleanup.policy"]
+    shown = {each["name"]: each["value"] for each in ask("configs", "--describe", "--topic", name)}
+    assert shown == {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
+    run("configs", "--alter", "--entity-type", "topics", "--entity-name", name, "--delete-config", "cleanup.policy")
+    everything = {each["name"]: each for each in ask("configs", "--describe", "--topic", name, "--all")}
+    assert everything["cleanup.policy"]["source"] == "default_config"
+    assert everything["retention.ms"]["source"] == "topic_config"
+    wrong = run("configs", "--alter", "--topic", name, "--add-config", "retention.ms=soon", code=1)
+    assert wrong.stderr.startswith("Error: INVALID_CONFIG")
+    default = ["--entity-type", "brokers", "--entity-default"]
+    run("configs", "--alter", *default, "--add-config", "log.retention.ms=7000000")
+    assert [each["value"] for each in ask("configs", "--describe", *default)] == ["7000000"]
+    assert "log.retention.ms" in run("configs", "--describe", "--broker", "1").stdout
+    run("configs", "--alter", *default, "--delete-config", "log.retention.ms")
+
+
+def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -> None:
+    name, group = unique("read"), unique("group")
+    with WireClient(broker.port) as client:
+        topic_id = create(client, name).topic_id
+        produce(client, topic_id, batch(*[b"v"] * 10))
+    run("groups", "--reset-offsets", "--group", group, "--topic", name, "--to-offset", "4", "--execute")
+    shown = ask("groups", "--describe", "--group", group)
+    assert shown["state"] == "Empty"
+    assert shown["positions"] == [{"topic": name, "partition": 0, "offset": 4, "end": 10, "lag": 6, "member": None}]
+    tried = run("groups", "--reset-offsets", "--group", group, "--to-earliest")
+    assert "--execute does it" in tried.stderr
+    assert ask("groups", "--describe", "--group", group)["positions"][0]["offset"] == 4
+    for place, offset in [("--to-latest", 10), ("--to-earliest", 0)]:
+        moved = ask("groups", "--reset-offsets", "--group", group, place, "--execute")
+        assert moved["positions"] == [{"topic": name, "partition": 0, "offset": offset}]
+    moved = ask("groups", "--reset-offsets", "--group", group, "--to-offset", "99", "--execute")
+    assert moved["positions"][0]["offset"] == 10, "kept within what is there"
+    assert {"group": group, "state": "Empty", "protocol": ""} in ask("groups", "--list")
+    assert ask("groups", "--describe", "--group", group, "--members")["members"] == []
+    run("groups", "--delete", "--group", group)
+    assert group not in {each["group"] for each in ask("groups", "--list")}
+    assert "GROUP_ID_NOT_FOUND" in run("groups", "--delete", "--group", group, code=1).stderr
+
+
+@pytest.mark.checklist(279, 305)
+def test_the_cluster(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -> None:
+    with WireClient(broker.port) as client:
+        known = metadata(client, 12).cluster_id
+    assert run("cluster", "id").stdout == f"{known}\n"
+    shown = ask("cluster", "describe")
+    assert (shown["cluster_id"], shown["controller"]) == (known, 1)
+    assert shown["brokers"] == [
+        {"broker": 1, "host": "127.0.0.1", "port": broker.port, "rack": None, "controller": True}
+    ]
+    assert known in run("cluster", "describe").stdout
+    (directory,) = ask("cluster", "log-dirs")
+    assert (directory["log_dir"], directory["state"]) == (str(broker.data_dir), "online")
+    assert directory["total_bytes"] >= directory["usable_bytes"] > 0
+    assert str(broker.data_dir) in run("cluster", "log-dirs", "--broker", "1").stdout

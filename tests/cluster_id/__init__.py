@@ -1,0 +1,1 @@
+"""The cluster id (KIP-78)."""

@@ -1,0 +1,42 @@
+"""What brokers that kill themselves at a named step share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pybroker.app import Broker
+from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.store import Operation
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_in_store(step: str, kind_of: Callable[[Sequence[Operation]], str]) -> None:
+    """Dies before or after the multi whose kind `step` names is in the store."""
+    write = EmbeddedStore.multi
+
+    async def multi(self: EmbeddedStore, operations: Sequence[Operation]) -> Any:
+        kind = kind_of(operations)
+        if step == f"before {kind} is stored":
+            die()
+        results = await write(self, operations)
+        if step == f"after {kind} is stored":
+            die()
+        return results
+
+    EmbeddedStore.multi = multi  # type: ignore[method-assign]  # the steps lie in the store's own code
+
+
+async def until_told(broker: Broker) -> None:
+    """Says that the started broker is ready; stops it on SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print("ready", flush=True)
+    await stop.wait()
+    await broker.stop()

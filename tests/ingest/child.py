@@ -1,0 +1,108 @@
+"""A broker that kills itself at a named step of a staged ingest.
+
+`python -m tests.ingest.child DIRECTORY PORT [STEP]`
+
+The steps lie between two things that the control plane does one after another; the product itself knows nothing of
+them. What lies inside of native calls is killed in Rust's own tests (`native/storage/src/ingest/tests.rs`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pybroker.app import Broker
+from pybroker.config import load_config
+from pybroker.metadata.ingest_records import COMMITTED, INGEST_COMMITTED, INGEST_OPEN, decode_ingest
+from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.native import NativeBroker
+from tests.crash.dying import die, die_in_store, until_told
+
+
+class DyingIngests:
+    """Native ingests, with a death before or after one of the calls; "2nd attach" counts the calls."""
+
+    def __init__(self, native: Any, step: str) -> None:
+        self._native = native
+        self._step = step
+        self._lock = threading.Lock()
+        self._attached = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._native, name)
+
+        def call(*arguments: Any) -> Any:
+            if name == "attach" and "attach" in self._step:
+                # One after the other, so that the step means the same in each run.
+                with self._lock:
+                    return self._counted(found, arguments)
+            if self._step == f"before {name}":
+                die()
+            result = found(*arguments)
+            if self._step == f"after {name}":
+                die()
+            return result
+
+        return call
+
+    def _counted(self, attach: Any, arguments: Any) -> Any:
+        self._attached += 1
+        if self._step == f"before attach {self._attached}":
+            die()
+        result = attach(*arguments)
+        if self._step == f"after attach {self._attached}":
+            die()
+        return result
+
+
+class DyingNative:
+    """The native core whose ingests die."""
+
+    def __init__(self, native: NativeBroker, step: str) -> None:
+        self._native = native
+        self._step = step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def ingests(self) -> Any:
+        return DyingIngests(self._native.ingests(), self._step)
+
+
+def kind_of(operations: Sequence[Operation]) -> str:
+    """Which change of an ingest a multi makes."""
+    for operation in operations:
+        if operation.path.startswith(INGEST_OPEN + "/"):
+            if isinstance(operation, Create | Set):
+                return "begin"
+            continue
+        if operation.path.startswith(INGEST_COMMITTED + "/") and isinstance(operation, Create | Set):
+            record = decode_ingest(operation.path, operation.data)
+            return "finish" if record.state == COMMITTED else "commit"
+    if any(isinstance(one, Delete) and one.path.startswith(INGEST_OPEN + "/") for one in operations):
+        return "abort"
+    return ""
+
+
+async def run(directory: str, port: str, step: str) -> None:
+    settings = [f"log.dirs={directory}", f"listeners=PLAINTEXT://127.0.0.1:{port}", "log.segment.bytes=1048576"]
+    if step.startswith("link "):
+        # Else so little is copied.
+        settings.append("ingest.copy.bytes.max=0")
+        step = step.removeprefix("link ")
+    config, _ = load_config(None, settings)
+
+    def make_native(**arguments: Any) -> NativeBroker:
+        return cast(NativeBroker, DyingNative(NativeBroker(**arguments), step))
+
+    die_in_store(step, kind_of)
+    broker = Broker(config, make_native=make_native)
+    await broker.start()
+    await until_told(broker)
+
+
+if __name__ == "__main__":
+    asyncio.run(run(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else ""))

@@ -1,0 +1,295 @@
+"""A small client of staged ingest: batches, their checksums, and the five requests, over one raw connection."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from pybroker import native
+from pybroker.native import Uuid
+from pybroker.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequest_CreatableTopic,
+    CreateTopicsRequest_CreatableTopicConfig,
+    DescribeClusterRequest,
+    FetchRequest,
+    FetchRequest_FetchPartition,
+    FetchRequest_FetchTopic,
+    IngestAbortRequest,
+    IngestAppendRequest,
+    IngestAppendRequest_IngestAppendPartition,
+    IngestBeginRequest,
+    IngestCommitRequest,
+    IngestCommitRequest_IngestWriter,
+    IngestCommitRequest_IngestWriterPartition,
+    ListIngestsRequest,
+)
+from tests.wire.client import WireClient
+
+OPEN, COMMITTING, COMMITTED, ABSENT = range(4)
+CRC_AT = 17
+
+
+def batch(values: Iterable[str], key: bytes | None = b"k") -> bytes:
+    """A batch as a client makes it: base offset 0, no producer id."""
+    return native.build_batch([(key, value.encode()) for value in values], int(time.time() * 1000))
+
+
+class Attempt:
+    """What one attempt of a writer stages, and what a commit lists of it."""
+
+    def __init__(self, writer: int, attempt: int = 0) -> None:
+        self.writer = writer
+        self.attempt = attempt
+        self.rows: dict[int, int] = {}
+        self.bytes: dict[int, int] = {}
+        self.crcs: dict[int, bytes] = {}
+
+    def add(self, partition: int, data: bytes, rows: int) -> None:
+        """Takes one batch into account that was staged."""
+        self.rows[partition] = self.rows.get(partition, 0) + rows
+        self.bytes[partition] = self.bytes.get(partition, 0) + len(data)
+        self.crcs[partition] = self.crcs.get(partition, b"") + data[CRC_AT : CRC_AT + 4]
+
+    def listed(self) -> IngestCommitRequest_IngestWriter:
+        return IngestCommitRequest_IngestWriter(
+            writer=self.writer,
+            attempt=self.attempt,
+            partitions=[
+                IngestCommitRequest_IngestWriterPartition(
+                    partition=partition,
+                    rows=rows,
+                    bytes=self.bytes[partition],
+                    crc=native.crc32c(self.crcs[partition]),
+                )
+                for partition, rows in self.rows.items()
+            ],
+        )
+
+
+class IngestClient:
+    """One connection to a broker."""
+
+    def __init__(self, port: int) -> None:
+        self._wire = WireClient(port, timeout_s=60.0)
+        self.cluster_id: str = self._wire.call(DescribeClusterRequest(), 0).cluster_id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def call(self, request: Any, version: int = 0) -> Any:
+        return self._wire.call(request, version)
+
+    def send(self, request: Any, version: int = 0) -> None:
+        self._wire.send(request, version)
+
+    def receive(self) -> Any:
+        return self._wire.receive()
+
+    def create(self, name: str, partitions: int = 3, config: Mapping[str, str] | None = None) -> Uuid:
+        topic = CreateTopicsRequest_CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                CreateTopicsRequest_CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()
+            ],
+        )
+        [answer] = self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics
+        assert answer.error_code == 0, answer
+        topic_id: Uuid = answer.topic_id
+        return topic_id
+
+    def begin(
+        self,
+        topic_id: Uuid,
+        ingest_id: str,
+        *,
+        batch_id: int = -1,
+        ttl_ms: int = -1,
+        join: bool = False,
+        cluster_id: str | None = None,
+    ) -> Any:
+        return self.call(
+            IngestBeginRequest(
+                cluster_id=self.cluster_id if cluster_id is None else cluster_id,
+                topic_id=topic_id,
+                ingest_id=ingest_id,
+                batch_id=batch_id,
+                ttl_ms=ttl_ms,
+                join=join,
+            )
+        )
+
+    def append_raw(
+        self,
+        topic_id: Uuid,
+        ingest_id: str,
+        epoch: int,
+        attempt: Attempt,
+        parts: Iterable[tuple[int, int, bytes | None]],
+        *,
+        batch_id: int = -1,
+    ) -> Any:
+        """(partition, sequence, records) as they are."""
+        return self.call(
+            IngestAppendRequest(
+                topic_id=topic_id,
+                ingest_id=ingest_id,
+                batch_id=batch_id,
+                epoch=epoch,
+                writer=attempt.writer,
+                attempt=attempt.attempt,
+                partitions=[
+                    IngestAppendRequest_IngestAppendPartition(partition=partition, sequence=sequence, records=records)
+                    for partition, sequence, records in parts
+                ],
+            )
+        )
+
+    def append(  # noqa: PLR0917 - as the request has them
+        self,
+        topic_id: Uuid,
+        ingest_id: str,
+        epoch: int,
+        attempt: Attempt,
+        partition: int,
+        values: list[str],
+        *,
+        batch_id: int = -1,
+    ) -> None:
+        """Stages one batch and takes it into account."""
+        data = batch(values)
+        sequence = attempt.rows.get(partition, 0)
+        answer = self.append_raw(topic_id, ingest_id, epoch, attempt, [(partition, sequence, data)], batch_id=batch_id)
+        assert answer.error_code == 0, answer
+        [part] = answer.partitions
+        assert part.error_code == 0, part
+        attempt.add(partition, data, len(values))
+        assert part.next_sequence == attempt.rows[partition]
+
+    def commit(
+        self,
+        topic_id: Uuid,
+        ingest_id: str,
+        epoch: int,
+        attempts: Iterable[Attempt],
+        *,
+        batch_id: int = -1,
+        cluster_id: str | None = None,
+    ) -> Any:
+        return self.call(self.commit_request(topic_id, ingest_id, epoch, attempts, batch_id, cluster_id))
+
+    def commit_request(  # noqa: PLR0917 - as the request has them
+        self,
+        topic_id: Uuid,
+        ingest_id: str,
+        epoch: int,
+        attempts: Iterable[Attempt],
+        batch_id: int = -1,
+        cluster_id: str | None = None,
+    ) -> IngestCommitRequest:
+        return IngestCommitRequest(
+            cluster_id=self.cluster_id if cluster_id is None else cluster_id,
+            topic_id=topic_id,
+            ingest_id=ingest_id,
+            batch_id=batch_id,
+            epoch=epoch,
+            writers=[attempt.listed() for attempt in attempts],
+        )
+
+    def abort(self, topic_id: Uuid, ingest_id: str, epoch: int = -1, *, batch_id: int = -1) -> Any:
+        return self.call(
+            IngestAbortRequest(
+                cluster_id=self.cluster_id, topic_id=topic_id, ingest_id=ingest_id, batch_id=batch_id, epoch=epoch
+            )
+        )
+
+    def listing(self, *, committed: bool = False, ingest_id: str | None = None) -> Any:
+        answer = self.call(ListIngestsRequest(topic_ids=None, ingest_id=ingest_id, include_committed=committed))
+        assert answer.error_code == 0
+        return answer.ingests
+
+    def read(self, topic_id: Uuid, partition: int) -> list[tuple[int, str]]:
+        """All records that a consumer sees: offset and value. Checks that offsets are dense and checksums fit."""
+        records: list[tuple[int, str]] = []
+        offset = 0
+        while True:
+            request = FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=50 << 20,
+                topics=[
+                    FetchRequest_FetchTopic(
+                        topic_id=topic_id,
+                        partitions=[
+                            FetchRequest_FetchPartition(
+                                partition=partition, fetch_offset=offset, partition_max_bytes=4 << 20
+                            )
+                        ],
+                    )
+                ],
+            )
+            answer = self.call(request, 13)
+            assert answer.error_code == 0, answer
+            part = answer.responses[0].partitions[0]
+            assert part.error_code == 0, part.error_code
+            if offset >= part.high_watermark:
+                return records
+            for found in _records(part.records, offset):
+                assert found[0] == offset, f"offset {found[0]} where {offset} was expected"
+                records.append(found)
+                offset += 1
+
+
+def _records(data: bytes, offset: int) -> list[tuple[int, str]]:
+    found = []
+    position = 0
+    while position + 61 <= len(data):
+        base, length = struct.unpack_from(">qi", data, position)
+        end = position + 12 + length
+        if end > len(data):
+            break
+        (crc,) = struct.unpack_from(">I", data, position + CRC_AT)
+        assert native.crc32c(data[position + 21 : end]) == crc
+        (count,) = struct.unpack_from(">i", data, position + 57)
+        at = position + 61
+        for index in range(count):
+            size, at = _varint(data, at)
+            if base + index >= offset:
+                found.append((base + index, _value(data, at)))
+            at += size
+        position = end
+    return found
+
+
+def _value(data: bytes, at: int) -> str:
+    at += 1
+    _, at = _varint(data, at)
+    _, at = _varint(data, at)
+    key, at = _varint(data, at)
+    at += max(key, 0)
+    value, at = _varint(data, at)
+    return data[at : at + value].decode()
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    shift = result = 0
+    while True:
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), at
+        shift += 7

@@ -1,0 +1,221 @@
+"""kill -9 at every named step of begin, append, commit and attach: all or nothing, across all partitions, once."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pybroker.native import Uuid
+from tests.ingest.client import ABSENT, COMMITTED, COMMITTING, OPEN, Attempt, IngestClient, batch
+from tests.ingest.test_ingest import until
+from tests.support.wire import free_port
+
+PARTITIONS = 3
+EXPECTED = [f"{writer}/{part}" for writer in range(2) for part in range(3)]
+
+
+class Crashing:
+    """Broker processes, one after another, on one data directory and port."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.child: subprocess.Popen[str] | None = None
+        self._client: IngestClient | None = None
+
+    def start(self, step: str = "") -> None:
+        """ "link …": records are linked however few they are; else so few are copied."""
+        command = [sys.executable, "-m", "tests.ingest.child", str(self.directory), str(self.port), step]
+        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.child.stdout is not None
+        assert self.child.stdout.readline() == "ready\n"
+
+    @property
+    def client(self) -> IngestClient:
+        if self._client is None:
+            self._client = IngestClient(self.port)
+        return self._client
+
+    def disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def dies(self) -> None:
+        assert self.child is not None
+        assert self.child.wait(60) == -9
+        self.disconnect()
+
+    def kill(self) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+        self.disconnect()
+
+    def stop(self) -> None:
+        assert self.child is not None
+        self.disconnect()
+        self.child.terminate()
+        assert self.child.wait(60) == 0
+
+    def values(self, topic_id: Uuid) -> list[list[str]]:
+        return [[value for _, value in self.client.read(topic_id, index)] for index in range(PARTITIONS)]
+
+    def staged_directories(self, topic_id: Uuid) -> list[Path]:
+        return list((self.directory / "ingest" / topic_id.hex).glob("*"))
+
+
+@pytest.fixture
+def crashing(tmp_path: Path) -> Iterator[Crashing]:
+    crashing = Crashing(tmp_path)
+    yield crashing
+    crashing.kill()
+
+
+def stage(crashing: Crashing, topic_id: Uuid, epoch: int) -> list[Attempt]:
+    attempts = [Attempt(writer, 10 + writer) for writer in range(2)]
+    for part in range(3):
+        for attempt in attempts:
+            for partition in range(PARTITIONS):
+                crashing.client.append(topic_id, "job", epoch, attempt, partition, [f"{attempt.writer}/{part}"])
+    return attempts
+
+
+@pytest.mark.checklist("A1")
+@pytest.mark.parametrize(
+    ("step", "decided"),
+    [
+        ("before prepare", False),
+        ("after prepare", False),
+        ("before commit is stored", False),
+        ("after commit is stored", True),
+        pytest.param("before attach 1", True, marks=pytest.mark.slow),
+        ("after attach 1", True),
+        pytest.param("link after commit is stored", True, marks=pytest.mark.slow),
+        ("link after attach 1", True),
+        pytest.param("link before attach 2", True, marks=pytest.mark.slow),
+        ("link after attach 2", True),
+        pytest.param("link after attach 3", True, marks=pytest.mark.slow),
+        pytest.param("before finish is stored", True, marks=pytest.mark.slow),
+        ("after finish is stored", True),
+        ("before drop", True),
+        pytest.param("after drop", True, marks=pytest.mark.slow),
+    ],
+)
+def test_commit(crashing: Crashing, step: str, decided: bool) -> None:
+    crashing.start(step)
+    topic_id = crashing.client.create("t", PARTITIONS)
+    epoch = crashing.client.begin(topic_id, "job").epoch
+    attempts = stage(crashing, topic_id, epoch)
+    with contextlib.suppress(ConnectionError):
+        answer = crashing.client.commit(topic_id, "job", epoch, attempts)
+        assert step == "after drop", answer
+    crashing.dies()
+    crashing.start()
+    if decided:
+        # The broker goes on by itself; nobody repeats the commit.
+        until(lambda: crashing.values(topic_id) == [EXPECTED] * PARTITIONS)
+        until(lambda: crashing.client.begin(topic_id, "job").state == COMMITTED)
+        assert crashing.client.abort(topic_id, "job").state in (COMMITTING, COMMITTED)
+    else:
+        assert crashing.values(topic_id) == [[]] * PARTITIONS
+        assert crashing.client.begin(topic_id, "job", join=True).epoch == epoch
+    again = crashing.client.commit(topic_id, "job", epoch, attempts)
+    assert (again.error_code, again.state, again.repeated) == (0, COMMITTED, decided)
+    assert [(p.base_offset, p.end_offset) for p in again.partitions] == [(0, 6)] * PARTITIONS
+    assert crashing.values(topic_id) == [EXPECTED] * PARTITIONS
+    assert crashing.staged_directories(topic_id) == []
+    crashing.stop()
+    crashing.start()
+    assert crashing.values(topic_id) == [EXPECTED] * PARTITIONS
+    crashing.stop()
+
+
+@pytest.mark.parametrize(
+    ("step", "begun"),
+    [("before begin is stored", False), ("after begin is stored", True), ("before open", True), ("after open", True)],
+)
+def test_begin(crashing: Crashing, step: str, begun: bool) -> None:
+    crashing.start()
+    topic_id = crashing.client.create("t", PARTITIONS)
+    crashing.stop()
+    crashing.start(step)
+    with pytest.raises(ConnectionError):
+        crashing.client.begin(topic_id, "job")
+    crashing.dies()
+    crashing.start()
+    assert [one.state for one in crashing.client.listing()] == ([OPEN] if begun else [])
+    epoch = crashing.client.begin(topic_id, "job", join=True).epoch
+    attempts = stage(crashing, topic_id, epoch)
+    assert crashing.client.commit(topic_id, "job", epoch, attempts).error_code == 0
+    assert crashing.values(topic_id) == [EXPECTED] * PARTITIONS
+    crashing.stop()
+
+
+def test_appends_go_on_after_a_crash(crashing: Crashing) -> None:
+    crashing.start()
+    topic_id = crashing.client.create("t", PARTITIONS)
+    epoch = crashing.client.begin(topic_id, "job").epoch
+    attempt = Attempt(0, 1)
+    for number in range(6):
+        for partition in range(PARTITIONS):
+            crashing.client.append(topic_id, "job", epoch, attempt, partition, [f"v{number}"])
+        if number % 2:
+            crashing.kill()
+            crashing.start()
+    # A request whose answer the crash took: repeated, staged once.
+    data = batch(["last"])
+    for _ in range(2):
+        answer = crashing.client.append_raw(topic_id, "job", epoch, attempt, [(0, 6, data)])
+        assert answer.partitions[0].next_sequence == 7
+        crashing.kill()
+        crashing.start()
+    attempt.add(0, data, 1)
+    assert crashing.client.commit(topic_id, "job", epoch, [attempt]).error_code == 0
+    expected = [f"v{number}" for number in range(6)]
+    assert crashing.values(topic_id) == [[*expected, "last"], expected, expected]
+    crashing.stop()
+
+
+@pytest.mark.parametrize("step", ["before abort is stored", "after abort is stored", "before drop", "after drop"])
+def test_abort(crashing: Crashing, step: str) -> None:
+    crashing.start(step)
+    topic_id = crashing.client.create("t", PARTITIONS)
+    epoch = crashing.client.begin(topic_id, "job").epoch
+    stage(crashing, topic_id, epoch)
+    with contextlib.suppress(ConnectionError):
+        crashing.client.abort(topic_id, "job")
+    crashing.dies()
+    crashing.start()
+    if step.startswith("before abort"):
+        assert crashing.client.abort(topic_id, "job").state == ABSENT
+    assert crashing.client.listing() == []
+    assert crashing.staged_directories(topic_id) == []
+    assert crashing.values(topic_id) == [[]] * PARTITIONS
+    crashing.stop()
+
+
+def test_others_append_meanwhile_and_survive(crashing: Crashing) -> None:
+    """A commit that is killed between two partitions, with records of others before and after it."""
+    crashing.start("after attach 1")
+    topic_id = crashing.client.create("t", PARTITIONS)
+    for name, records in (("first", "one"), ("second", "two")):
+        epoch = crashing.client.begin(topic_id, name).epoch
+        attempt = Attempt(0)
+        for partition in range(PARTITIONS):
+            crashing.client.append(topic_id, name, epoch, attempt, partition, [records])
+        with contextlib.suppress(ConnectionError):
+            crashing.client.commit(topic_id, name, epoch, [attempt])
+        if name == "first":
+            crashing.dies()
+            crashing.start()
+    until(lambda: all(sorted(part) == ["one", "two"] for part in crashing.values(topic_id)))
+    crashing.kill()
+    crashing.start()
+    assert all(sorted(part) == ["one", "two"] for part in crashing.values(topic_id))
+    crashing.stop()

@@ -1,0 +1,138 @@
+"""What the tests of security share: a broker that authenticates, connections of users, entries by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pybroker import Broker, native
+from pybroker.protocol import messages as m
+from pybroker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
+from tests.wire.client import WireClient
+
+VERSIONS = {key: highest for key, _, _, highest, _, _ in native.api_table()}
+ROOT = "root"
+
+NEVER_SECONDS = 60.0
+"""For what happens at once; only a failure waits so long."""
+
+
+def password_of(user: str) -> str:
+    """Of the tests' PLAIN users."""
+    return f"{user}-secret"
+
+
+def jaas(users: Iterable[str]) -> str:
+    """A PLAIN login module with these users."""
+    entries = " ".join(f'user_{user}="{password_of(user)}"' for user in users)
+    return f"org.apache.kafka.common.security.plain.PlainLoginModule required {entries};"
+
+
+def secure_broker(users: Iterable[str] = (), settings: Mapping[str, object] | None = None) -> Broker:
+    """A broker with the listeners SASL (first) and PLAINTEXT, an authorizer, and `root` as super user."""
+    return Broker(
+        {
+            "listeners": "SASL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.name.sasl.plain.sasl.jaas.config": jaas([ROOT, *users]),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ROOT}",
+            "auto.create.topics.enable": "true",
+            "offsets.topic.num.partitions": "1",
+            "connection.failed.authentication.delay.ms": "1",
+            "connection.authentication.timeout.ms": "60s",
+            **(settings or {}),
+        }
+    )
+
+
+def port_of(broker: Broker, listener: str) -> int:
+    """The port of a listener."""
+    return next(port for name, _, port in broker.endpoints if name == listener)
+
+
+def call(client: WireClient, request: Any, version: int | None = None) -> Any:
+    """In the highest version, unless told otherwise."""
+    schema = native.message_schema(type(request).__name__)
+    assert schema is not None
+    key = schema[1]
+    assert key is not None
+    return client.call(request, VERSIONS[key] if version is None else version)
+
+
+def login(broker: Broker, user: str, password: str | None = None) -> WireClient:
+    """A connection that has authenticated by PLAIN."""
+    client = WireClient(port_of(broker, "SASL"))
+    assert call(client, m.SaslHandshakeRequest(mechanism="PLAIN")).error_code == 0
+    token = f"\0{user}\0{password_of(user) if password is None else password}".encode()
+    answer = call(client, m.SaslAuthenticateRequest(auth_bytes=token))
+    assert answer.error_code == 0, answer.error_message
+    return client
+
+
+def entry(
+    principal: str,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    name: str,
+    *,
+    allow: bool = True,
+    prefixed: bool = False,
+    host: str = "*",
+) -> m.CreateAclsRequest_AclCreation:
+    """One entry to create."""
+    return m.CreateAclsRequest_AclCreation(
+        resource_type=resource_type,
+        resource_name=name,
+        resource_pattern_type=PatternType.PREFIXED if prefixed else PatternType.LITERAL,
+        principal=f"User:{principal}",
+        host=host,
+        operation=operation,
+        permission_type=PermissionType.ALLOW if allow else PermissionType.DENY,
+    )
+
+
+def create_acls(client: WireClient, *entries: m.CreateAclsRequest_AclCreation) -> None:
+    """Creates entries; all must be taken."""
+    answer = call(client, m.CreateAclsRequest(creations=list(entries)))
+    assert [one.error_code for one in answer.results] == [0] * len(entries), answer
+
+
+def create_topics(client: WireClient, *names: str) -> dict[str, native.Uuid]:
+    """Topics of one partition; their ids."""
+    answer = call(
+        client,
+        m.CreateTopicsRequest(
+            topics=[
+                m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+                for name in names
+            ]
+        ),
+    )
+    assert [one.error_code for one in answer.topics] == [0] * len(names), answer
+    return {one.name: one.topic_id for one in answer.topics}
+
+
+def codes(answer: Any) -> Iterator[int]:
+    """Every error code anywhere in an answer."""
+    if isinstance(answer, msgspec.Struct):
+        for field in answer.__struct_fields__:
+            value = getattr(answer, field)
+            if field == "error_code":
+                yield value
+            else:
+                yield from codes(value)
+    elif isinstance(answer, list):
+        for item in answer:
+            yield from codes(item)
+
+
+def until(condition: Any) -> None:
+    """Waits until a condition is true."""
+    end = time.monotonic() + NEVER_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)

@@ -1,0 +1,395 @@
+"""THE table of rights: for each API key the requests that show which right it needs (RELIABILITY H1). A key without a
+row fails the build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pybroker import native
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+
+T, G, C, X = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+Op = AclOperation
+TOPIC_DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+CLUSTER_DENIED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+DENIED = {T: TOPIC_DENIED, G: GROUP_DENIED, C: CLUSTER_DENIED}
+
+EXEMPT = {17: "comes before authentication", 18: "comes before authentication", 36: "is the authentication"}
+"""Keys that need no right, and why."""
+
+
+class Grant(NamedTuple):
+    """A right on the row's topic or group, or on the cluster."""
+
+    kind: ResourceType
+    operation: AclOperation
+
+
+class Row(NamedTuple):
+    """One request. `needs` is the right in question; `also` are others that it needs and always has."""
+
+    key: int
+    label: str
+    make: Callable[[str, Uuid], Any]
+    """From the row's name, of its topic and its group, and the topic's id."""
+    needs: Grant
+    also: tuple[Grant, ...] = ()
+    version: int | None = None
+    hidden: Callable[[Any, str], bool] | None = None
+    """For listings: whether the answer leaves the name out; others are judged by error codes."""
+    topic: bool = True
+    """The topic must exist."""
+    instead: Grant | None = None
+    """Another right that is enough: who is denied the one is denied this, too."""
+    before: Callable[[str, Uuid], Any] | None = None
+    """What a super user does first, once."""
+
+    def resource(self, kind: ResourceType, name: str) -> str:
+        """The name of the resource of a grant."""
+        return CLUSTER_NAME if kind == C else name
+
+
+def _records() -> bytes:
+    return native.build_batch([(None, b"x")], 1)
+
+
+def _produce(name: str, topic_id: Uuid) -> Any:
+    partition = m.ProduceRequest_PartitionProduceData(index=0, records=_records())
+    topic = m.ProduceRequest_TopicProduceData(name=name, topic_id=topic_id, partition_data=[partition])
+    return m.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+
+
+def _fetch(name: str, topic_id: Uuid) -> Any:
+    partition = m.FetchRequest_FetchPartition(partition=0, partition_max_bytes=1000)
+    topic = m.FetchRequest_FetchTopic(topic=name, topic_id=topic_id, partitions=[partition])
+    return m.FetchRequest(topics=[topic], max_bytes=1000)
+
+
+def _list_offsets(name: str, _id: Uuid, timestamp: int = -1) -> Any:
+    partition = m.ListOffsetsRequest_ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return m.ListOffsetsRequest(
+        replica_id=-1, topics=[m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=[partition])]
+    )
+
+
+def _metadata(name: str | None, topic_id: Uuid, *, create: bool = False) -> Any:
+    topic = m.MetadataRequest_MetadataRequestTopic(name=name, topic_id=topic_id)
+    return m.MetadataRequest(topics=[topic], allow_auto_topic_creation=create)
+
+
+def _epochs(name: str, _id: Uuid) -> Any:
+    partition = m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    topic = m.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(topic=name, partitions=[partition])
+    return m.OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def _commit(name: str, topic_id: Uuid) -> Any:
+    partition = m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    topic = m.OffsetCommitRequest_OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[partition])
+    return m.OffsetCommitRequest(group_id=name, topics=[topic])
+
+
+def _committed(name: str, topic_id: Uuid) -> Any:
+    topic = m.OffsetFetchRequest_OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
+    return m.OffsetFetchRequest(groups=[m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id=name, topics=[topic])])
+
+
+def _join(name: str, _id: Uuid) -> Any:
+    protocol = m.JoinGroupRequest_JoinGroupRequestProtocol(name="range", metadata=b"")
+    return m.JoinGroupRequest(
+        group_id=name,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def _offset_delete(name: str, _id: Uuid) -> Any:
+    partition = m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=0)
+    topic = m.OffsetDeleteRequest_OffsetDeleteRequestTopic(name=name, partitions=[partition])
+    return m.OffsetDeleteRequest(group_id=name, topics=[topic])
+
+
+def _create_topics(name: str, _id: Uuid) -> Any:
+    topic = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return m.CreateTopicsRequest(topics=[topic])
+
+
+def _delete_records(name: str, _id: Uuid) -> Any:
+    partition = m.DeleteRecordsRequest_DeleteRecordsPartition(partition_index=0, offset=0)
+    topic = m.DeleteRecordsRequest_DeleteRecordsTopic(name=name, partitions=[partition])
+    return m.DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+
+
+def _describe_configs(resource_type: int, name: str) -> Any:
+    resource = m.DescribeConfigsRequest_DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    return m.DescribeConfigsRequest(resources=[resource])
+
+
+def _alter_configs(resource_type: int, name: str) -> Any:
+    resource = m.AlterConfigsRequest_AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=[])
+    return m.AlterConfigsRequest(resources=[resource], validate_only=True)
+
+
+def _incremental(resource_type: int, name: str) -> Any:
+    resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
+        resource_type=resource_type, resource_name=name, configs=[]
+    )
+    return m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+
+
+def _any_acl(kind: type[Any]) -> Any:
+    fields = {
+        "resource_type_filter": 1,
+        "resource_name_filter": "no such name",
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    return kind(**fields)
+
+
+def _move(name: str, _id: Uuid) -> Any:
+    topic = m.AlterReplicaLogDirsRequest_AlterReplicaLogDirTopic(name=name, partitions=[0])
+    directory = m.AlterReplicaLogDirsRequest_AlterReplicaLogDir(path="/no such directory", topics=[topic])
+    return m.AlterReplicaLogDirsRequest(dirs=[directory])
+
+
+THIS_CLUSTER = "this cluster"
+"""Stands for the broker's cluster id in a request."""
+
+
+def _begin(name: str, topic_id: Uuid) -> Any:
+    return m.IngestBeginRequest(cluster_id=THIS_CLUSTER, topic_id=topic_id, ingest_id=name, ttl_ms=60_000)
+
+
+TOPIC_CONFIG, BROKER_CONFIG = 2, 4
+_ANY_ENTRY = m.CreateAclsRequest_AclCreation(
+    resource_type=T, resource_name="some name", principal="User:nobody", host="*", operation=Op.READ, permission_type=3
+)
+
+ROWS = (
+    Row(0, "by name", _produce, Grant(T, Op.WRITE), version=12),
+    Row(0, "by id", _produce, Grant(T, Op.WRITE)),
+    Row(1, "by name", _fetch, Grant(T, Op.READ), version=12),
+    Row(1, "by id", _fetch, Grant(T, Op.READ)),
+    Row(2, "end", _list_offsets, Grant(T, Op.DESCRIBE)),
+    Row(2, "by time", lambda name, topic_id: _list_offsets(name, topic_id, 5), Grant(T, Op.DESCRIBE)),
+    Row(3, "by name", lambda name, _: _metadata(name, Uuid.ZERO), Grant(T, Op.DESCRIBE)),
+    Row(3, "by id", lambda _, topic_id: _metadata(None, topic_id), Grant(T, Op.DESCRIBE)),
+    Row(
+        3,
+        "creates",
+        lambda name, _: _metadata(name, Uuid.ZERO, create=True),
+        Grant(T, Op.CREATE),
+        also=(Grant(T, Op.DESCRIBE),),
+        topic=False,
+    ),
+    Row(
+        3,
+        "all",
+        lambda *_: m.MetadataRequest(topics=None),
+        Grant(T, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [topic.name for topic in answer.topics],
+    ),
+    Row(8, "group", _commit, Grant(G, Op.READ), also=(Grant(T, Op.READ),)),
+    Row(8, "topic", _commit, Grant(T, Op.READ), also=(Grant(G, Op.READ),)),
+    Row(8, "topic by name", _commit, Grant(T, Op.READ), also=(Grant(G, Op.READ),), version=9),
+    Row(9, "group", _committed, Grant(G, Op.DESCRIBE), also=(Grant(T, Op.DESCRIBE),)),
+    Row(9, "topic", _committed, Grant(T, Op.DESCRIBE), also=(Grant(G, Op.DESCRIBE),)),
+    Row(9, "topic by name", _committed, Grant(T, Op.DESCRIBE), also=(Grant(G, Op.DESCRIBE),), version=9),
+    Row(10, "group", lambda name, _: m.FindCoordinatorRequest(coordinator_keys=[name]), Grant(G, Op.DESCRIBE)),
+    Row(11, "group", _join, Grant(G, Op.READ)),
+    Row(12, "group", lambda name, _: m.HeartbeatRequest(group_id=name, member_id="m"), Grant(G, Op.READ)),
+    Row(
+        13,
+        "group",
+        lambda name, _: m.LeaveGroupRequest(group_id=name, members=[m.LeaveGroupRequest_MemberIdentity(member_id="m")]),
+        Grant(G, Op.READ),
+    ),
+    Row(
+        14,
+        "group",
+        lambda name, _: m.SyncGroupRequest(
+            group_id=name, member_id="m", protocol_type="consumer", protocol_name="range"
+        ),
+        Grant(G, Op.READ),
+    ),
+    Row(15, "group", lambda name, _: m.DescribeGroupsRequest(groups=[name]), Grant(G, Op.DESCRIBE)),
+    Row(
+        16,
+        "group",
+        lambda *_: m.ListGroupsRequest(),
+        Grant(G, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [group.group_id for group in answer.groups],
+    ),
+    Row(19, "topic", _create_topics, Grant(T, Op.CREATE), topic=False),
+    Row(
+        20,
+        "by name",
+        lambda name, _: m.DeleteTopicsRequest(
+            topics=[m.DeleteTopicsRequest_DeleteTopicState(name=name)], timeout_ms=10_000
+        ),
+        Grant(T, Op.DELETE),
+    ),
+    Row(
+        20,
+        "by id",
+        lambda _, topic_id: m.DeleteTopicsRequest(
+            topics=[m.DeleteTopicsRequest_DeleteTopicState(topic_id=topic_id)], timeout_ms=10_000
+        ),
+        Grant(T, Op.DELETE),
+    ),
+    Row(21, "topic", _delete_records, Grant(T, Op.DELETE)),
+    Row(
+        22,
+        "cluster",
+        lambda *_: m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+        Grant(C, Op.IDEMPOTENT_WRITE),
+    ),
+    Row(23, "topic", _epochs, Grant(T, Op.DESCRIBE)),
+    Row(29, "cluster", lambda *_: _any_acl(m.DescribeAclsRequest), Grant(C, Op.DESCRIBE)),
+    Row(30, "cluster", lambda *_: m.CreateAclsRequest(creations=[_ANY_ENTRY]), Grant(C, Op.ALTER)),
+    Row(
+        31,
+        "cluster",
+        lambda *_: m.DeleteAclsRequest(filters=[_any_acl(m.DeleteAclsRequest_DeleteAclsFilter)]),
+        Grant(C, Op.ALTER),
+    ),
+    Row(32, "topic", lambda name, _: _describe_configs(TOPIC_CONFIG, name), Grant(T, Op.DESCRIBE_CONFIGS)),
+    Row(32, "broker", lambda *_: _describe_configs(BROKER_CONFIG, "1"), Grant(C, Op.DESCRIBE_CONFIGS)),
+    Row(33, "topic", lambda name, _: _alter_configs(TOPIC_CONFIG, name), Grant(T, Op.ALTER_CONFIGS)),
+    Row(33, "broker", lambda *_: _alter_configs(BROKER_CONFIG, "1"), Grant(C, Op.ALTER_CONFIGS)),
+    Row(34, "cluster", _move, Grant(C, Op.ALTER)),
+    Row(35, "cluster", lambda *_: m.DescribeLogDirsRequest(topics=None), Grant(C, Op.DESCRIBE)),
+    Row(
+        37,
+        "topic",
+        lambda name, _: m.CreatePartitionsRequest(
+            topics=[m.CreatePartitionsRequest_CreatePartitionsTopic(name=name, count=2, assignments=None)],
+            timeout_ms=10_000,
+            validate_only=True,
+        ),
+        Grant(T, Op.ALTER),
+    ),
+    Row(42, "group", lambda name, _: m.DeleteGroupsRequest(groups_names=[name]), Grant(G, Op.DELETE)),
+    Row(44, "topic", lambda name, _: _incremental(TOPIC_CONFIG, name), Grant(T, Op.ALTER_CONFIGS)),
+    Row(44, "broker", lambda *_: _incremental(BROKER_CONFIG, "1"), Grant(C, Op.ALTER_CONFIGS)),
+    Row(47, "group", _offset_delete, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),
+    Row(47, "topic", _offset_delete, Grant(T, Op.READ), also=(Grant(G, Op.DELETE), Grant(G, Op.READ))),
+    Row(50, "cluster", lambda *_: m.DescribeUserScramCredentialsRequest(users=None), Grant(C, Op.DESCRIBE)),
+    Row(
+        51,
+        "cluster",
+        lambda *_: m.AlterUserScramCredentialsRequest(
+            deletions=[m.AlterUserScramCredentialsRequest_ScramCredentialDeletion(name="nobody", mechanism=1)]
+        ),
+        Grant(C, Op.ALTER),
+    ),
+    Row(
+        60,
+        "operations",
+        lambda *_: m.DescribeClusterRequest(include_cluster_authorized_operations=True),
+        Grant(C, Op.DESCRIBE),
+        hidden=lambda answer, _: answer.cluster_authorized_operations == 0,
+    ),
+    Row(
+        75,
+        "by name",
+        lambda name, _: m.DescribeTopicPartitionsRequest(
+            topics=[m.DescribeTopicPartitionsRequest_TopicRequest(name=name)]
+        ),
+        Grant(T, Op.DESCRIBE),
+    ),
+    Row(
+        75,
+        "all",
+        lambda *_: m.DescribeTopicPartitionsRequest(),
+        Grant(T, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [topic.name for topic in answer.topics],
+    ),
+    Row(
+        32142,
+        "all",
+        lambda *_: m.ListTopicsRequest(),
+        Grant(T, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [topic.name for topic in answer.topic_listing],
+    ),
+    Row(
+        32143,
+        "topic",
+        lambda _, topic_id: m.UndeleteTopicsRequest(
+            topics=[m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id)], timeout_ms=10_000
+        ),
+        Grant(T, Op.DELETE),
+    ),
+    Row(
+        32144,
+        "topic",
+        lambda name, _: m.TruncateTopicsRequest(
+            topics=[m.TruncateTopicsRequest_TruncatableTopic(name=name)], timeout_ms=10_000
+        ),
+        Grant(T, Op.DELETE),
+    ),
+    Row(
+        32145,
+        "topic",
+        lambda name, _: m.DescribeTopicHistoryRequest(topics=[m.DescribeTopicHistoryRequest_HistoryTopic(name=name)]),
+        Grant(T, Op.DESCRIBE),
+    ),
+    Row(
+        32146,
+        "all",
+        lambda *_: m.DescribeDeletionsRequest(topics=None),
+        Grant(T, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [deletion.name for deletion in answer.deletions],
+        before=lambda name, _: m.DeleteTopicsRequest(
+            topics=[m.DeleteTopicsRequest_DeleteTopicState(name=name, topic_id=Uuid.ZERO)], timeout_ms=10_000
+        ),
+    ),
+    Row(32150, "topic", _begin, Grant(T, Op.WRITE)),
+    Row(
+        32151,
+        "topic",
+        lambda name, topic_id: m.IngestAppendRequest(topic_id=topic_id, ingest_id=name),
+        Grant(T, Op.WRITE),
+    ),
+    Row(
+        32152,
+        "topic",
+        lambda name, topic_id: m.IngestCommitRequest(cluster_id=THIS_CLUSTER, topic_id=topic_id, ingest_id=name),
+        Grant(T, Op.WRITE),
+    ),
+    Row(
+        32153,
+        "writer",
+        lambda name, topic_id: m.IngestAbortRequest(cluster_id=THIS_CLUSTER, topic_id=topic_id, ingest_id=name),
+        Grant(T, Op.WRITE),
+        instead=Grant(T, Op.ALTER),
+    ),
+    Row(
+        32153,
+        "keeper",
+        lambda name, topic_id: m.IngestAbortRequest(cluster_id=THIS_CLUSTER, topic_id=topic_id, ingest_id=name),
+        Grant(T, Op.ALTER),
+        instead=Grant(T, Op.WRITE),
+    ),
+    Row(
+        32154,
+        "all",
+        lambda *_: m.ListIngestsRequest(topic_ids=None, ingest_id=None),
+        Grant(T, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [ingest.topic_name for ingest in answer.ingests],
+        before=_begin,
+    ),
+)

@@ -1,0 +1,276 @@
+"""The native half alone: Arrow into a broker and back, seen by another client."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from pybroker.native import ArrowSink, ArrowSource, NativeError, Uuid, crc32c, partition_of_key
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark import ingest
+from pybroker.spark.cluster import Cluster
+from tests.clients.api import COMPRESSIONS
+from tests.clients.confluent import Confluent
+from tests.support.brokers import BrokerProcess
+
+PARTITIONS = 3
+LATELY_US = int(time.time()) * 1_000_000 - 3_599_877_000
+"""An hour ago and some milliseconds: of records older than a week retention leaves nothing, at any moment."""
+ALL = [
+    "key",
+    "value",
+    "topic",
+    "topic_id",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+    "cluster_id",
+]
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+Found = tuple[int | None, bytes | None, bytes | None, Any, int]
+Write = Callable[..., list[tuple[Uuid, str, int, int, int, int, int, int, int]]]
+
+
+@pytest.fixture
+def target(broker: BrokerProcess, topic: str) -> tuple[Uuid, str, int, int]:
+    """A topic as a sink wants it."""
+    Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
+    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    return Uuid.parse(found.id), topic, PARTITIONS, 1_000_000
+
+
+@pytest.fixture
+def write(broker: BrokerProcess, target: tuple[Uuid, str, int, int]) -> Write:
+    """Writes rows and finishes."""
+
+    def run(*batches: pa.RecordBatch, **settings: str) -> list[tuple[Uuid, str, int, int, int, int, int, int, int]]:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        sink = ArrowSink({"bootstrap.servers": broker.bootstrap, **given}, [target], seed=7)
+        for batch in batches:
+            sink.write(batch)
+        return sink.finish()
+
+    return run
+
+
+def batch(count: int = 1000, **columns: pa.Array) -> pa.RecordBatch:
+    made = {
+        "key": pa.array([None if number % 10 == 0 else f"k{number % 53}" for number in range(count)], pa.string()),
+        "value": pa.array([None if number % 7 == 0 else f"v{number}".encode() for number in range(count)], pa.binary()),
+        **columns,
+    }
+    return pa.RecordBatch.from_pydict(made)
+
+
+def consumed(broker: BrokerProcess, topic: str) -> list[Found]:
+    """(partition, key, value, headers, timestamp) of everything, by librdkafka."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "x", "check.crcs": True})
+    try:
+        total = 0
+        for number in range(PARTITIONS):
+            total += consumer.get_watermark_offsets(TopicPartition(topic, number), 60)[1]
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        found: list[Found] = []
+        while len(found) < total:
+            for message in consumer.consume(1000, 60):
+                assert message.error() is None, message.error()
+                found.append(
+                    (
+                        message.partition(),
+                        message.key(),
+                        message.value(),
+                        message.headers() or [],
+                        message.timestamp()[1],
+                    )
+                )
+        return found
+    finally:
+        consumer.close()
+
+
+def read(broker: BrokerProcess, target: tuple[Uuid, str, int, int], partition: int, start: int, end: int) -> pa.Table:
+    source = ArrowSource({"bootstrap.servers": broker.bootstrap}, target[0], target[1], partition, start, end, ALL, "c")
+    batches = []
+    while (rows := source.next()) is not None:
+        batches.append(pa.record_batch(rows))
+    return pa.Table.from_batches(batches)
+
+
+@pytest.mark.parametrize("codec", COMPRESSIONS)
+def test_what_is_written_is_what_another_client_reads(
+    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write, codec: str
+) -> None:
+    """Keys, values, nulls, headers and times, in every compression; and what we read is the same again."""
+    count = 1000
+    headers = [None, [], [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]]
+    rows = batch(
+        count,
+        headers=pa.array([headers[number % 3] for number in range(count)], HEADERS),
+        timestamp=pa.array([LATELY_US + number * 1000 for number in range(count)], pa.timestamp("us", "UTC")),
+    )
+    written = write(rows, compression_type=codec, batch_size="9000")
+    assert sum(each[3] for each in written) == count
+    found = consumed(broker, target[1])
+    sent = [(row["key"], row["value"], row["timestamp"], row["headers"] or []) for row in rows.to_pylist()]
+    expected = sorted(
+        (value or b"", key.encode() if key else b"", round(when.timestamp() * 1000), len(inside))
+        for key, value, when, inside in sent
+    )
+    assert sorted((value or b"", key or b"", at, len(inside)) for _, key, value, inside, at in found) == expected
+    assert {len(inside): inside for _, _, _, inside, _ in found}[2] == [("a", b"1"), ("b", None)]
+    assert any(value is None for _, _, value, _, _ in found)
+    tables = [read(broker, target, each[2], each[7], each[8] + 1) for each in written]
+    ours = [row for table in tables for row in table.to_pylist()]
+    again = sorted(
+        (row["value"] or b"", row["key"] or b"", round(row["timestamp"].timestamp() * 1000), len(row["headers"] or []))
+        for row in ours
+    )
+    assert again == expected
+    assert {(row["topic"], row["topic_id"], row["cluster_id"]) for row in ours} == {(target[1], str(target[0]), "c")}
+
+
+def test_a_key_goes_where_the_java_client_sends_it(
+    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+) -> None:
+    """librdkafka's `murmur2_random` is Java's default partitioner."""
+    keys = [f"key-{number}" for number in range(500)]
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
+    for key in keys:
+        producer.produce(target[1], key=key, value=b"theirs")
+    assert producer.flush(60) == 0
+    write(pa.RecordBatch.from_pydict({"key": keys, "value": [b"ours"] * len(keys)}))
+    by_key: dict[bytes | None, set[int]] = {}
+    for found in consumed(broker, target[1]):
+        by_key.setdefault(found[1], set()).add(found[0] or 0)
+    assert len(by_key) == len(keys)
+    assert all(places == {partition_of_key(key or b"", PARTITIONS)} for key, places in by_key.items())
+
+
+def test_rows_without_key_spread_in_whole_batches(
+    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+) -> None:
+    """A batch a partition, as the Java producer's sticky partitioner does (KIP-480)."""
+    rows = pa.RecordBatch.from_pydict({"value": [b"x" * 100] * 6000})
+    written = write(rows, batch_size="10000")
+    assert len(written) == PARTITIONS
+    assert all(each[3] >= 500 for each in written), written
+
+
+def test_the_partition_column_decides_and_is_checked(target: tuple[Uuid, str, int, int], write: Write) -> None:
+    """A null leaves it to the key."""
+    rows = pa.RecordBatch.from_pydict(
+        {"key": ["a", "a"], "value": [b"1", b"2"], "partition": pa.array([2, None], pa.int32())}
+    )
+    assert {each[2] for each in write(rows)} == {2, partition_of_key(b"a", PARTITIONS)}
+    beyond = pa.RecordBatch.from_pydict({"value": [b"1"], "partition": pa.array([PARTITIONS], pa.int32())})
+    with pytest.raises(NativeError, match=f"column partition is {PARTITIONS}, but .* has {PARTITIONS} partitions"):
+        write(beyond)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"key": ["a"]}, "no column named value"),
+        ({"value": [1]}, "column value: string or binary is needed"),
+        ({"value": ["a"], "partition": [1.5]}, "column partition: int is needed"),
+        ({"value": ["a"], "headers": ["x"]}, "column headers: array<struct"),
+    ],
+)
+def test_columns_of_the_wrong_type_are_named(write: Write, columns: dict[str, list[object]], told: str) -> None:
+    """The native side does not trust the plan."""
+    with pytest.raises(NativeError, match=told):
+        write(pa.RecordBatch.from_pydict(columns))
+
+
+def test_what_is_no_arrow_batch_is_refused(write: Write) -> None:
+    """Python objects of all kinds."""
+    with pytest.raises(AttributeError):
+        write(b"rows")
+    with pytest.raises(TypeError, match="a batch of rows is needed"):
+        write(pa.array([1]))
+
+
+@pytest.mark.checklist(2, 92)
+def test_a_topic_of_the_same_name_gets_and_gives_nothing(
+    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+) -> None:
+    """Sink and source know the id: after a re-creation both end with UNKNOWN_TOPIC_ID."""
+    write(batch(10))
+    sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [target])
+    sink.write(batch(10))
+    client = Confluent(broker.bootstrap)
+    client.delete_topic(target[1])
+    client.create_topic(target[1], PARTITIONS)
+    with pytest.raises(NativeError) as refused:
+        sink.finish()
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+    with pytest.raises(NativeError) as refused:
+        read(broker, target, 0, 0, 5)
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert consumed(broker, target[1]) == []
+
+
+def test_a_broker_that_is_restarted_costs_nothing_but_time(
+    start_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """kill -9 between batches: idempotent producing sends again what was not answered, once."""
+    broker = start_broker()
+    Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
+    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    target = Uuid.parse(found.id), topic, PARTITIONS, 1_000_000
+    sink = ArrowSink({"bootstrap.servers": broker.bootstrap, "batch.size": "5000"}, [target])
+    for round_ in range(6):
+        sink.write(batch(2000))
+        if round_ in (1, 3):
+            broker.restart(crash=True)
+    sink.finish()
+    assert len(consumed(broker, topic)) == 12_000
+
+
+def test_the_checksum_that_commit_lists_is_over_the_batches_own(
+    target: tuple[Uuid, str, int, int], write: Write
+) -> None:
+    """An empty job lists nothing; one batch lists the CRC of its four bytes."""
+    assert write() == []
+    (only,) = write(pa.RecordBatch.from_pydict({"key": ["a"], "value": [b"1"]}))
+    assert only[3:6] == (1, 2, only[5])
+    assert 0 < only[6] < 2**32
+    assert only[6] != zlib.crc32(b"")
+    assert crc32c(b"") == 0
+
+
+def test_what_is_staged_outlives_a_broker_that_is_killed(
+    start_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """kill -9 between appends: what was answered is still staged, the rest is sent again; commit finds all of it."""
+    broker = start_broker()
+    Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
+    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    found = cluster.topics_named([topic])[topic]
+    begun = ingest.begin(cluster, found.id, topic, join=False)
+    target = Uuid.parse(found.id), topic, PARTITIONS, 1_000_000
+    sink = ArrowSink(
+        {"bootstrap.servers": broker.bootstrap, "batch.size": "5000"},
+        [target],
+        staging=(begun.ingest_id, begun.batch_id, begun.epoch, 0, 77),
+    )
+    for round_ in range(6):
+        sink.write(batch(2000))
+        if round_ in (1, 3):
+            broker.restart(crash=True)
+    shares = tuple(ingest.Share(each[2], each[3], each[5], each[6]) for each in sink.finish())
+    assert consumed(broker, topic) == []
+    for repeated in (False, True):
+        outcome = ingest.commit(cluster, begun, [ingest.Attempt(0, 77, shares)])
+        assert outcome.repeated is repeated
+        assert sum(end - first for first, end in outcome.offsets.values()) == 12_000
+    assert len(consumed(broker, topic)) == 12_000

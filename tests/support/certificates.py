@@ -1,0 +1,39 @@
+"""Certificates for a test, made by openssl: an authority, and identities that it vouches for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+DAYS = "2"
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+TIMEOUT_S = 120
+
+
+class Authority:
+    """Its certificate is `certificate`, a PEM file: what a truststore holds."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._key = folder / f"{name}.key"
+        self.certificate = folder / f"{name}.pem"
+        made = ("-x509", *KEY, "-keyout", str(self._key), "-out", str(self.certificate))
+        _openssl("req", *made, "-subj", f"/CN={name}", "-days", DAYS)
+
+    def identity(self, name: str) -> Path:
+        """A PEM file with a private key and its certificate, for 127.0.0.1 and localhost: what a keystore holds."""
+        key, request, certificate = (self._folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
+        extensions = self._folder / f"{name}.ext"
+        extensions.write_text("basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        _openssl("req", *KEY, "-keyout", str(key), "-out", str(request), "-subj", f"/CN={name}")
+        signed = ("-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial", "-days", DAYS)
+        _openssl("x509", "-req", "-in", str(request), *signed, "-extfile", str(extensions), "-out", str(certificate))
+        store = self._folder / f"{name}.pem"
+        store.write_text(key.read_text() + certificate.read_text())
+        return store
+
+
+def _openssl(*arguments: str) -> None:
+    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,51 @@
+"""Who started whom (Linux): for tests that kill a process together with those it started, by their ids."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+
+def parent_of(pid: int) -> int:
+    """Raises OSError if there is no such process."""
+    # The name, in brackets, may hold spaces and brackets itself.
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def command_of(pid: int) -> str:
+    """The command line, its words separated by spaces; raises OSError if there is no such process."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+def tree(root: int, spared: Callable[[str], bool] = lambda _: False) -> list[int]:
+    """A process and all that it started, directly or not; not those whose command line `spared` wants, nor theirs."""
+    children = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                children[parent_of(int(entry.name))].append(int(entry.name))
+            except OSError:
+                continue  # it ended meanwhile
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        try:
+            if spared(command_of(pid)):
+                continue
+        except OSError:
+            continue
+        found.append(pid)
+        todo += children[pid]
+    return found
+
+
+def kill_all(pids: list[int]) -> None:
+    """kill -9; those that have ended are left alone."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

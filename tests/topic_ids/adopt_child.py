@@ -1,0 +1,47 @@
+"""`pybroker adopt` that kills itself at a named step: `python -m tests.topic_ids.adopt_child STEP adopt DIR…`.
+
+The steps lie between the durable ones of `pybroker/offline/adopt/carry_out.py`, which knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pybroker.cli import cli
+from pybroker.offline.adopt import carry_out
+
+
+def die(*arguments: Any, **named: Any) -> Any:
+    del arguments, named
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_after(work: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        work(*arguments, **named)
+        die()
+
+    return call
+
+
+def main() -> None:
+    step = sys.argv.pop(1)
+    if step == "store":
+        carry_out._topic = die
+    elif step == "synced":
+        carry_out._sync = die_after(carry_out._sync)
+    elif step == "renamed":
+        carry_out.finish = die
+    elif step == "properties":
+        carry_out.write_properties_of = die
+    else:
+        carry_out.shutil.rmtree = die
+    cli()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Raw requests about topics by name and by id, shared by the tests of this folder."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+from pybroker import native
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from tests.wire.client import WireClient
+
+_numbers = itertools.count()
+
+
+def unique(what: str = "topic") -> str:
+    """A name of the test's own."""
+    return f"{what}-{next(_numbers)}"
+
+
+def create(client: WireClient, name: str, partitions: int = 1, version: int = 7, **configs: str) -> Any:
+    """Creates a topic; gives its row of the answer."""
+    topic = m.CreateTopicsRequest_CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[m.CreateTopicsRequest_CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    (row,) = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), version).topics
+    assert row.error_code == 0, row
+    return row
+
+
+def delete(client: WireClient, *topics: str | Uuid, version: int = 6) -> list[Any]:
+    """Deletes by name or by id; gives the rows of the answer."""
+    states = [
+        m.DeleteTopicsRequest_DeleteTopicState(name=topic)
+        if isinstance(topic, str)
+        else m.DeleteTopicsRequest_DeleteTopicState(topic_id=topic)
+        for topic in topics
+    ]
+    return list(client.call(m.DeleteTopicsRequest(topics=states, timeout_ms=30_000), version).responses)
+
+
+def recreate(client: WireClient, name: str, partitions: int = 1) -> Uuid:
+    """Deletes the topic and creates it again; gives the new id."""
+    assert [row.error_code for row in delete(client, name)] == [0]
+    return create(client, name, partitions).topic_id
+
+
+def metadata(client: WireClient, version: int, *topics: str | Uuid, create: bool = False) -> Any:
+    """The whole answer."""
+    asked = [
+        m.MetadataRequest_MetadataRequestTopic(name=topic)
+        if isinstance(topic, str)
+        else m.MetadataRequest_MetadataRequestTopic(name=None if version >= 12 else "", topic_id=topic)
+        for topic in topics
+    ]
+    return client.call(m.MetadataRequest(topics=asked, allow_auto_topic_creation=create), version)
+
+
+def batch(*values: bytes) -> bytes:
+    """One record batch, of now: retention takes what is old at any moment."""
+    return native.build_batch([(None, value) for value in values], int(time.time() * 1000))
+
+
+def produce(client: WireClient, topic: str | Uuid, records: bytes, version: int = 13, partition: int = 0) -> Any:
+    """Produces with acks=all; gives the partition's row of the answer."""
+    data = m.ProduceRequest_TopicProduceData(
+        partition_data=[m.ProduceRequest_PartitionProduceData(index=partition, records=records)]
+    )
+    if isinstance(topic, str):
+        data.name = topic
+    else:
+        data.topic_id = topic
+    answer = client.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), version)
+    ((row,),) = [topic.partition_responses for topic in answer.responses]
+    return row
+
+
+def fetch_request(*topics: tuple[str | Uuid, int, int], **chosen: Any) -> m.FetchRequest:
+    """Fetches (topic, offset, leader epoch or -1) of partition 0, without a session unless `chosen` says so."""
+    made = []
+    for topic, offset, epoch in topics:
+        one = m.FetchRequest_FetchTopic(
+            partitions=[
+                m.FetchRequest_FetchPartition(
+                    partition=0, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1_000_000
+                )
+            ]
+        )
+        if isinstance(topic, str):
+            one.topic = topic
+        else:
+            one.topic_id = topic
+        made.append(one)
+    return m.FetchRequest(**{"max_wait_ms": 0, "min_bytes": 0, "topics": made, **chosen})
+
+
+def fetch(client: WireClient, topic: str | Uuid, offset: int = 0, version: int = 13, epoch: int = -1) -> Any:
+    """The partition's row of the answer."""
+    answer = client.call(fetch_request((topic, offset, epoch)), version)
+    assert answer.error_code == 0
+    ((row,),) = [topic.partitions for topic in answer.responses]
+    return row
+
+
+def leader_epoch(client: WireClient, topic: str | Uuid) -> int:
+    """Of partition 0."""
+    return int(metadata(client, 12, topic).topics[0].partitions[0].leader_epoch)

@@ -1,0 +1,333 @@
+"""`pybroker adopt`: a data directory of a real Apache Kafka is taken over with ids, records and committed offsets; what
+cannot be taken over is refused before anything is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from pybroker.metadata import znodes
+from pybroker.native import Uuid
+from pybroker.offline.directories import read_properties_of, write_properties_of
+from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.support.kafka_tools import run_tool
+from tests.topic_ids.stopped import nodes_below, topic_ids
+
+PATIENCE_S = 60.0
+TOPICS = {"plain": 3, "packed": 1, "compacted": 1, "empty": 2}
+READ_BEFORE = 150
+FOR_EVER = {"log.retention.ms": "-1"}
+"""The records are of 1970, and both brokers look for old ones half a minute after their start."""
+
+
+def admin(broker: BrokerProcess) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+
+def produce(broker: BrokerProcess, topic: str, partition: int, count: int, **settings: object) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", **settings})
+    for number in range(count):
+        value = (b"%s %d %06d " % (topic.encode(), partition, number)) * 20
+        producer.produce(topic, value, b"k%d" % (number % 50), partition, headers={"n": str(number)}, timestamp=number)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def digest(broker: BrokerProcess) -> dict[str, str]:
+    """Of all records with offset, key, value, headers and timestamp, by partition."""
+    found = {}
+    for topic, partitions in TOPICS.items():
+        for partition in range(partitions):
+            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "digest", "log_level": 0})
+            place = TopicPartition(topic, partition, 0)
+            _, end = consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+            consumer.assign([place])
+            text, at = hashlib.sha256(), 0
+            while at < end:
+                message = consumer.poll(PATIENCE_S)
+                assert message is not None
+                assert message.error() is None
+                at = (message.offset() or 0) + 1
+                text.update(
+                    repr(
+                        (message.offset(), message.key(), message.value(), message.headers(), message.timestamp())
+                    ).encode()
+                )
+            consumer.close()
+            found[f"{topic}-{partition}"] = f"{end} {text.hexdigest()}"
+    return found
+
+
+def committed(broker: BrokerProcess) -> dict[int, int]:
+    wanted = [ConsumerGroupTopicPartitions("readers")]
+    client = admin(broker)  # kept: its futures end with it
+    found = client.list_consumer_group_offsets(wanted)["readers"].result(PATIENCE_S)
+    return {one.partition: one.offset for one in found.topic_partitions}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, object]]]:
+    """The data directory that Apache Kafka has left, and what was in it."""
+    broker = KafkaProcess(tmp_path_factory.mktemp("kafka"), FOR_EVER)
+    broker.start()
+    try:
+        client = admin(broker)
+        wanted = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
+        wanted[2].config = {"cleanup.policy": "compact", "segment.bytes": "1048576"}  # type: ignore[attr-defined]  # the stubs do not know it
+        wanted[1].config = {"compression.type": "zstd", "retention.ms": "-1"}  # type: ignore[attr-defined]  # the stubs do not know it
+        gone = NewTopic("deleted", 1, 1)
+        for created in client.create_topics([*wanted, gone], request_timeout=PATIENCE_S).values():
+            created.result(PATIENCE_S)
+        for partition in range(3):
+            produce(broker, "plain", partition, 400, **{"enable.idempotence": True})
+        produce(broker, "packed", 0, 2000, **{"compression.type": "lz4", "linger.ms": 20})
+        produce(broker, "compacted", 0, 500)
+        produce(broker, "deleted", 0, 10)
+        client.delete_topics(["deleted"])["deleted"].result(PATIENCE_S)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "readers",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe(["plain"])
+        for _ in range(READ_BEFORE):
+            assert consumer.poll(PATIENCE_S) is not None
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        facts: dict[str, object] = {
+            "digest": digest(broker),
+            "committed": committed(broker),
+            "ids": topic_ids(broker, *TOPICS),
+            "cluster": read_properties_of(broker.data_dir),
+        }
+        broker.stop()
+        yield broker.data_dir, facts
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def copy(kafka: tuple[Path, dict[str, object]], tmp_path: Path) -> Path:
+    shutil.copytree(kafka[0], tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def pybroker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = PybrokerProcess(tmp_path, FOR_EVER)
+    yield broker
+    broker.kill()
+
+
+def adopt(*arguments: object, step: str = "") -> subprocess.CompletedProcess[str]:
+    module = ["tests.topic_ids.adopt_child", step] if step else ["pybroker"]
+    return subprocess.run(
+        [sys.executable, "-m", *module, "adopt", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.checklist("D35", "R23", 131, 138, 281, 283, 296, "X31", "C15")
+def test_a_kafka_directory_is_taken_over(
+    kafka: tuple[Path, dict[str, object]], copy: Path, pybroker: BrokerProcess
+) -> None:
+    facts = kafka[1]
+    before = contents(copy)
+    shown = adopt(copy, "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert "dry run" in shown.stdout
+    assert all(name in shown.stdout for name in TOPICS)
+    assert not [line for line in shown.stdout.splitlines() if line.startswith("deleted ")], "a topic that is gone"
+    assert contents(copy) == before, "a dry run changes nothing"
+
+    done = adopt(copy, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    cluster = facts["cluster"]
+    assert isinstance(cluster, dict)
+    assert answer["cluster_id"] == cluster["cluster.id"]
+    assert answer["node_id"] == int(cluster["node.id"])
+    pybroker.start()
+    assert topic_ids(pybroker, *TOPICS) == facts["ids"]
+    assert digest(pybroker) == facts["digest"]
+    assert committed(pybroker) == facts["committed"]
+    client = admin(pybroker)
+    described = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "compacted")])
+    config = next(iter(described.values())).result(PATIENCE_S)
+    assert config["cleanup.policy"].value == "compact"
+    assert config["segment.bytes"].value == "1048576"
+
+    # The group goes on where it was, on old and new records; ids of producers are new ones.
+    produce(pybroker, "plain", 0, 10, **{"enable.idempotence": True})
+    consumer = Consumer(
+        {"bootstrap.servers": pybroker.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["plain"])
+    left = 3 * 400 + 10 - READ_BEFORE
+    places = set()
+    for _ in range(left):
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        assert message.error() is None, message.error()
+        places.add((message.partition(), message.offset()))
+    assert len(places) == left
+    assert consumer.poll(1.0) is None
+    consumer.close()
+    log = next((copy / "plain-0").glob("*.log"))
+    dumped = run_tool("kafka-dump-log", ["--deep-iteration", "--files", str(log)])
+    assert dumped.count("| offset:") == 410
+    assert "isvalid: false" not in dumped
+    pybroker.restart(crash=True)
+    assert topic_ids(pybroker, *TOPICS) == facts["ids"]
+    pybroker.stop()
+    (record,) = nodes_below(copy, znodes.AUDIT).values()
+    assert json.loads(record)["command"] == "adopt"
+    assert (copy / ".adopted" / "__cluster_metadata-0").is_dir()
+    again = adopt(copy)
+    assert again.returncode == 1
+    assert "one of pybroker's own already" in again.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.checklist("D35", "R23")
+@pytest.mark.parametrize("step", ["store", "synced", "renamed", "properties", "aside"])
+def test_kill_9_at_any_step_leaves_it_adoptable(
+    kafka: tuple[Path, dict[str, object]], copy: Path, pybroker: BrokerProcess, step: str
+) -> None:
+    killed = adopt(copy, step=step)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = adopt(copy)
+    done_before = step == "aside"
+    assert again.returncode == (1 if done_before else 0), again.stderr
+    pybroker.start()
+    assert topic_ids(pybroker, *TOPICS) == kafka[1]["ids"]
+    assert committed(pybroker) == kafka[1]["committed"]
+
+
+@pytest.mark.checklist("D35", "R23")
+def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
+    def refused(text: str, *arguments: object) -> None:
+        before = contents(copy)
+        done = adopt(copy, *arguments)
+        assert done.returncode == 1
+        assert text in done.stderr, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert contents(copy) == before
+
+    refused("has no meta.properties", copy.parent)
+    # In use by a JVM: a POSIX lock.
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); "
+            "time.sleep(100)",
+            str(copy / ".lock"),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    refused("in use by a running broker")
+    holder.kill()
+    holder.wait()
+
+    log = next((copy / "plain-1").glob("*.log"))
+    content = log.read_bytes()
+    for magic in (1, 3):
+        log.write_bytes(content[:16] + bytes([magic]) + content[17:])
+        refused(f"message format {magic}")
+    log.write_bytes(content)
+
+    metadata = copy / "plain-2" / "partition.metadata"
+    text = metadata.read_bytes()
+    metadata.write_text(f"version: 0\ntopic_id: {Uuid.random()}")
+    refused("plain-2")
+    metadata.unlink()
+    refused("has records but no partition.metadata")
+    metadata.write_bytes(text)
+
+    (copy / "plain-2").rename(copy.parent / "plain-2")
+    refused("its directory is missing")
+    (copy.parent / "plain-2").rename(copy / "plain-2")
+
+    metadata_log = sorted((copy / "__cluster_metadata-0").glob("*.log"))[-1]
+    content = metadata_log.read_bytes()
+    metadata_log.write_bytes(content[:300] + b"\xff" + content[301:])
+    refused("cannot be read")
+    metadata_log.write_bytes(content)
+
+    properties = read_properties_of(copy)
+    assert properties is not None
+    write_properties_of(copy, {**properties, "version": "2"})
+    refused("has version 2")
+    write_properties_of(copy, properties)
+    assert adopt(copy).returncode == 0
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.checklist("D35", "R23", 45, 49, 208, 211)
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_directory_of_a_zookeeper_broker(
+    kafka: tuple[Path, dict[str, object]], copy: Path, pybroker: BrokerProcess, ids: bool
+) -> None:
+    """meta.properties version 0, no metadata log; before Kafka 2.8 no partition.metadata either."""
+    properties = read_properties_of(copy)
+    assert properties is not None
+    write_properties_of(
+        copy, {"version": "0", "broker.id": properties["node.id"], "cluster.id": properties["cluster.id"]}
+    )
+    shutil.rmtree(copy / "__cluster_metadata-0")
+    for path in copy.glob("*-delete"):
+        shutil.rmtree(path)
+    if not ids:
+        for path in copy.glob("*/partition.metadata"):
+            path.unlink()
+    without = adopt(copy)
+    assert without.returncode == 1
+    assert "--topic-configs" in without.stderr
+    configs = copy.parent / "configs.json"
+    configs.write_text(json.dumps({"compacted": {"cleanup.policy": "compact"}}))
+    done = adopt(copy, "--topic-configs", configs)
+    assert done.returncode == 0, done.stderr
+    pybroker.start()
+    found = topic_ids(pybroker, *TOPICS)
+    with_files = {name: topic_id for name, topic_id in found.items() if name != "empty" or ids}
+    if ids:
+        assert {name: found[name] for name in ("plain", "packed", "compacted")} == {
+            name: topic_id
+            for name, topic_id in kafka[1]["ids"].items()
+            if name != "empty"  # type: ignore[attr-defined]  # a dictionary of names
+        }
+    for name, topic_id in with_files.items():
+        assert (copy / f"{name}-0" / "partition.metadata").read_text().endswith(str(topic_id))
+    assert digest(pybroker) == kafka[1]["digest"]
+    if ids:
+        # Without: this Kafka has noted the ids in its commits, which are of other topics then; one before 2.8 has not.
+        assert committed(pybroker) == kafka[1]["committed"]

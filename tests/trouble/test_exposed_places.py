@@ -1,0 +1,52 @@
+"""Settings and data that every user of the machine may change: one line says so, and the broker starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartBroker
+from tests.support.brokers import PybrokerProcess
+
+
+def warnings(broker: PybrokerProcess, place: Path) -> list[str]:
+    lines = broker.console.read_text().splitlines()
+    return [line for line in lines if " WARN " in line and f" {place} can be changed by every user" in line]
+
+
+class FromFile(PybrokerProcess):
+    """Started with `--config FILE`."""
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "server.properties"
+
+    def command(self) -> list[str]:
+        self.file.touch()
+        return [*super().command(), "--config", str(self.file)]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o666, 1), (0o644, 0)])
+def test_settings(mode: int, expected: int, tmp_path: Path) -> None:
+    broker = FromFile(tmp_path / "broker")
+    broker.file.touch()
+    broker.file.chmod(mode)
+    try:
+        broker.start()
+        assert len(warnings(broker, broker.file)) == expected
+    finally:
+        broker.kill()
+
+
+def test_data_directories(start_broker: StartBroker, tmp_path: Path) -> None:
+    """Each by itself; a new one and a private one give no reason to complain."""
+    public, private, new = (tmp_path / name for name in ("public", "private", "new"))
+    for directory, mode in ((public, 0o777), (private, 0o750)):
+        directory.mkdir()
+        directory.chmod(mode)
+    broker = start_broker({"log.dirs": f"{public},{private},{new}"})
+    assert isinstance(broker, PybrokerProcess)
+    assert [len(warnings(broker, place)) for place in (public, private, new)] == [1, 0, 0]
+    broker.restart()
+    assert [len(warnings(broker, place)) for place in (public, private, new)] == [2, 0, 0], "a new one is private"

@@ -1,0 +1,164 @@
+"""Staged ingests: one multi decides a commit, epochs fence, and the store's nodes give the same image again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from pybroker.controller.decision import Decision
+from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
+from pybroker.controller.ingests import (
+    EPOCH_MAX,
+    committed_record,
+    decide_begin_ingest,
+    decide_commit_ingest,
+    decide_drop_ingests,
+    decide_finish_ingest,
+)
+from pybroker.errors import KafkaError
+from pybroker.metadata.image import ClusterImage
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
+from pybroker.metadata.load import Nodes, load_image
+from pybroker.metadata.store import Create, Delete, Node, Set
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from tests.unit.controller.test_decisions import cluster, created, deleted
+
+
+def topic_cluster() -> tuple[ClusterImage, Uuid]:
+    image = created(cluster(1), "t")
+    return image, image.topics["t"].topic_id
+
+
+def begin(key: IngestKey, *, join: bool = False, open_max: int = 10, committed_max: int = 10) -> BeginIngest:
+    return BeginIngest(key, 1000, join, {"max.message.bytes": "1"}, 50, open_max, committed_max, 7)
+
+
+def opened(image: ClusterImage, key: IngestKey) -> ClusterImage:
+    return image.apply(decide_begin_ingest(image, begin(key)).delta)
+
+
+def committed(image: ClusterImage, key: IngestKey) -> ClusterImage:
+    epoch = image.ingests[key].epoch
+    image = image.apply(decide_commit_ingest(image, CommitIngest(key, epoch, {0: (3, 99)}, 60)).delta)
+    return image.apply(decide_finish_ingest(image, FinishIngest(key, {0: (10, 13)})).delta)
+
+
+def refusal(decide: Callable[[], Decision]) -> int:
+    with pytest.raises(KafkaError) as caught:
+        decide()
+    return caught.value.code
+
+
+def test_a_commit_is_one_multi() -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    image = opened(image, key)
+    record = image.ingests[key]
+    assert (record.state, record.epoch) == (OPEN, 7)
+    decision = decide_commit_ingest(image, CommitIngest(key, 7, {0: (3, 99), 2: (1, 70)}, 60))
+    assert [type(operation) for operation in decision.operations] == [Delete, Create]
+    assert decision.operations[0].path == record.path
+    after = image.apply(decision.delta)
+    assert after.ingests == {}
+    decided = committed_record(after, key)
+    assert decided == decision.reply
+    assert decided is not None
+    assert decided.state == COMMITTING
+    again = decide_commit_ingest(after, CommitIngest(key, 1, {}, 70))
+    assert (again.operations, again.reply) == ((), decided)
+    finish = decide_finish_ingest(after, FinishIngest(key, {0: (10, 13), 2: (0, 1)}))
+    assert [type(operation) for operation in finish.operations] == [Set]
+    done: IngestRecord = finish.reply
+    assert done.state == COMMITTED
+    assert {index: (part.base_offset, part.end_offset) for index, part in done.partitions.items()} == {
+        0: (10, 13),
+        2: (0, 1),
+    }
+    repeated = decide_finish_ingest(after.apply(finish.delta), FinishIngest(key, {0: (99, 99), 2: (99, 99)}))
+    assert (repeated.operations, repeated.reply) == ((), done)
+    assert decide_begin_ingest(after.apply(finish.delta), begin(key)).reply == done
+
+
+def test_epochs_fence() -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    image = opened(image, key)
+    assert decide_begin_ingest(image, begin(key, join=True)).operations == ()
+    decision = decide_begin_ingest(image, begin(key))
+    assert [type(operation) for operation in decision.operations] == [Set]
+    image = image.apply(decision.delta)
+    assert image.ingests[key].epoch == 8
+    fenced = refusal(lambda: decide_commit_ingest(image, CommitIngest(key, 7, {}, 60)))
+    assert fenced == ErrorCode.PRODUCER_FENCED
+    last = msgspec.structs.replace(image.ingests[key], epoch=EPOCH_MAX)
+    wrapped = msgspec.structs.replace(image, ingests={key: last})
+    assert decide_begin_ingest(wrapped, begin(key)).reply.epoch == 1
+    kept = decide_drop_ingests(image, DropIngests(open=((key, 7),)))
+    assert kept.operations == (), "began anew since"
+    dropped = decide_drop_ingests(image, DropIngests(open=((key, 8), (key, None))))
+    assert image.apply(dropped.delta).ingests == {}
+
+
+def test_what_is_refused() -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    unknown = (Uuid.random(), "job", -1)
+    assert refusal(lambda: decide_begin_ingest(image, begin(unknown))) == ErrorCode.UNKNOWN_TOPIC_ID
+    full = opened(image, (topic_id, "other", -1))
+    throttled = refusal(lambda: decide_begin_ingest(full, begin(key, open_max=1)))
+    assert throttled == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    missing = refusal(lambda: decide_commit_ingest(image, CommitIngest(key, 7, {}, 60)))
+    assert missing == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    gone = deleted(opened(image, key), "t")
+    late = refusal(lambda: decide_commit_ingest(gone, CommitIngest(key, 7, {0: (1, 1)}, 60)))
+    assert late == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_what_is_remembered_has_a_limit() -> None:
+    image, topic_id = topic_cluster()
+    for name, batch_id in (("job", -1), ("query", 3)):
+        image = committed(opened(image, (topic_id, name, batch_id)), (topic_id, name, batch_id))
+    throttled = refusal(lambda: decide_begin_ingest(image, begin((topic_id, "other", -1), committed_max=2)))
+    assert throttled == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    again = decide_begin_ingest(image, begin((topic_id, "job", -1), committed_max=2))
+    assert again.reply.state == COMMITTED
+    following = decide_begin_ingest(image, begin((topic_id, "query", 4), committed_max=2))
+    assert following.reply.state == OPEN, "a stream takes no more room"
+    full = opened(image, (topic_id, "other", -1))
+    throttled = refusal(lambda: decide_begin_ingest(full, begin((topic_id, "third", -1), committed_max=3)))
+    assert throttled == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_stream_is_remembered_by_its_last_batch() -> None:
+    image, topic_id = topic_cluster()
+    for number in (3, 8):
+        image = committed(opened(image, (topic_id, "query", number)), (topic_id, "query", number))
+    assert len(image.committed_ingests) == 1
+    for number in (0, 3, 8):
+        assert decide_begin_ingest(image, begin((topic_id, "query", number))).reply.batch_id == 8
+    nine, ten = (topic_id, "query", 9), (topic_id, "query", 10)
+    image = opened(opened(image, nine), ten)
+    image = image.apply(decide_commit_ingest(image, CommitIngest(nine, 7, {0: (1, 1)}, 60)).delta)
+    busy = refusal(lambda: decide_commit_ingest(image, CommitIngest(ten, 7, {0: (1, 1)}, 60)))
+    assert busy == ErrorCode.CONCURRENT_TRANSACTIONS
+    stale = decide_drop_ingests(image, DropIngests(committed=(((topic_id, "query", True), 8),)))
+    assert stale.operations == (), "a later batch has come"
+
+
+def test_the_nodes_give_the_same_image() -> None:
+    image, topic_id = topic_cluster()
+    keys = [(topic_id, "a/b ü", -1), (topic_id, "query", 4), (topic_id, "query", -1)]
+    nodes: dict[str, Node] = {}
+    for key in keys:
+        decision = decide_begin_ingest(image, begin(key))
+        image = image.apply(decision.delta)
+    image = committed(image, keys[1])
+    for record in (*image.ingests.values(), *image.committed_ingests.values()):
+        nodes[record.path] = Node(record.encode(), 0, 0, 0, 0, 0)
+    damaged = {f"/ingest/open/{topic_id}/x": Node(b"{", 0, 0, 0, 0, 0)}
+    loaded = load_image(1, Nodes({}, {}, {}, {}, ingest={**nodes, **damaged, "/ingest/open": Node(b"", 0, 0, 0, 0, 0)}))
+    assert loaded.image.ingests == image.ingests
+    assert loaded.image.committed_ingests == image.committed_ingests

@@ -1,0 +1,1 @@
+"""Offline commands, on files made by hand."""
