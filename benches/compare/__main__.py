@@ -18,14 +18,10 @@ from statistics import median
 from benches.compare import load
 from benches.compare.cases import CASES, Bar, Case, Figures
 from benches.compare.peers import PEERS
+from benches.readme import shown
 from tests.support.brokers import BrokerProcess
 
 Runs = dict[str, list[Figures]]  # peer or "limit" → one dictionary a round
-
-
-def shown(value: float) -> str:
-    """Three significant digits."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def middle(runs: Runs, peer: str, figure: str) -> float | None:

@@ -19,6 +19,11 @@ def build() -> None:
     """Builds the load client (Go) and the limit program (Rust); cheap when nothing has changed."""
     target().mkdir(parents=True, exist_ok=True)
     subprocess.run(["go", "build", "-o", str(_client()), "."], cwd=HERE / "load", check=True, timeout=900)
+    build_limit()
+
+
+def build_limit() -> None:
+    """Builds the limit program alone."""
     subprocess.run(["cargo", "build", "-q", "--release", "-p", "pybroker-limit"], cwd=ROOT, check=True, timeout=900)
 
 
@@ -48,11 +53,12 @@ def run(broker: BrokerProcess, operation: str, **options: object) -> dict[str, A
     return figures
 
 
-def limit(operation: str, connections: int, megabytes: int, folder: Path) -> dict[str, Any]:
-    """What the machine allows at best: `produce` or `fetch` with the least possible work."""
+def limit(operation: str, connections: int, megabytes: int, folder: Path, frame: int = 1 << 20) -> dict[str, Any]:
+    """What the machine allows at best: `produce` or `fetch` of `frame` bytes at a time with the least possible work."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [str(target() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder)],
+        [str(target() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder),
+         str(frame)],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
     )  # fmt: skip
     figures: dict[str, Any] = json.loads(done.stdout)

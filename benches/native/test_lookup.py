@@ -5,14 +5,21 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pytest
 
+from benches.native.topics import COUNTS, topics
 from pybroker.native import PartitionIndex, Uuid
 
-TOPICS = [1_000, 100_000]
 LOOKUPS = 1_000
+
+
+@lru_cache(maxsize=1)
+def index_of(count: int) -> PartitionIndex:
+    """The map of Produce and Fetch, with so many partitions."""
+    return PartitionIndex([(topic_id, name, 1) for topic_id, name in topics(count)])
 
 
 @pytest.mark.parametrize("operation", ["==", "<", "hash"])
@@ -29,27 +36,26 @@ def test_two_ids(benchmark: Any, operation: str) -> None:
     benchmark(operations[operation])
 
 
-@pytest.mark.parametrize("topics", TOPICS)
-@pytest.mark.parametrize("by", ["id", "name"])
-def test_partitions_are_found(benchmark: Any, by: str, topics: int) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_partitions_are_found(benchmark: Any, by: str, count: int) -> None:
     """1,000 lookups in random order in one native call, so that the call itself does not count."""
-    rows = [(Uuid.random(), f"a-topic-with-an-average-name-{number:06}", 1) for number in range(topics)]
-    index = PartitionIndex(rows)
-    chosen = random.Random(1).choices(rows, k=LOOKUPS)
-    benchmark.group = f"find {LOOKUPS} of {topics:,} partitions"
+    index = index_of(count)
+    chosen = random.Random(1).choices(topics(count), k=LOOKUPS)
+    benchmark.group = f"find {LOOKUPS:,} partitions of"
     if by == "id":
-        keys = b"".join(topic_id.bytes + struct.pack(">i", 0) for topic_id, _, _ in chosen)
+        keys = b"".join(topic_id.bytes + struct.pack(">i", 0) for topic_id, _ in chosen)
         assert benchmark(index.count_by_id, keys) == LOOKUPS
     else:
-        names = [name for _, name, _ in chosen]
+        names = [name for _, name in chosen]
         assert benchmark(index.count_by_name, names, 0) == LOOKUPS
 
 
-@pytest.mark.parametrize("by", ["id", "name"])
-def test_one_partition_is_found(benchmark: Any, by: str) -> None:
+@pytest.mark.parametrize("count", [1_000])
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_one_partition_is_found(benchmark: Any, by: str, count: int) -> None:
     """One lookup from Python, the call included."""
-    rows = [(Uuid.random(), f"a-topic-with-an-average-name-{number:06}", 1) for number in range(1_000)]
-    index = PartitionIndex(rows)
-    topic_id, name, _ = rows[500]
-    benchmark.group = "find 1 of 1,000 partitions"
+    index = index_of(count)
+    topic_id, name = topics(count)[500]
+    benchmark.group = "find 1 partition of"
     assert benchmark(index.by_id, topic_id, 0) if by == "id" else benchmark(index.by_name, name, 0)

@@ -1,4 +1,8 @@
-"""Encoding and decoding of Fetch and Produce: names (the last version with them) against topic ids."""
+"""Fetch and Produce as the broker handles them: names (version 12, the last with them) against topic ids (13).
+
+The typed codecs that serve the sockets, on topics of one partition and names of 30 characters. A message has at most
+400,000 elements (`ELEMENTS_MAX`), so that more than 100,000 partitions come in several.
+"""
 
 from __future__ import annotations
 
@@ -6,63 +10,84 @@ from typing import Any
 
 import pytest
 
-from pybroker.native import Uuid, build_batch, decode, encode
+from benches.native.topics import COUNTS, topics
+from pybroker.native import HotResponse, Uuid, build_batch, decode_hot, encode
 from pybroker.protocol import messages
 
-PARTITIONS = [1, 100, 1000]
-# Fetch and Produce both carry topic ids from version 13 on.
-VERSIONS = {"names": 12, "ids": 13}
+IN_ONE_MAX = 100_000
+VERSIONS = {"name": 12, "id": 13}
 FETCH, PRODUCE = 1, 0
+KEYS = {"Fetch": FETCH, "Produce": PRODUCE}
+RECORDS = build_batch([(None, b"v" * 100)], 0)
 
 
-def _fetch(partitions: int) -> Any:
+def parts(count: int) -> list[list[tuple[Uuid, str]]]:
+    """The topics of each message."""
+    every = topics(count)
+    return [every[start : start + IN_ONE_MAX] for start in range(0, count, IN_ONE_MAX)]
+
+
+def fetch(some: list[tuple[Uuid, str]]) -> messages.FetchRequest:
+    """Asks for partition 0 of each."""
     return messages.FetchRequest(
         max_wait_ms=500,
         topics=[
             messages.FetchRequest_FetchTopic(
-                topic=f"a-topic-with-an-average-name-{number:04}",
-                topic_id=Uuid.random(),
+                topic=name,
+                topic_id=topic_id,
                 partitions=[messages.FetchRequest_FetchPartition(partition=0, partition_max_bytes=1 << 20)],
             )
-            for number in range(partitions)
+            for topic_id, name in some
         ],
     )
 
 
-def _produce(partitions: int) -> Any:
-    batch = build_batch([(None, b"v" * 1024)], 0)
+def produce(some: list[tuple[Uuid, str]]) -> messages.ProduceRequest:
+    """One record of 100 bytes for each."""
     return messages.ProduceRequest(
         acks=-1,
         topic_data=[
             messages.ProduceRequest_TopicProduceData(
-                name=f"a-topic-with-an-average-name-{number:04}",
-                topic_id=Uuid.random(),
-                partition_data=[messages.ProduceRequest_PartitionProduceData(index=0, records=batch)],
+                name=name,
+                topic_id=topic_id,
+                partition_data=[messages.ProduceRequest_PartitionProduceData(index=0, records=RECORDS)],
             )
-            for number in range(partitions)
+            for topic_id, name in some
         ],
     )
 
 
-CASES = {"fetch": (FETCH, _fetch), "produce": (PRODUCE, _produce)}
+MAKERS: dict[str, Any] = {"Fetch": fetch, "Produce": produce}
 
 
 @pytest.mark.parametrize("by", VERSIONS)
-@pytest.mark.parametrize("partitions", PARTITIONS)
-@pytest.mark.parametrize("case", CASES)
-def test_encode(benchmark: Any, case: str, partitions: int, by: str) -> None:
-    """From the message object to bytes."""
-    benchmark.group = f"encode {case}, {partitions} topics"
-    _, make = CASES[case]
-    benchmark.extra_info["bytes"] = len(benchmark(encode, make(partitions), VERSIONS[by]))
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("message", KEYS)
+def test_requests_are_decoded(benchmark: Any, message: str, count: int, by: str) -> None:
+    """From the bytes of requests to the structure that the server works on."""
+    key, version = KEYS[message], VERSIONS[by]
+    bodies = [encode(MAKERS[message](part), version) for part in parts(count)]
+    benchmark.group = f"decode {message} requests"
+    benchmark.extra_info["bytes"] = sum(map(len, bodies))
+    assert benchmark(lambda: sum(decode_hot(key, version, body, True) for body in bodies)) == count
 
 
 @pytest.mark.parametrize("by", VERSIONS)
-@pytest.mark.parametrize("partitions", PARTITIONS)
-@pytest.mark.parametrize("case", CASES)
-def test_decode(benchmark: Any, case: str, partitions: int, by: str) -> None:
-    """From bytes to the message object."""
-    benchmark.group = f"decode {case}, {partitions} topics"
-    key, make = CASES[case]
-    body = encode(make(partitions), VERSIONS[by])
-    benchmark(decode, key, VERSIONS[by], body, True)
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("message", KEYS)
+def test_responses_are_encoded(benchmark: Any, message: str, count: int, by: str) -> None:
+    """What the server writes around the records: here there are none."""
+    key, version = KEYS[message], VERSIONS[by]
+    responses = [HotResponse(key, version, [(name, topic_id, 1) for topic_id, name in part]) for part in parts(count)]
+    benchmark.group = f"encode {message} responses"
+    benchmark.extra_info["bytes"] = sum(map(len, benchmark(lambda: [response.encode() for response in responses])))
+
+
+@pytest.mark.parametrize("by", VERSIONS)
+@pytest.mark.parametrize("count", COUNTS[:1])
+@pytest.mark.parametrize("message", KEYS)
+def test_requests_are_encoded_by_a_client(benchmark: Any, message: str, count: int, by: str) -> None:
+    """From Python's message object to bytes, by the codec that knows every message."""
+    request = MAKERS[message](topics(count))
+    benchmark.group = f"encode {message} requests from Python objects"
+    benchmark.extra_info["bytes"] = len(benchmark(encode, request, VERSIONS[by]))

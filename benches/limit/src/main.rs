@@ -1,9 +1,10 @@
 //! What this machine allows any broker at best: the least work that a produce and a fetch consist of.
 //!
 //! ```text
-//! pybroker-limit produce CONNECTIONS MEGABYTES DIR   receive 1 MiB, CRC-32C, append to a file, short reply; five in flight
-//! pybroker-limit fetch   CONNECTIONS MEGABYTES DIR   short request, sendfile(2) of 1 MiB from the page cache
+//! pybroker-limit produce CONNECTIONS MEGABYTES DIR [BYTES]   receive a frame, CRC-32C, append to a file, short reply; five in flight
+//! pybroker-limit fetch   CONNECTIONS MEGABYTES DIR [BYTES]   short request, sendfile(2) of a frame from the page cache
 //! ```
+//! A frame has BYTES bytes, 1 MiB unless given: small answers cost more a GB, because each has its request and wake-ups.
 //! One line of JSON: GB (10^9 bytes) a second, and CPU seconds a GB of the serving threads alone.
 
 use std::fs::File;
@@ -16,7 +17,7 @@ use std::time::Instant;
 
 const FRAME_BYTES: usize = 1 << 20;
 const IN_FLIGHT: usize = 5;
-const CACHED_FRAMES: usize = 256;
+const CACHED_BYTES: usize = 256 << 20;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -35,15 +36,17 @@ fn pairs(connections: usize) -> Outcome<Vec<(TcpStream, TcpStream)>> {
             let client = TcpStream::connect(address)?;
             let (server, _) = listener.accept()?;
             server.set_nodelay(true)?;
+            #[cfg(target_os = "linux")]
+            rustix::net::sockopt::set_tcp_congestion(&server, "reno")?; // no pacing on loopback, as the broker
             client.set_nodelay(true)?;
             Ok((server, client))
         })
         .collect()
 }
 
-fn serve_produce(mut socket: TcpStream, frames: usize, path: &Path) -> Outcome<f64> {
+fn serve_produce(mut socket: TcpStream, frames: usize, bytes: usize, path: &Path) -> Outcome<f64> {
     let mut file = File::create(path)?;
-    let mut frame = vec![0; FRAME_BYTES];
+    let mut frame = vec![0; bytes];
     let started = thread_cpu();
     let mut crc = 0;
     for _ in 0..frames {
@@ -58,9 +61,9 @@ fn serve_produce(mut socket: TcpStream, frames: usize, path: &Path) -> Outcome<f
     Ok(used)
 }
 
-fn drive_produce(mut socket: TcpStream, frames: usize) -> Outcome<()> {
+fn drive_produce(mut socket: TcpStream, frames: usize, bytes: usize) -> Outcome<()> {
     let mut answers = socket.try_clone()?;
-    let frame = vec![7; FRAME_BYTES];
+    let frame = vec![7; bytes];
     let mut answer = [0; 32];
     for sent in 0..frames {
         socket.write_all(&frame)?;
@@ -74,14 +77,14 @@ fn drive_produce(mut socket: TcpStream, frames: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn serve_fetch(mut socket: TcpStream, frames: usize, path: &Path) -> Outcome<f64> {
+fn serve_fetch(mut socket: TcpStream, frames: usize, bytes: usize, path: &Path) -> Outcome<f64> {
     let file = File::open(path)?;
     let mut request = [0; 32];
     let started = thread_cpu();
     for turn in 0..frames {
         socket.read_exact(&mut request)?;
-        let mut position = ((turn % CACHED_FRAMES) * FRAME_BYTES) as u64;
-        let end = position + FRAME_BYTES as u64;
+        let mut position = ((turn % (CACHED_BYTES / bytes)) * bytes) as u64;
+        let end = position + bytes as u64;
         while position < end {
             let left = (end - position) as usize;
             if rustix::fs::sendfile(&socket, &file, Some(&mut position), left)? == 0 {
@@ -92,8 +95,8 @@ fn serve_fetch(mut socket: TcpStream, frames: usize, path: &Path) -> Outcome<f64
     Ok(thread_cpu() - started)
 }
 
-fn drive_fetch(mut socket: TcpStream, frames: usize) -> Outcome<()> {
-    let mut frame = vec![0; FRAME_BYTES];
+fn drive_fetch(mut socket: TcpStream, frames: usize, bytes: usize) -> Outcome<()> {
+    let mut frame = vec![0; bytes];
     for _ in 0..frames {
         socket.write_all(&[1; 32])?;
         socket.read_exact(&mut frame)?;
@@ -101,11 +104,17 @@ fn drive_fetch(mut socket: TcpStream, frames: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn measure(operation: &str, connections: usize, megabytes: usize, dir: &Path) -> Outcome<String> {
-    let frames = (megabytes * 1_000_000 / FRAME_BYTES / connections).max(1);
+fn measure(
+    operation: &str,
+    connections: usize,
+    megabytes: usize,
+    dir: &Path,
+    bytes: usize,
+) -> Outcome<String> {
+    let frames = (megabytes * 1_000_000 / bytes / connections).max(1);
     let cached = dir.join("limit-fetch.log");
     if operation == "fetch" {
-        std::fs::write(&cached, vec![7; FRAME_BYTES * CACHED_FRAMES])?;
+        std::fs::write(&cached, vec![7; CACHED_BYTES])?;
     }
     let started = Instant::now();
     let mut serving = Vec::new();
@@ -118,16 +127,16 @@ fn measure(operation: &str, connections: usize, megabytes: usize, dir: &Path) ->
         let shared = cached.clone();
         serving.push(thread::spawn(move || {
             if fetch {
-                serve_fetch(server, frames, &shared)
+                serve_fetch(server, frames, bytes, &shared)
             } else {
-                serve_produce(server, frames, &path)
+                serve_produce(server, frames, bytes, &path)
             }
         }));
         driving.push(thread::spawn(move || {
             if fetch {
-                drive_fetch(client, frames)
+                drive_fetch(client, frames, bytes)
             } else {
-                drive_produce(client, frames)
+                drive_produce(client, frames, bytes)
             }
         }));
     }
@@ -142,7 +151,7 @@ fn measure(operation: &str, connections: usize, megabytes: usize, dir: &Path) ->
     if operation == "fetch" {
         std::fs::remove_file(&cached)?;
     }
-    let gigabytes = (frames * connections * FRAME_BYTES) as f64 / 1e9;
+    let gigabytes = (frames * connections * bytes) as f64 / 1e9;
     Ok(format!(
         "{{\"operation\":\"{operation}\",\"connections\":{connections},\"mb_per_s\":{:.0},\"broker_cpu_s_per_gb\":{:.4}}}",
         gigabytes * 1e3 / seconds,
@@ -152,18 +161,24 @@ fn measure(operation: &str, connections: usize, megabytes: usize, dir: &Path) ->
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let (Some(operation), Some(Ok(connections)), Some(Ok(megabytes)), Some(dir)) = (
+    let bytes = arguments
+        .get(5)
+        .map_or(Ok(FRAME_BYTES), |a| a.parse::<usize>());
+    let (Some(operation), Some(Ok(connections)), Some(Ok(megabytes)), Some(dir), Ok(bytes)) = (
         arguments
             .get(1)
             .filter(|o| ["produce", "fetch"].contains(&o.as_str())),
         arguments.get(2).map(|a| a.parse()),
         arguments.get(3).map(|a| a.parse()),
         arguments.get(4),
+        bytes
+            .map_err(drop)
+            .and_then(|b| (1..=CACHED_BYTES).contains(&b).then_some(b).ok_or(())),
     ) else {
-        eprintln!("usage: pybroker-limit produce|fetch CONNECTIONS MEGABYTES DIR");
+        eprintln!("usage: pybroker-limit produce|fetch CONNECTIONS MEGABYTES DIR [BYTES]");
         return ExitCode::from(2);
     };
-    match measure(operation, connections, megabytes, Path::new(dir)) {
+    match measure(operation, connections, megabytes, Path::new(dir), bytes) {
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS

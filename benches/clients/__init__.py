@@ -1,0 +1,1 @@
+"""Python clients compared on one broker."""

@@ -1,0 +1,141 @@
+"""`python -m benches.clients`: what a record costs in a Python client, ours and confluent-kafka, on one pybroker.
+
+Each way writes or reads the same records (100 bytes, no key, acks=all, idempotent, uncompressed, one partition); the
+ways take turns, the figures are medians of the rounds. CPU is user and system time of this process, all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import confluent_kafka
+
+import pybroker
+from pybroker.client import Consumer, NewTopic, Producer, TopicPartition
+from pybroker.client.blocking import AdminClient
+
+VALUE = b"x" * 100
+LINGER_MS = 5
+
+
+def write_rows(bootstrap: str, topic: str, count: int) -> None:
+    """`send_many`, 1,000 rows a call."""
+
+    async def work() -> None:
+        async with Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
+            rows = [VALUE] * 1000
+            for _ in range(count // 1000):
+                await producer.send_many(topic, rows)
+
+    asyncio.run(work())
+
+
+def write_each(bootstrap: str, topic: str, count: int) -> None:
+    """`enqueue`, a record a call."""
+
+    async def work() -> None:
+        async with Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
+            for _ in range(count):
+                await producer.enqueue(topic, VALUE)
+
+    asyncio.run(work())
+
+
+def write_confluent(bootstrap: str, topic: str, count: int) -> None:
+    """`produce`, a record a call."""
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS, "enable.idempotence": True}
+    producer = confluent_kafka.Producer(settings)
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(topic, VALUE)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(60) == 0, "not everything was written within a minute"
+
+
+def read_polled(bootstrap: str, topic: str, count: int) -> None:
+    """`poll`, a list a call."""
+
+    async def work() -> None:
+        async with Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            seen = 0
+            while seen < count:
+                seen += len(await consumer.poll(10.0))
+
+    asyncio.run(work())
+
+
+def read_each(bootstrap: str, topic: str, count: int) -> None:
+    """`async for`, a record a turn."""
+
+    async def work() -> None:
+        async with Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            seen = 0
+            async for _ in consumer:
+                seen += 1
+                if seen == count:
+                    break
+
+    asyncio.run(work())
+
+
+def read_confluent(bootstrap: str, topic: str, count: int) -> None:
+    """`consume`, 500 records a call."""
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    seen = 0
+    while seen < count:
+        seen += len(consumer.consume(500, 10.0))
+    consumer.close()
+
+
+Way = Callable[[str, str, int], None]
+WAYS: dict[str, Way] = {
+    "write: pybroker send_many": write_rows,
+    "write: pybroker enqueue": write_each,
+    "write: confluent produce": write_confluent,
+    "read: pybroker poll": read_polled,
+    "read: pybroker async for": read_each,
+    "read: confluent consume": read_confluent,
+}
+
+
+def main() -> None:
+    """Runs all and prints the table."""
+    parser = argparse.ArgumentParser(prog="python -m benches.clients", description=__doc__)
+    parser.add_argument("--records", type=int, default=500_000, help="a round and way; a multiple of 1,000")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    count = given.records // 1000 * 1000
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
+    with pybroker.Broker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([NewTopic("read", 1, 1)])
+        write_rows(broker.bootstrap, "read", count)
+        for turn in range(given.rounds):
+            for number, (name, way) in enumerate(WAYS.items()):
+                topic = "read"
+                if name.startswith("write"):
+                    topic = f"write-{turn}-{number}"
+                    admin.create_topics([NewTopic(topic, 1, 1)])
+                begin, cpu = time.perf_counter(), time.process_time()
+                way(broker.bootstrap, topic, count)
+                measured[name].append((time.perf_counter() - begin, time.process_time() - cpu))
+    print(f"{count} records of {len(VALUE)} bytes, median of {given.rounds}\n")
+    print("| way | records/s | CPU µs a record |\n|---|---|---|")
+    for name, figures in measured.items():
+        elapsed, cpu = (median(column) for column in zip(*figures, strict=True))
+        print(f"| {name} | {count / elapsed:,.0f} | {cpu / count * 1e6:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

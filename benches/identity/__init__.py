@@ -1,0 +1,1 @@
+"""Topics known by id against topics known by name."""

@@ -1,0 +1,77 @@
+"""The commit of a large staged ingest: `python -m benches.ingest.attach [GIGABYTES] [PARTITIONS]`.
+
+Stages batches of 1 MB by two writers, commits, and prints the seconds of staging and of the commit; a line of the
+broker's log says how long the attach took. The data directory is temporary.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Mapping
+
+import pybroker
+from pybroker import native
+from pybroker.protocol.messages import IngestAppendRequest, IngestAppendRequest_IngestAppendPartition
+from tests.ingest.client import Attempt, IngestClient
+
+BATCH_BYTES = 1_000_000
+ROWS = 1_000
+
+
+def run(gigabytes: float, partitions: int, settings: Mapping[str, str] | None = None) -> dict[str, float]:
+    """One load into a broker of its own: GB staged, seconds of staging, of the commit, and of the attach within."""
+    data = native.build_batch([(b"k", bytes(BATCH_BYTES // ROWS))] * ROWS, int(time.time() * 1000))
+    batches = int(gigabytes * 1e9 / len(data))
+    with pybroker.Broker(settings) as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("bulk", partitions)
+        epoch = client.begin(topic_id, "bench").epoch
+        attempts = [Attempt(writer) for writer in range(2)]
+        started = time.monotonic()
+        for number in range(batches):
+            attempt, partition = attempts[number % 2], number // 2 % partitions
+            part = IngestAppendRequest_IngestAppendPartition(
+                partition=partition, sequence=attempt.rows.get(partition, 0), records=data
+            )
+            request = IngestAppendRequest(
+                topic_id=topic_id,
+                ingest_id="bench",
+                epoch=epoch,
+                writer=attempt.writer,
+                attempt=attempt.attempt,
+                partitions=[part],
+            )
+            if number >= 4:
+                assert client.receive().partitions[0].error_code == 0
+            client.send(request)
+            attempt.add(partition, data, ROWS)
+        for _ in range(min(batches, 4)):
+            assert client.receive().partitions[0].error_code == 0
+        staged = time.monotonic()
+        answer = client.commit(topic_id, "bench", epoch, attempts)
+        committed = time.monotonic()
+        assert answer.error_code == 0, answer
+        assert sum(part.end_offset - part.base_offset for part in answer.partitions) == batches * ROWS
+        attached = re.findall(r"attached to .* in (\d+) ms", broker.log_tail())
+        return {
+            "staged_gb": batches * len(data) / 1e9,
+            "staging_s": staged - started,
+            "commit_s": committed - staged,
+            "attach_s": int(attached[-1]) / 1e3,
+        }
+
+
+def main() -> None:
+    """Entry point."""
+    partitions = int(sys.argv[2]) if len(sys.argv) > 2 else 4
+    figures = run(float(sys.argv[1]) if len(sys.argv) > 1 else 2.0, partitions)
+    rate = figures["staged_gb"] / figures["staging_s"] * 1000
+    print(f"{figures['staged_gb']:.2f} GB, {partitions} partitions, 2 writers")
+    print(f"staging {figures['staging_s']:.2f} s ({rate:.0f} MB/s)")
+    print(f"commit, syncing what was not on disk yet: {figures['commit_s']:.3f} s")
+    print(f"the attach within it, as the broker's log says: {figures['attach_s']:.3f} s")
+
+
+if __name__ == "__main__":
+    main()

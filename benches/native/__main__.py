@@ -1,0 +1,73 @@
+"""`python -m benches.native`: runs the folder's figures and prints id against name as tables, three sizes side by side.
+
+Everything else that pytest-benchmark measures here (CRC, batches): `python -m pytest benches/native --benchmark-only`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benches import readme
+from benches.native.topics import COUNTS
+
+FILES = ["test_lookup.py", "test_messages.py"]
+
+
+def measured(seconds_max: float) -> list[dict[str, Any]]:
+    """What pytest-benchmark says of each case. Raises CalledProcessError if one fails."""
+    folder = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as temporary:
+        found = Path(temporary) / "figures.json"
+        command = [sys.executable, "-m", "pytest", *(str(folder / name) for name in FILES), "-q", "--benchmark-only"]
+        command += ["--benchmark-disable-gc", f"--benchmark-max-time={seconds_max}", f"--benchmark-json={found}"]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        figures: list[dict[str, Any]] = json.loads(found.read_text())["benchmarks"]
+        return figures
+
+
+def tables(figures: list[dict[str, Any]]) -> list[str]:
+    """The least time of the rounds, which other work on the machine hardly touches, and bytes where a case has them:
+    one row a case, three columns a size."""
+    by_case: dict[str, dict[tuple[int, str], dict[str, Any]]] = {}
+    for figure in figures:
+        params = figure["params"] or {}
+        if "by" in params:
+            by_case.setdefault(figure["group"], {})[params["count"], params["by"]] = figure
+    times: dict[str, list[str]] = {}
+    sizes: dict[str, list[str]] = {}
+    for case, found in by_case.items():  # what a client of Python's encodes has the bytes that the broker decodes
+        for count in COUNTS:
+            name, topic_id = found.get((count, "name")), found.get((count, "id"))
+            times.setdefault(case, []).extend(_cells(name, topic_id, lambda one: one["stats"]["min"] * 1e6))
+            if "Python" not in case and name is not None and "bytes" in name["extra_info"]:
+                sizes.setdefault(case, []).extend(_cells(name, topic_id, lambda one: one["extra_info"]["bytes"]))
+    columns = [f"{count:,} by {by}" if by else "id / name" for count in COUNTS for by in ("name", "id", "")]
+    return [
+        readme.table("Time in µs, least of the rounds", "partitions", columns, times),
+        readme.table("Bytes on the wire", "partitions", columns, sizes),
+    ]
+
+
+def _cells(name: Any, topic_id: Any, value: Any) -> list[str]:
+    if name is None or topic_id is None:
+        return ["", "", ""]
+    return [readme.shown(value(name)), readme.shown(value(topic_id)), readme.shown(value(topic_id) / value(name))]
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each case, without its preparation")
+    readme.add_option(parser)
+    arguments = parser.parse_args()
+    readme.publish("benches.native", tables(measured(arguments.seconds)), into_readme=arguments.readme)
+
+
+if __name__ == "__main__":
+    main()

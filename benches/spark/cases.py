@@ -1,0 +1,87 @@
+"""What is measured, over how many rows at full size, and the bar of each figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from benches.spark.columns import COLUMNS, KAFKA
+
+RATE, NET, SPARK = "rows_per_s", "spark_net_us_per_row", "spark_cpu_us_per_row"
+BROKER, OTHERS = "broker_cpu_us_per_row", "others_percent"
+ALL_COLUMNS = tuple(column.name for column in COLUMNS)
+KEY_VALUE = ("key", "value")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure of each pybroker column against that of `against` (a column or `limit`): at most or at least `ratio`."""
+
+    ratio: float
+    against: str = KAFKA
+    at_least: bool = False
+
+    def text(self) -> str:
+        """As the table's column `bar` says it."""
+        return f"{'≥' if self.at_least else '≤'} {self.ratio:.3g} × {self.against}"
+
+    def met(self, ratio: float) -> bool:
+        """Whether a ratio is good enough."""
+        return ratio >= self.ratio if self.at_least else ratio <= self.ratio
+
+
+@dataclass(frozen=True)
+class Case:
+    """`kind`: write, read or stream, a Spark job; `rows` at full size; `columns` of a read, all if empty."""
+
+    name: str
+    kind: str
+    size: int
+    rows: int
+    bars: dict[str, Bar] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+    def figures(self) -> tuple[str, ...]:
+        """The figures of the table."""
+        net = (NET,) if self.kind == "write" else ()
+        attach = ("staged_mb", "attach_ms") if self.kind == "write" else ()
+        return (RATE, *net, SPARK, BROKER, OTHERS, *attach)
+
+
+SMALL, LARGE = 10_000_000, 2_000_000
+CASES = (
+    Case("write 100 B", "write", 100, SMALL, {RATE: Bar(2, at_least=True), NET: Bar(1 / 2), BROKER: Bar(1 / 3)}),
+    Case("read 100 B, key and value", "read", 100, SMALL, {RATE: Bar(2.5, at_least=True)}, KEY_VALUE),
+    Case("read 100 B, all columns", "read", 100, SMALL),
+    Case("stream write 100 B", "stream", 100, SMALL, {RATE: Bar(1.5, at_least=True)}),
+    Case("write 1 KiB", "write", 1024, LARGE, {RATE: Bar(1.2, at_least=True), BROKER: Bar(1.25, "limit")}),
+    Case("read 1 KiB, key and value", "read", 1024, LARGE, {}, KEY_VALUE),
+    Case("read 1 KiB, all columns", "read", 1024, LARGE),
+)
+
+# Without Spark: a broker of its own for each flush mode.
+ATTACH, ATTACH_GB, ATTACH_S_MAX = "staged commit", 10.0, 1.0
+NEIGHBOURS, NEIGHBOURS_S, NEIGHBOURS_RATIO_MAX = "neighbours of a bulk load", 20.0, 2.0
+FLUSH_MODES = {"exactly-once os": {"log.flush.mode": "os"}, "exactly-once": {}}
+
+# Rows a second that the slowest columns make on two quiet cores, for the estimate of the duration.
+_RATES = {
+    ("write", 100): 1.2e6,
+    ("read", 100): 1.5e6,
+    ("stream", 100): 0.8e6,
+    ("write", 1024): 5e5,
+    ("read", 1024): 8e5,
+}
+_JOB_S, _START_S = 2.0, 60.0
+
+
+def estimated_seconds(cases: list[Case], alone: list[str], scale: float, rounds: int) -> float:
+    """How long a run takes on two cores with nothing else on them."""
+    jobs = sum(len(ALL_COLUMNS) * (case.rows * scale / _RATES[case.kind, case.size] + _JOB_S) for case in cases)
+    attach = len(FLUSH_MODES) * (ATTACH_GB * scale / 0.25 + 3) if ATTACH in alone else 0
+    neighbours = len(FLUSH_MODES) * (3 * neighbour_seconds(scale) + 4) if NEIGHBOURS in alone else 0
+    return _START_S + rounds * (jobs + attach + neighbours)
+
+
+def neighbour_seconds(scale: float) -> float:
+    """Seconds of a section: a 99th percentile wants a few hundred records at least."""
+    return max(5.0, NEIGHBOURS_S * scale)
