@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pybroker.controller.controller import Controller
 from pybroker.controller.events import AlterUsers, UserChange
 from pybroker.errors import KafkaError
-from pybroker.metadata.users import ITERATIONS_MAX, ITERATIONS_MIN, SASL_NAMES, ScramCredential, ScramMechanism
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.scram import BY_NAME, STORED_ITERATIONS_MAX, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class UserAdmin:
                     credential = ScramCredential.of_salted_password(
                         mechanism, one.salt, one.iterations, one.salted_password
                     ).render()
-                changes.setdefault(one.name, {})[mechanism.sasl_name] = credential
+                changes.setdefault(one.name, {})[mechanism.mechanism_name] = credential
         if changes:
             event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
             outcome = await self._controller.submit(event)
@@ -106,12 +106,12 @@ class UserAdmin:
 def _infos(config: object) -> list[tuple[ScramMechanism, int]]:
     assert isinstance(config, dict)
     infos = []
-    for sasl_name, mechanism in SASL_NAMES.items():
-        if sasl_name in config:
+    for mechanism_name, mechanism in BY_NAME.items():
+        if mechanism_name in config:
             try:
-                infos.append((mechanism, ScramCredential.parse(config[sasl_name]).iterations))
+                infos.append((mechanism, ScramCredential.parse(config[mechanism_name]).iterations))
             except ValueError as problem:
-                log.error("a %s credential is damaged: %s", sasl_name, problem)
+                log.error("a %s credential is damaged: %s", mechanism_name, problem)
     return infos
 
 
@@ -123,9 +123,9 @@ def _problem(one: Deletion | Upsertion) -> KafkaError | None:
     if one.mechanism not in _MECHANISMS:
         return KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(one, Upsertion):
-        if one.iterations < ITERATIONS_MIN:
+        if one.iterations < STORED_ITERATIONS_MIN:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-        if one.iterations > ITERATIONS_MAX:
+        if one.iterations > STORED_ITERATIONS_MAX:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
         if not one.salt:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt must not be empty")

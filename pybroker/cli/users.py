@@ -6,18 +6,14 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from pybroker.cli.options import Target, broker_options, run, table, write_json
-
-if TYPE_CHECKING:
-    from pybroker.client.security import ScramMechanism
+from pybroker.scram import BY_NAME, STORED_ITERATIONS_MAX, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 Result = TypeVar("Result")
-
-MECHANISM_NAMES = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @click.group()
@@ -77,9 +73,7 @@ def _offline(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def _mechanisms(names: tuple[str, ...]) -> list[ScramMechanism]:
-    from pybroker.client.security import ScramMechanism
-
-    return [ScramMechanism[name.replace("-", "_")] for name in names or MECHANISM_NAMES]
+    return [BY_NAME[name] for name in names or BY_NAME]
 
 
 def _password(file: Path | None) -> str:
@@ -100,7 +94,7 @@ def _password(file: Path | None) -> str:
 _mechanism_option = click.option(
     "--mechanism",
     "mechanisms",
-    type=click.Choice(MECHANISM_NAMES),
+    type=click.Choice(tuple(BY_NAME)),
     multiple=True,
     help="Of this mechanism only; both without.",
 )
@@ -109,7 +103,12 @@ _mechanism_option = click.option(
 @users.command()
 @click.argument("name")
 @_mechanism_option
-@click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True)
+@click.option(
+    "--iterations",
+    type=click.IntRange(STORED_ITERATIONS_MIN, STORED_ITERATIONS_MAX),
+    default=STORED_ITERATIONS_MIN,
+    show_default=True,
+)
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path),
@@ -133,12 +132,13 @@ def add(
     password = _password(password_file)
     chosen = _mechanisms(mechanisms)
     if place is not None:
-        from pybroker.metadata.users import ScramCredential
-        from pybroker.metadata.users import ScramMechanism as Stored
         from pybroker.offline.users import set_credentials
 
-        made = {Stored(one): ScramCredential.of_password(Stored(one), password, iterations) for one in chosen}
-        _offline(set_credentials(place, name, dict(made)))
+        _offline(
+            set_credentials(
+                place, name, {one: ScramCredential.of_password(one, password, iterations) for one in chosen}
+            )
+        )
     else:
         from pybroker.client.security import ScramUpsertion
 
@@ -160,10 +160,9 @@ def remove(name: str, mechanisms: tuple[str, ...], *, place: Path | None, target
         if not chosen:
             raise click.ClickException(f"There is no user {name!r}.")
     if place is not None:
-        from pybroker.metadata.users import ScramMechanism as Stored
         from pybroker.offline.users import set_credentials
 
-        _offline(set_credentials(place, name, {Stored(one): None for one in chosen}))
+        _offline(set_credentials(place, name, dict.fromkeys(chosen)))
     else:
         from pybroker.client.security import ScramDeletion
 
@@ -191,7 +190,7 @@ def _listed(place: Path | None, target: Target) -> list[tuple[str, str, int]]:
         from pybroker.offline.users import list_credentials
 
         stored = _offline(list_credentials(place))
-        return [(name, one.sasl_name, iterations) for name, infos in stored.items() for one, iterations in infos]
+        return [(name, one.mechanism_name, iterations) for name, infos in stored.items() for one, iterations in infos]
     from pybroker.client.admin import AdminClient
 
     async def work() -> list[tuple[str, str, int]]:

@@ -18,6 +18,7 @@ from pybroker.config.values import (
     one_of,
     render_value,
 )
+from pybroker.scram import BY_NAME
 
 _BOOLEAN, _STRING, _INT, _LONG, _LIST, _CLASS, _PASSWORD = (
     ConfigType.BOOLEAN,
@@ -45,7 +46,7 @@ COMMON: tuple[ConfigKey, ...] = (
         _STRING,
         None,
         "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
-        one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        one_of("PLAIN", *BY_NAME),
     ),
     ConfigKey("sasl.username", _STRING, None, "User for SASL."),
     ConfigKey("sasl.password", _PASSWORD, None, "Password for SASL."),

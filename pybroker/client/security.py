@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from pybroker.protocol.acl_codes import AclOperation, PatternType, ResourceType
 from pybroker.protocol.acl_codes import PermissionType as AclPermissionType
+from pybroker.scram import STORED_ITERATIONS_MIN, ScramMechanism
 
 __all__ = [
     "AclBinding",
@@ -50,18 +49,6 @@ class AclBindingFilter:
     permission_type: AclPermissionType = AclPermissionType.ANY
 
 
-class ScramMechanism(IntEnum):
-    """How a password is stored and proven."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def mechanism_name(self) -> str:
-        """As `sasl.mechanism` says it."""
-        return self.name.replace("_", "-")
-
-
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
     """A user's new password. Only salt and salted password travel. iterations: 4096 to 16384."""
@@ -69,14 +56,13 @@ class ScramUpsertion:
     user: str
     password: str = field(repr=False)
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256
-    iterations: int = 4096
+    iterations: int = STORED_ITERATIONS_MIN
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(24), repr=False)
 
     @property
     def salted_password(self) -> bytes:
         """RFC 5802's Hi(password)."""
-        algorithm = "sha256" if self.mechanism is ScramMechanism.SCRAM_SHA_256 else "sha512"
-        return hashlib.pbkdf2_hmac(algorithm, self.password.encode(), self.salt, self.iterations)
+        return self.mechanism.salted_password(self.password, self.salt, self.iterations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least
+from pybroker.scram import BY_NAME
 
 BOOLEAN, STRING, INT, LONG, LIST = (
     ConfigType.BOOLEAN,
@@ -13,7 +14,7 @@ BOOLEAN, STRING, INT, LONG, LIST = (
     ConfigType.LIST,
 )
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", *BY_NAME)
 """SASL mechanisms that are served."""
 
 AUTHORIZERS = (

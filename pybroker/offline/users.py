@@ -10,15 +10,9 @@ from pathlib import Path
 from pybroker.errors import StartError
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import ensure_path, get_or_none
-from pybroker.metadata.users import (
-    SASL_NAMES,
-    USER_CONFIGS,
-    ScramCredential,
-    ScramMechanism,
-    user_of_path,
-    user_path,
-)
+from pybroker.metadata.users import USER_CONFIGS, user_of_path, user_path
 from pybroker.metadata.znodes import DamagedNodeError, decode_config, encode_config
+from pybroker.scram import BY_NAME, ScramCredential, ScramMechanism
 
 
 async def set_credentials(
@@ -35,9 +29,9 @@ async def set_credentials(
         config = {} if node is None else decode_config(path, node.data)
         for mechanism, credential in credentials.items():
             if credential is not None:
-                config[mechanism.sasl_name] = credential.render()
-            elif config.pop(mechanism.sasl_name, None) is None:
-                raise StartError(f"user {name!r} has no {mechanism.sasl_name} credential")
+                config[mechanism.mechanism_name] = credential.render()
+            elif config.pop(mechanism.mechanism_name, None) is None:
+                raise StartError(f"user {name!r} has no {mechanism.mechanism_name} credential")
         if node is None:
             await store.create(path, encode_config(config))
         else:
@@ -58,9 +52,9 @@ async def list_credentials(directory: Path) -> dict[str, list[tuple[ScramMechani
         for path, node in (await store.subtree(USER_CONFIGS)).items():
             config = decode_config(path, node.data)
             infos = [
-                (mechanism, ScramCredential.parse(config[sasl_name]).iterations)
-                for sasl_name, mechanism in SASL_NAMES.items()
-                if sasl_name in config
+                (mechanism, ScramCredential.parse(config[name]).iterations)
+                for name, mechanism in BY_NAME.items()
+                if name in config
             ]
             if infos:
                 found[user_of_path(path)] = infos

@@ -8,11 +8,11 @@ import logging
 import secrets
 
 from pybroker.metadata.control_messages import UpdateSecurity
-from pybroker.metadata.users import ITERATIONS_MIN, SASL_NAMES, ScramCredential, ScramMechanism
+from pybroker.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 log = logging.getLogger(__name__)
 
-_MODEL = ScramCredential(secrets.token_hex(16).encode(), b"", b"", ITERATIONS_MIN)
+_MODEL = ScramCredential(secrets.token_hex(16).encode(), b"", b"", STORED_ITERATIONS_MIN)
 _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -31,13 +31,13 @@ class Credentials:
             for users in self._users.values():
                 users.clear()
         for user, stored in request.users.items():
-            for sasl_name, mechanism in SASL_NAMES.items():
+            for mechanism_name, mechanism in BY_NAME.items():
                 self._users[mechanism].pop(user, None)
-                if sasl_name in stored:
+                if mechanism_name in stored:
                     try:
-                        self._users[mechanism][user] = ScramCredential.parse(stored[sasl_name])
+                        self._users[mechanism][user] = ScramCredential.parse(stored[mechanism_name])
                     except ValueError as problem:
-                        log.error("the %s credential of user %r is damaged: %s", sasl_name, user, problem)
+                        log.error("the %s credential of user %r is damaged: %s", mechanism_name, user, problem)
 
     def find(self, mechanism: ScramMechanism, user: str) -> tuple[ScramCredential, bool]:
         """The credential of a user and whether it is real. Strangers get one of the same looks, always the same for

@@ -14,8 +14,8 @@ from pybroker.config import BrokerConfig
 from pybroker.config.listener_settings import ListenerSecurity
 from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
-from pybroker.metadata.users import SASL_NAMES
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.scram import BY_NAME
 from pybroker.security.credentials import Credentials
 from pybroker.security.mechanisms import AuthenticationError, Conversation, PlainConversation, ScramConversation
 
@@ -138,8 +138,8 @@ class SaslServer:
         return found
 
     def _conversation(self, listener: ListenerSecurity, mechanism: str) -> Conversation:
-        if mechanism in SASL_NAMES:
-            return ScramConversation(SASL_NAMES[mechanism], self._credentials)
+        if mechanism in BY_NAME:
+            return ScramConversation(BY_NAME[mechanism], self._credentials)
         return PlainConversation(listener.plain_users)
 
     def _forget_old(self) -> None:

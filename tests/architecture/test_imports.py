@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"protocol"},
     {"native"},
-    {"clock", "files", "version", "cluster_resource"},
+    {"clock", "files", "version", "cluster_resource", "scram"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
