@@ -1,8 +1,7 @@
-"""The group coordinator of this broker: which groups live here, who answers for them, what happens when topics go.
+"""The group coordinator of this broker: what is asked of groups, and what happens to their offsets when topics go.
 
-A group belongs to the partition of `__consumer_offsets` that its id hashes to, and lives on that partition's leader.
-The shards load off the loop; until then their groups answer COORDINATOR_LOAD_IN_PROGRESS. Everything but `find` and
-loading is plain functions on the loop's thread.
+Which groups live here: `shards`. Everything but `find`, loading and `hold_commits` is plain functions on the loop's
+thread.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -20,8 +18,6 @@ from pybroker.coordinators.group.commits import CommitRequest, Commits
 from pybroker.coordinators.group.expiry import expire_group
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
-from pybroker.coordinators.group.hashing import partition_for
-from pybroker.coordinators.group.loading import Loaded, install, read_partition
 from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
 from pybroker.coordinators.group.ports import (
     OFFSETS_TOPIC,
@@ -35,10 +31,10 @@ from pybroker.coordinators.group.ports import (
 from pybroker.coordinators.group.records import OffsetKey, OffsetValue
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.group.shard import Removals, Shard, ShardState
-from pybroker.coordinators.group.shard_log import ShardLog
+from pybroker.coordinators.group.shards import Shards
 from pybroker.coordinators.group.timers import WheelDriver
 from pybroker.errors import KafkaError
-from pybroker.native import NativeError, Uuid
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -48,15 +44,6 @@ IN_FLIGHT_POLL_S = 0.001
 
 TopicOffset = tuple[str, int, CommittedOffset]
 """(group, partition, offset) of one topic."""
-
-GROUP_ID_BYTES_MAX = 0x7FFF
-"""The stored key has 16 bits for its length."""
-
-LOAD_THREADS = 2
-"""Shards that are read at the same time: more would only contend for the interpreter."""
-
-LOAD_RETRY_MS = 5_000
-"""A shard whose log could not be read is tried again after this."""
 
 EXPIRY_GROUPS_A_TURN = 200
 """Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats (F12)."""
@@ -104,190 +91,54 @@ class GroupCoordinator:
         topics: Topics,
         creator: TopicCreator,
     ) -> None:
-        self._broker_id = broker_id
         self._settings = settings
         self._clock = clock
         self._loop = loop
-        self._appends = appends
-        self._reads = reads
-        self._topics = topics
-        self._creator = creator
         self._driver = WheelDriver(clock, loop)
         self._removals = Removals()
         self.figures = GroupFigures()
         self._commits = Commits(topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
-        self._shards: dict[int, Shard] = {}
-        self._loads: dict[int, asyncio.Task[None]] = {}
-        self._creating: asyncio.Task[object] | None = None
-        self._executor: ThreadPoolExecutor | None = None
+        self.shards = Shards(
+            broker_id=broker_id,
+            settings=settings,
+            clock=clock,
+            loop=loop,
+            appends=appends,
+            reads=reads,
+            topics=topics,
+            creator=creator,
+            timers=self._driver.wheel,
+            removals=self._removals,
+            figures=self.figures,
+        )
         self._stopped = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Takes over all shards that this broker leads and begins to watch retention."""
-        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
-        if topic_id is not None:
-            for partition in range(self._topics.partition_count(topic_id)):
-                if self._topics.leader(OFFSETS_TOPIC, partition) == self._broker_id:
-                    self.take_over(partition)
+        self.shards.start()
         self._watch_retention()
 
     async def loaded(self) -> None:
         """Waits until every shard that is being loaded has been."""
-        while self._loads:
-            await asyncio.wait(list(self._loads.values()))
+        await self.shards.loaded()
 
     async def stop(self) -> None:
         """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way (R24)."""
         self._stopped = True
         self._driver.stop()
-        for task in self._loads.values():
-            task.cancel()
-        shards = list(self._shards.values())
-        for shard in shards:
-            shard.give_up_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        for shard in shards:
-            await shard.log.drained()
-        self._shards.clear()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-
-    def take_over(self, partition: int) -> None:
-        """This broker leads an offsets partition from now on: loads its groups."""
-        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
-        if topic_id is None or partition in self._shards or self._stopped:
-            return
-        shard = self._shards[partition] = Shard(
-            partition,
-            ShardLog(self._appends, topic_id, partition, self._clock, self._loop),
-            clock=self._clock,
-            topics=self._topics,
-            removals=self._removals,
-            settings=self._settings,
-            timers=self._driver.wheel,
-            figures=self.figures,
-        )
-        self._load(shard, topic_id)
-
-    def resign(self, partition: int) -> None:
-        """Another broker leads an offsets partition: whoever waits here is sent there."""
-        task = self._loads.pop(partition, None)
-        if task is not None:
-            task.cancel()
-        shard = self._shards.pop(partition, None)
-        if shard is not None:
-            shard.give_up_all(ErrorCode.NOT_COORDINATOR)
-
-    def _load(self, shard: Shard, topic_id: Uuid) -> None:
-        ends = self._reads.partition_offsets(topic_id, shard.partition)
-        if ends is not None and ends.log_end_offset <= ends.log_start_offset:
-            install(shard, Loaded(), self._topics)
-            shard.state = ShardState.ACTIVE
-            return
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(LOAD_THREADS, "group-load")
-        task = self._loop.create_task(self._load_in_thread(shard, topic_id, self._executor))
-        self._loads[shard.partition] = task
-        task.add_done_callback(lambda done: self._load_over(shard.partition, done))
-
-    def _load_over(self, partition: int, task: asyncio.Task[None]) -> None:
-        if self._loads.get(partition) is task:
-            del self._loads[partition]
-
-    async def _load_in_thread(self, shard: Shard, topic_id: Uuid, executor: ThreadPoolExecutor) -> None:
-        try:
-            loaded = await self._loop.run_in_executor(
-                executor,
-                read_partition,
-                self._reads,
-                topic_id,
-                shard.partition,
-                self._settings.load_buffer_bytes,
-            )
-            install(shard, loaded, self._topics)
-        except Exception as problem:
-            shard.state = ShardState.FAILED
-            expected = isinstance(problem, (NativeError, KafkaError, OSError))
-            log.error(
-                "offsets partition %d cannot be read, its groups are not served: %s",
-                shard.partition,
-                problem,
-                exc_info=None if expected else problem,
-            )
-            self._driver.wheel.schedule(
-                ("load", shard.partition), LOAD_RETRY_MS, lambda: self._load_again(shard.partition)
-            )
-        else:
-            shard.state = ShardState.ACTIVE
-
-    def _load_again(self, partition: int) -> None:
-        shard = self._shards.get(partition)
-        if shard is not None and shard.state is ShardState.FAILED:
-            self.resign(partition)
-            self.take_over(partition)
-
-    # --- where a group lives ------------------------------------------------------------------------------------------
+        await self.shards.stop()
 
     async def find(self, group_id: str, listener: str) -> tuple[int, str, int]:
-        """(broker id, host, port) of a group's coordinator; creates the offsets topic if there is none yet.
-
-        KafkaError: INVALID_GROUP_ID is left to the requests themselves; COORDINATOR_NOT_AVAILABLE while nobody leads.
-        """
-        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
-        if topic_id is None:
-            await self._create_offsets_topic()
-            topic_id = self._topics.topic_id(OFFSETS_TOPIC)
-        partitions = 0 if topic_id is None else self._topics.partition_count(topic_id)
-        if not partitions:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets topic is being created.")
-        partition = partition_for(group_id, partitions)
-        leader = self._topics.leader(OFFSETS_TOPIC, partition)
-        endpoint = self._topics.endpoint(leader, listener)
-        if endpoint is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's coordinator has no leader now.")
-        if leader == self._broker_id:
-            self.take_over(partition)
-        return leader, endpoint[0], endpoint[1]
-
-    async def _create_offsets_topic(self) -> None:
-        # Many clients ask at once when a cluster is new; one creation serves them all.
-        if self._creating is None or self._creating.done():
-            self._creating = self._loop.create_task(_creation(self._creator))
-        try:
-            await asyncio.shield(self._creating)
-        except KafkaError as error:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The offsets topic cannot be created: {error}"
-            ) from error
-
-    def _shard(self, group_id: str, *, empty_allowed: bool = False) -> Shard:
-        """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
-        if self._stopped:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if (not group_id and not empty_allowed) or (
-            len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX
-        ):
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        topic_id = self._topics.topic_id(OFFSETS_TOPIC)
-        partitions = 0 if topic_id is None else self._topics.partition_count(topic_id)
-        if not partitions:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        partition = partition_for(group_id, partitions)
-        shard = self._shards.get(partition)
-        if shard is None:
-            if self._topics.leader(OFFSETS_TOPIC, partition) != self._broker_id:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            self.take_over(partition)
-            shard = self._shards[partition]
-        shard.check_active()
-        return shard
+        """(broker id, host, port) of a group's coordinator. See `Shards.find`."""
+        return await self.shards.find(group_id, listener)
 
     # --- membership ---------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
         """JoinGroup: the answer, or a future for it while the round runs. KafkaError for the whole request."""
-        shard = self._shard(group_id)
+        shard = self.shards.of(group_id)
         settings = self._settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -305,7 +156,7 @@ class GroupCoordinator:
         """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole
         request.
         """
-        shard = self._shard(group_id)
+        shard = self.shards.of(group_id)
         group = shard.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -315,7 +166,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat. KafkaError for the whole request."""
-        shard = self._shard(group_id)
+        shard = self.shards.of(group_id)
         group = shard.group(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -323,7 +174,7 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """LeaveGroup: a code for each member in order. KafkaError for the whole request."""
-        shard = self._shard(group_id)
+        shard = self.shards.of(group_id)
         group = shard.group(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
@@ -333,7 +184,7 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """OffsetCommit: a code for each item, once the accepted ones are on disk. KafkaError for the whole request."""
-        shard = self._shard(request.group_id, empty_allowed=True)
+        shard = self.shards.of(request.group_id, empty_allowed=True)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.commit(shard, request, self._clock.wall_ms(), reply)
         return self._bounded(reply.outcome(self._loop), len(request.items))
@@ -347,12 +198,12 @@ class GroupCoordinator:
 
         `require_stable` makes no difference: what is in memory is on disk and belongs to no open transaction.
         """
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shards.of(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
         """OffsetFetch of everything a group has committed. KafkaError for the whole group."""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shards.of(group_id, empty_allowed=True)
         return list(shard.offsets.topics(group_id).items())
 
     def delete_offsets(
@@ -361,7 +212,7 @@ class GroupCoordinator:
         """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole
         request.
         """
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shards.of(group_id, empty_allowed=True)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.delete(shard, group_id, wanted, reply)
         return self._bounded(reply.outcome(self._loop), len(wanted))
@@ -387,20 +238,20 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> Group | None:
         """A group as it is now, None if it does not exist. KafkaError: not answered here. Not to be changed."""
-        return self._shard(group_id, empty_allowed=True).group(group_id)
+        return self.shards.of(group_id, empty_allowed=True).group(group_id)
 
     def list_groups(self) -> tuple[list[Group], bool]:
         """All groups of this broker, and whether shards are still being loaded."""
-        groups = [g for s in self._shards.values() if s.state is ShardState.ACTIVE for g in s.groups.values()]
-        return groups, any(shard.state is not ShardState.ACTIVE for shard in self._shards.values())
+        groups = [g for s in self.shards if s.state is ShardState.ACTIVE for g in s.groups.values()]
+        return groups, any(shard.state is not ShardState.ACTIVE for shard in self.shards)
 
     def count_offsets(self) -> int:
         """Committed offsets of all groups of this broker."""
-        return sum(len(shard.offsets) for shard in self._shards.values())
+        return sum(len(shard.offsets) for shard in self.shards)
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shards.of(group_id, empty_allowed=True)
         group = shard.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -421,9 +272,8 @@ class GroupCoordinator:
             self._removals.note(topic.name)
             if topic.name == OFFSETS_TOPIC:
                 # All groups and offsets went with it. Clients look for their coordinator, which makes it anew.
-                for partition in list(self._shards):
-                    self.resign(partition)
-            for shard in self._shards.values():
+                self.shards.resign_all()
+            for shard in self.shards:
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 shard.offsets.drop_topic(topic.topic_id)
                 self.figures.offset_deletions += len(keys)
@@ -434,7 +284,7 @@ class GroupCoordinator:
         """(group, partition, offset) of one incarnation, for its deletion record (R22)."""
         return [
             (group, partition, offset)
-            for shard in self._shards.values()
+            for shard in self.shards
             for group, _, partition, offset in shard.offsets.of_topic(topic_id)
         ]
 
@@ -442,7 +292,7 @@ class GroupCoordinator:
         """Takes no commit for a topic until `release_commits`; returns when those that were taken are on disk."""
         self._commits.hold(topic_id)
         deadline = self._clock.monotonic_ms() + self._settings.commit_timeout_ms
-        while any(shard.offsets.topic_in_flight(topic_id) for shard in self._shards.values()):
+        while any(shard.offsets.topic_in_flight(topic_id) for shard in self.shards):
             # Nobody waits longer for one of them, so after that its outcome is unknown to its client, too.
             if self._clock.monotonic_ms() >= deadline:
                 return
@@ -471,7 +321,7 @@ class GroupCoordinator:
             by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
         stored: list[asyncio.Future[ErrorCode]] = []
         for group_id, entries in by_group.items():
-            shard = self._shard(group_id, empty_allowed=True)
+            shard = self.shards.of(group_id, empty_allowed=True)
             done: asyncio.Future[ErrorCode] = self._loop.create_future()
             stored.append(done)
             self._commits.restore(shard, shard.ensure_group(group_id), topic_id, entries, partial(_settle, done))
@@ -503,7 +353,7 @@ class GroupCoordinator:
         self._expire(
             [
                 (shard, group)
-                for shard in self._shards.values()
+                for shard in self.shards
                 if shard.state is ShardState.ACTIVE
                 for group in shard.groups.values()
             ]
@@ -528,10 +378,6 @@ def _as_committed(kept: Mapping[str, Any]) -> TopicOffset:
 def _settle(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
     if not done.done():
         done.set_result(code)
-
-
-async def _creation(creator: TopicCreator) -> object:
-    return await creator.ensure_internal(OFFSETS_TOPIC)
 
 
 def _note_burial(name: str, error: ErrorCode) -> None:

@@ -520,8 +520,8 @@ async def test_a_shard_moves_to_another_broker() -> None:
     (leader,) = await world.stable(G)
     await commit(world, (0, 1), member=leader)
     partition = next(iter(world.log.partitions))
-    world.groups.resign(partition)
-    world.groups.take_over(partition)
+    world.groups.shards.resign(partition)
+    world.groups.shards.take_over(partition)
     await world.groups.loaded()
     assert committed(world) == 1
     assert world.beat(G, leader) == ErrorCode.NONE
