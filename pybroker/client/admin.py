@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -35,9 +34,6 @@ class AdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, RecordsAdmin, Security
     config: settings under Kafka's names; unknown ones raise ClientConfigError. Connects when it is first asked.
     Calls about several items return a result at once: await it for all of them, or one of its futures.
     """
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        super().__init__(config)
 
     async def send(self, message: Any, *, node: Where = "any") -> Any:
         """Sends any message of `pybroker.protocol.messages`, pybroker's own keys included, and gives its answer.

@@ -22,7 +22,8 @@ from pybroker.client.network import LOST, Network
 from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, with_metadata
 from pybroker.client.positions import PartitionState, Positions
 from pybroker.client.rebalances import RebalanceListener, Rebalances
-from pybroker.client.serialization import Deserializer, deserialize_with
+from pybroker.client.serialization import configured, deserialize_with
+from pybroker.client.subscription import Subscription
 from pybroker.native import ConsumerRecord
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -53,18 +54,11 @@ class Consumer:
         self._reporters = self._config.plugins("metric.reporters")
         key, value = self._config.plugin("key.deserializer"), self._config.plugin("value.deserializer")
         self._deserializers = deserialize_with(key), deserialize_with(value)
-        self._plugins = [*self._interceptors, *self._reporters]
-        for plugin in self._plugins:
-            plugin.configure(self._config.originals())
-        for deserializer, is_key in ((key, True), (value, False)):
-            if isinstance(deserializer, Deserializer):
-                deserializer.configure(self._config.originals(), is_key)
-                self._plugins.append(deserializer)
+        self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
         self._positions = Positions()
         self._network: Network | None = None
         self._fetcher: Fetcher | None = None
-        self._subscribed: frozenset[str] | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._subscription = Subscription(self._config)
         self._starting: asyncio.Task[None] | None = None
         self._polling = asyncio.Lock()
         self._arrived = asyncio.Event()
@@ -77,7 +71,6 @@ class Consumer:
             wake=self._wake,
         )
         self._recreated: list[Recreated] = []
-        self._looked_at: Cluster | None = None
         # Whose records an iteration gives now, until its chunk ends.
         self._current: PartitionState | None = None
         self._closed = False
@@ -96,29 +89,24 @@ class Consumer:
         """
         if self._config["group.id"] is None:
             raise ValueError("subscribe needs group.id; assign does not")
-        if self._subscribed is None and self._pattern is None and self._positions.assigned():
+        if self._subscription.topics is None and self._positions.assigned():
             raise ValueError("partitions are assigned by hand: unsubscribe first")
         self._rebalances.listener = listener or RebalanceListener()
-        if isinstance(topics, re.Pattern):
-            self._pattern, self._subscribed = topics, frozenset()
-        else:
-            self._pattern = None
-            self._subscribed = frozenset((topics,) if isinstance(topics, str) else topics)
-        self._looked_at = None
+        self._subscription.choose(topics)
         self._arrived.set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's say. Raises ValueError if topics are subscribed."""
-        if self._subscribed is not None:
+        if self._subscription.topics is not None:
             raise ValueError("topics are subscribed: unsubscribe first")
         self._positions.assign(partitions)
         self._wake()
 
     async def unsubscribe(self) -> None:
         """Reads nothing; leaves the group."""
-        if self._subscribed is not None:
+        if self._subscription.topics is not None:
             await self._rebalances.leave()
-        self._subscribed = self._pattern = None
+        self._subscription.clear()
         self._positions.assign(())
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -127,7 +115,7 @@ class Consumer:
 
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed now."""
-        return self._subscribed or frozenset()
+        return self._subscription.topics or frozenset()
 
     # Reading ------------------------------------------------------------------------------------------------
 
@@ -395,34 +383,18 @@ class Consumer:
         """Everything that is due before records are given. Waits for others in the group until `give_up`, loop time."""
         await self._tell_recreated()
         await self._rebalances.commit_if_due()
-        if self._subscribed is not None:
+        if self._subscription.topics is not None:
             self._rebalances.commits()
-            assert self._member is not None, "made with the commits"
-            await self._look_at_topics()
-            await self._member.ensure_active(give_up)
+            member, network = self._member, self._network
+            assert member is not None, "made with the commits"
+            assert network is not None, "started"
+            member.subscribe(await self._subscription.names(network))
+            member.notice_topics()
+            await member.ensure_active(give_up)
         fresh = [state for state in self._positions if state.position is None and state.reset is None]
         fresh = [state for state in fresh if not state.chunks]
         if fresh:
             await self._first_positions(fresh)
-
-    async def _look_at_topics(self) -> None:
-        network, member = self._network, self._member
-        assert network is not None, "started"
-        assert member is not None, "subscribed"
-        now = asyncio.get_running_loop().time()
-        if self._pattern is not None:
-            old = now - network.metadata.updated_at > self._config.seconds("metadata.max.age.ms")
-            if self._looked_at is None or old:
-                await network.refresh(None)
-            if network.cluster is not self._looked_at:
-                hidden = network.cluster.internal_topics() if self._config["exclude.internal.topics"] else ()
-                self._subscribed = frozenset(
-                    name for name in network.cluster.topics() if self._pattern.fullmatch(name) and name not in hidden
-                )
-        assert self._subscribed is not None, "subscribed"
-        self._looked_at = network.cluster
-        member.subscribe(self._subscribed)
-        member.notice_topics()
 
     async def _first_positions(self, states: Sequence[PartitionState]) -> None:
         """From committed offsets, else by `auto.offset.reset`."""
@@ -495,7 +467,7 @@ class Consumer:
 
     def _note_recreated(self, change: Recreated) -> None:
         self._recreated.append(change)
-        if self._member is not None and self._subscribed is not None:
+        if self._member is not None and self._subscription.topics is not None:
             self._member.request_rejoin(f"topic {change.topic} was created again")
 
     def _wake(self) -> None:
@@ -509,7 +481,7 @@ class Consumer:
         self._closed = True
         self._arrived.set()
         try:
-            await self._rebalances.finish(subscribed=self._subscribed is not None)
+            await self._rebalances.finish(subscribed=self._subscription.topics is not None)
         finally:
             await self._rebalances.close()
             if self._fetcher is not None:

@@ -24,7 +24,7 @@ from pybroker.client.metrics import PRODUCER_METRICS, ClientMetrics
 from pybroker.client.network import LOST, Backoff, Network
 from pybroker.client.records import Delivery, ProducerRecord, RecordMetadata, header_list
 from pybroker.client.sender import Sender
-from pybroker.client.serialization import Serializer, plain_bytes, serialize_with
+from pybroker.client.serialization import configured, plain_bytes, serialize_with
 from pybroker.native import ClientBatch, append_partitioned, partition_of_key
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -55,13 +55,7 @@ class Producer:
         self._reporters = self._config.plugins("metric.reporters")
         key, value = self._config.plugin("key.serializer"), self._config.plugin("value.serializer")
         self._serialize_key, self._serialize_value = serialize_with(key), serialize_with(value)
-        self._plugins = [*self._interceptors, *self._reporters]
-        for plugin in self._plugins:
-            plugin.configure(self._config.originals())
-        for serializer, is_key in ((key, True), (value, False)):
-            if isinstance(serializer, Serializer):
-                serializer.configure(self._config.originals(), is_key)
-                self._plugins.append(serializer)
+        self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
         # Nothing stands between the caller's bytes and the batch.
         self._plain = not (self._interceptors or self._serialize_key or self._serialize_value)
         self._compression: str = self._config["compression.type"]

@@ -1,16 +1,15 @@
-"""The producer's other half: takes batches from the queues, sends them, and judges the answers."""
+"""The producer's other half: takes batches from the queues, sends them, and acts on the answers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pybroker.client.accumulator import Batch, PartitionQueue, TopicQueues
 from pybroker.client.cluster import TopicInfo
 from pybroker.client.config import ClientConfig
-from pybroker.client.connection import BrokerConnection
 from pybroker.client.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -22,18 +21,17 @@ from pybroker.client.errors import (
 from pybroker.client.metadata import Recreated
 from pybroker.client.metrics import ClientMetrics
 from pybroker.client.network import LOST, Backoff, Network
+from pybroker.client.produce_request import answer_rows, produce_request, version_for
+from pybroker.client.producer_id import ProducerId
+from pybroker.client.topic_watch import TopicWatch
 from pybroker.client.wake_loop import WakeLoop
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-_BY_ID = 13
 _COMPRESS_ELSEWHERE_BYTES = 32 << 10
 """From here on compression is worth a thread: the loop goes on meanwhile."""
-_GONE_AFTER = 3
-"""A topic is taken for deleted when its leader and the metadata have said so this often; brokers may lag."""
-
 _UNSEEN_MAX = 16
 """So many failed batches are kept for `flush` to tell of."""
 
@@ -91,16 +89,23 @@ class Sender:
         self._busy: dict[PartitionQueue, None] = {}
         self._lanes: dict[int, _Lane] = {}
         self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
-        self._producer: tuple[int, int] | None = None
+        self._producer = ProducerId(network)
         self._numbering: asyncio.Task[None] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
-        self._missing: dict[str, int] = {}
         self._flushing = 0
         self._crowded = 0
         self._unseen: list[tuple[Batch, BaseException]] = []
         self._room = asyncio.Event()
         network.metadata.on_recreated(self._recreated)
         self._background = WakeLoop(self._dispatch, "The producer's sender")
+        self._watch = TopicWatch(
+            network,
+            self._background,
+            self._backoff,
+            age_max_s=config.seconds("metadata.max.age.ms"),
+            wanted=lambda: set(topics) | {where.where.topic for where in self._busy},
+            found=self._found,
+            gone=self._gone,
+        )
 
     # What the producer calls --------------------------------------------------------------------------------
 
@@ -113,7 +118,7 @@ class Sender:
             found = self._topics[topic.name] = TopicQueues(topic.name, topic.topic_id, len(topic.partitions))
         elif len(topic.partitions) > len(found.partitions):
             found.grow(len(topic.partitions))
-        self._missing.pop(topic.name, None)
+        self._watch.exists(topic.name)
         return found
 
     def has_work(self, where: PartitionQueue) -> None:
@@ -179,7 +184,7 @@ class Sender:
         full = self._crowded > 0 or self.buffered >= self._config["buffer.memory"] * 0.9
         groups: dict[int, list[tuple[PartitionQueue, Batch]]] = {}
         sizes: dict[int, int] = {}
-        self._keep_metadata_fresh(now)
+        self._watch.refresh_if_old(now)
         for where in list(self._busy):
             if where.is_empty:
                 del self._busy[where]
@@ -190,14 +195,15 @@ class Sender:
             if batch is None or ready_at > now:
                 next_time = min(next_time, ready_at)
                 continue
-            if self._idempotent and self._producer is None:
+            producer = self._producer.current
+            if self._idempotent and producer is None:
                 self._number()
                 continue
             node = self._leader(where)
             if node is None:
                 where.not_before = now + 0.02
                 next_time = min(next_time, where.not_before)
-                self._refresh()
+                self._watch.refresh()
                 continue
             lane = self._lanes.get(node)
             if lane is None:
@@ -209,7 +215,7 @@ class Sender:
             size = sizes.get(node, 0)
             if lane.in_flight >= self._in_flight_max or (group and size + batch.bytes > self._request_bytes_max):
                 continue
-            if self._idempotent and self._producer is not None and not where.number(batch, self._producer):
+            if self._idempotent and producer is not None and not where.number(batch, producer):
                 continue
             self._take(where, batch)
             self._busy[where] = self._busy.pop(where)  # the others have their turn first
@@ -264,8 +270,11 @@ class Sender:
                 connection = self._network.ready(node)
                 if connection is None:
                     raise broker_error(ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {node} was lost")
-                version = self._version(connection, group)
-                request = self._request(group, version)
+                batches = [batch for _, batch in group]
+                version = version_for(batches, connection.highest(m.ProduceRequest))
+                request = produce_request(
+                    batches, version, acks=self._acks, timeout_ms=self._config["request.timeout.ms"]
+                )
                 self._metrics.add("request-total")
                 await connection.drain()
                 if self._acks == 0:
@@ -283,7 +292,7 @@ class Sender:
             for where, batch in group:
                 if batch in where.in_flight:
                     self._failed(where, batch, code, error)
-            self._refresh()
+            self._watch.refresh()
         except Exception as error:
             for where, batch in group:
                 self._fail(where, batch, error)
@@ -302,36 +311,11 @@ class Sender:
         else:
             batch.wire = batch.data.build(producer_id, epoch, batch.sequence)
 
-    def _version(self, connection: BrokerConnection, group: Iterable[tuple[PartitionQueue, Batch]]) -> int:
-        highest = connection.highest(m.ProduceRequest)
-        return highest if all(batch.topic_id for _, batch in group) else min(highest, _BY_ID - 1)
-
-    def _request(self, group: list[tuple[PartitionQueue, Batch]], version: int) -> Any:
-        topics: dict[Any, Any] = {}
-        for _, batch in group:
-            key = batch.topic_id if version >= _BY_ID else batch.topic
-            topic = topics.get(key)
-            if topic is None:
-                topic = topics[key] = m.ProduceRequest_TopicProduceData(
-                    name=batch.topic, topic_id=batch.topic_id, partition_data=[]
-                )
-            topic.partition_data.append(
-                m.ProduceRequest_PartitionProduceData(index=batch.partition, records=batch.wire)
-            )
-        return m.ProduceRequest(
-            acks=self._acks, timeout_ms=self._config["request.timeout.ms"], topic_data=list(topics.values())
-        )
-
     def _judge(self, group: list[tuple[PartitionQueue, Batch]], answer: Any, version: int) -> None:
-        rows = {
-            (topic.topic_id if version >= _BY_ID else topic.name, row.index): row
-            for topic in answer.responses
-            for row in topic.partition_responses
-        }
-        for where, batch in group:
+        rows = answer_rows([batch for _, batch in group], answer, version)
+        for (where, batch), row in zip(group, rows, strict=True):
             if batch not in where.in_flight:
                 continue
-            row = rows.get((batch.topic_id if version >= _BY_ID else batch.topic, batch.partition))
             if row is None:
                 error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer does not name {where.where}")
                 self._failed(where, batch, error.code, error)
@@ -367,9 +351,9 @@ class Sender:
             # Behind another that is not answered yet this says nothing: that one decides.
             if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
                 self._new_epoch(where)
-            self._refresh()
+            self._watch.refresh()
         elif code in _LOOK_AGAIN:
-            self._refresh()
+            self._watch.refresh()
         elif not is_retriable(code):
             self._fail(where, batch, error)
             return
@@ -394,6 +378,10 @@ class Sender:
             self._new_epoch(where)
         self._metrics.add("record-error-total", len(batch))
         self._settle(batch, None, error)
+
+    def _fail_unsent(self, where: PartitionQueue, error: Exception) -> None:
+        for batch in where.unsent():
+            self._fail(where, batch, error)
 
     def _settle(self, batch: Batch, result: tuple[int, int] | None, error: Exception | None) -> None:
         if batch.done.done():
@@ -454,8 +442,7 @@ class Sender:
         self._forget(change.topic)
         for where in old.partitions:
             if not self._moves:  # else `_check_identity` does, once the new topic's partitions are known
-                for batch in where.unsent():
-                    self._fail(where, batch, error)
+                self._fail_unsent(where, error)
                 where.reset = False
         self._background.wake()
 
@@ -465,14 +452,10 @@ class Sender:
         was, undeleted or permitted again.
         """
         queues = self._topics.pop(name, None)
-        producer = self._producer
+        producer = self._producer.current
         if producer is not None and any(where.producer == producer for where in (queues.partitions if queues else ())):
-            self._next_epoch(producer)
+            self._producer.next_epoch()
         return queues
-
-    def _next_epoch(self, producer: tuple[int, int]) -> None:
-        producer_id, epoch = producer
-        self._producer = (producer_id, epoch + 1) if epoch < 0x7FFE else None
 
     def _check_identity(self, where: PartitionQueue) -> None:
         """What came back from the wire after the change was noticed is not sent again, by name least of all."""
@@ -500,40 +483,31 @@ class Sender:
 
     def _new_epoch(self, where: PartitionQueue) -> None:
         """A gap in this partition's sequence is certain: it starts anew under the next epoch (KIP-360)."""
-        if self._producer is None or where.reset:
+        producer = self._producer.current
+        if producer is None or where.reset:
             return
-        if where.producer in (None, self._producer):
-            self._next_epoch(self._producer)
+        if where.producer in (None, producer):
+            self._producer.next_epoch()
         where.reset = True
 
     def _number(self) -> None:
         """Gets a producer id."""
         if self._numbering is None or self._numbering.done():
-            self._numbering = self._background.spawn(self._init_producer_id())
+            self._numbering = self._background.spawn(self._obtain_producer_id())
 
-    async def _init_producer_id(self) -> None:
-        async def ask(connection: BrokerConnection) -> Any:
-            answer = await connection.request(
-                m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-            )
-            if answer.error_code:
-                raise broker_error(answer.error_code, about="producer id")
-            return answer
-
+    async def _obtain_producer_id(self) -> None:
         try:
-            answer = await self._network.attempt("any", ask)
-            self._producer = (answer.producer_id, answer.producer_epoch)
+            await self._producer.obtain()
         except (*LOST, KafkaError) as error:
             if isinstance(error, KafkaError) and not is_retriable(error.code):
                 for where in list(self._busy):
-                    for batch in where.unsent():
-                        self._fail(where, batch, error)
+                    self._fail_unsent(where, error)
             else:
                 log.warning("No producer id so far: %s", error)
                 await asyncio.sleep(self._backoff.next())
         self._background.wake()
 
-    # Connections and metadata -------------------------------------------------------------------------------
+    # Connections and topics ---------------------------------------------------------------------------------
 
     def _connect(self, node: int, lane: _Lane) -> None:
         if lane.connecting is None or lane.connecting.done():
@@ -544,51 +518,23 @@ class Sender:
             await self._network.connection(node)
         except KafkaError as error:
             if is_retriable(error.code):
-                self._refresh()
+                self._watch.refresh()
             else:  # authentication: waiting will not help
                 for where in list(self._busy):
-                    for batch in where.unsent():
-                        self._fail(where, batch, error)
+                    self._fail_unsent(where, error)
         except LOST as error:
             log.info("Broker %s does not answer: %s", node, error)
-            self._refresh()
+            self._watch.refresh()
             await asyncio.sleep(self._backoff.next())
         self._background.wake()
 
-    def _keep_metadata_fresh(self, now: float) -> None:
-        if now - self._network.metadata.updated_at > self._config.seconds("metadata.max.age.ms"):
-            self._refresh()
-
-    def _refresh(self) -> None:
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = self._background.spawn(self._look_around())
-
-    async def _look_around(self) -> None:
-        names = set(self._topics) | {where.where.topic for where in self._busy}
-        try:
-            cluster = await self._network.refresh(names)
-        except (*LOST, KafkaError) as error:
-            log.info("The cluster cannot be looked at: %s", error)
-            await asyncio.sleep(self._backoff.next())
-            self._background.wake()
-            return
-        for name in names:
-            topic = cluster.by_name.get(name)
-            if topic is None or not topic.error_code:
-                if topic is not None and name in self._topics:
-                    self.queues(topic)
-                continue
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._missing[name] = self._missing.get(name, 0) + 1
-            if not is_retriable(topic.error_code) or self._missing.get(name, 0) >= _GONE_AFTER:
-                self._gone(name, broker_error(topic.error_code, about=f"topic {name}"))
-        self._background.wake()
+    def _found(self, topic: TopicInfo) -> None:
+        if topic.name in self._topics:
+            self.queues(topic)
 
     def _gone(self, name: str, error: KafkaError) -> None:
         """The topic was deleted, or is not for us."""
         queues = self._forget(name)
-        self._missing.pop(name, None)
         left = [where for where in self._busy if where.where.topic == name]
         for where in dict.fromkeys([*(queues.partitions if queues is not None else ()), *left]):
-            for batch in where.unsent():
-                self._fail(where, batch, error)
+            self._fail_unsent(where, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -68,6 +68,20 @@ class JsonDeserializer(Deserializer):
 
 Serialize = Callable[[str, Headers, Any], bytes | None]
 Deserialize = Callable[[str, bytes | None, Headers], Any]
+
+
+def configured(config: Mapping[str, Any], plugins: Iterable[Any], key: Any, value: Any) -> list[Any]:
+    """Calls `configure` of a client's plug-ins, and of `key` and `value` if these are serializers or deserializers. All
+    that must be closed with the client.
+    """
+    started = list(plugins)
+    for plugin in started:
+        plugin.configure(config)
+    for each, is_key in ((key, True), (value, False)):
+        if isinstance(each, Serializer | Deserializer):
+            each.configure(config, is_key)
+            started.append(each)
+    return started
 
 
 def plain_bytes(value: Any) -> bytes | None:

@@ -43,7 +43,7 @@ async def test_a_topic_that_comes_back_takes_what_is_new(broker: pybroker.Broker
         assert sender is not None
         async with asyncio.timeout(60):
             while name in producer._topics:  # as a look around finds out
-                sender._refresh()
+                sender._watch.refresh()
                 await asyncio.sleep(0.01)
         undelete = m.UndeleteTopicsRequest(topics=[m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id)])
         await admin.send(undelete, node="controller")
