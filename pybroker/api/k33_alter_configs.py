@@ -15,7 +15,7 @@ from pybroker.protocol.messages import (
     AlterConfigsResponse_AlterConfigsResourceResponse,
 )
 from pybroker.security.authorizer import Authorizer
-from pybroker.security.config_access import refused_configs
+from pybroker.security.config_access import alter_permitted
 
 API_KEY = 33
 
@@ -24,9 +24,6 @@ async def handle(
     configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """One response for each resource, in the request's order."""
-    refused = refused_configs(
-        authorizer, context, [(one.resource_type, one.resource_name) for one in request.resources]
-    )
     resources = [
         ResourceOps(
             resource.resource_type,
@@ -34,11 +31,14 @@ async def handle(
             tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs),
             replace=True,
         )
-        for resource, problem in zip(request.resources, refused, strict=True)
-        if problem is None
+        for resource in request.resources
     ]
-    altered = iter(await configs.alter(resources, request.validate_only, context.principal))
-    results = [problem if problem is not None else next(altered) for problem in refused]
+    results = await alter_permitted(
+        authorizer,
+        context,
+        resources,
+        lambda permitted: configs.alter(permitted, request.validate_only, context.principal),
+    )
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResponse_AlterConfigsResourceResponse(

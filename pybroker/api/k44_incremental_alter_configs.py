@@ -15,7 +15,7 @@ from pybroker.protocol.messages import (
     IncrementalAlterConfigsResponse_AlterConfigsResourceResponse,
 )
 from pybroker.security.authorizer import Authorizer
-from pybroker.security.config_access import refused_configs
+from pybroker.security.config_access import alter_permitted
 
 API_KEY = 44
 
@@ -24,20 +24,20 @@ async def handle(
     configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """One response for each resource, in the request's order."""
-    refused = refused_configs(
-        authorizer, context, [(one.resource_type, one.resource_name) for one in request.resources]
-    )
     resources = [
         ResourceOps(
             resource.resource_type,
             resource.resource_name,
             tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs),
         )
-        for resource, problem in zip(request.resources, refused, strict=True)
-        if problem is None
+        for resource in request.resources
     ]
-    altered = iter(await configs.alter(resources, request.validate_only, context.principal))
-    results = [problem if problem is not None else next(altered) for problem in refused]
+    results = await alter_permitted(
+        authorizer,
+        context,
+        resources,
+        lambda permitted: configs.alter(permitted, request.validate_only, context.principal),
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResponse_AlterConfigsResourceResponse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -122,24 +122,35 @@ def progress(spark: SparkSession, what: str, rows_total: int | None = None, coun
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    done = threading.Event()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         line = bar.add_task(what, total=rows_total, told="")
+        watched = _Watched(spark, counts)
 
-        def watch() -> None:
-            watched = _Watched(spark, counts)
-            while not done.wait(POLL_S):
-                completed, total, told = watched.look(rows_total)
-                bar.update(line, completed=completed, total=total, told=told)
+        def look() -> None:
+            completed, total, told = watched.look(rows_total)
+            bar.update(line, completed=completed, total=total, told=told)
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
+        with meanwhile(POLL_S, look):
             yield
-        finally:
-            done.set()
-            watcher.join()
         bar.update(line, completed=1, total=1)
+
+
+@contextmanager
+def meanwhile(every_s: float, look: Callable[[], None]) -> Iterator[None]:
+    """Calls `look` again and again in a thread while the block runs in this one."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(every_s):
+            look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 class _Watched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from pybroker.cli.spark_jobs import meanwhile
 from pybroker.roundtrip import connector, server, spark, texts, topics
 
 BATCH_TOPIC, STREAM_TOPIC, INGEST_TOPIC = "text-batch", "text-stream", "text-pybroker"
@@ -49,19 +49,8 @@ class Row:
 def _watched(bar: Progress, what: str, total: int, count: Callable[[], int]) -> Iterator[None]:
     """Shows how far work has come by asking for `count` now and then, while it runs in this thread."""
     task = bar.add_task(what, total=total)
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(PROGRESS_S):
-            bar.update(task, completed=count())
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    with meanwhile(PROGRESS_S, lambda: bar.update(task, completed=count())):
         yield
-    finally:
-        done.set()
-        watcher.join()
     bar.update(task, completed=count())
 
 
