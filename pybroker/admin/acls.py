@@ -39,7 +39,7 @@ class AclAdmin:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
     def describe(self, which: AclFilter) -> list[AclBinding]:
-        """The entries that are meant. Raises KafkaError."""
+        """The entries that match. Raises KafkaError."""
         self._require_authorizer()
         _check_filter(which)
         image = self._controller.image
@@ -58,7 +58,7 @@ class AclAdmin:
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
 
     async def delete(self, filters: Sequence[AclFilter], principal: str) -> list[Sequence[AclBinding] | KafkaError]:
-        """For each filter what it meant, which is in force no more. Raises KafkaError if nothing is done."""
+        """For each filter the entries that it removed. Raises KafkaError if nothing is done."""
         self._require_authorizer()
         results: list[Sequence[AclBinding] | KafkaError] = []
         good: list[AclFilter] = []

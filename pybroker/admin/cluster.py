@@ -30,12 +30,12 @@ class ClusterAdmin:
 
     @property
     def cluster_id(self) -> str:
-        """KIP-78."""
+        """The cluster's id (KIP-78)."""
         return self._cache.cluster_id
 
     @property
     def controller_id(self) -> int:
-        """-1 while unknown."""
+        """The controller's broker id; -1 while unknown."""
         return self._cache.controller_id
 
     def brokers(self, listener: str) -> list[BrokerAddress]:

@@ -1,5 +1,5 @@
-"""What a request to alter settings comes to: operations on what is set now, and the rules for topics, brokers
-and loggers. Pure.
+"""The changes that a request to alter settings makes: operations applied to the current settings, and the rules for
+topics, brokers and loggers. Pure.
 
 Kafka's semantics: ConfigAdminManager, DynamicBrokerConfig, RuntimeLoggerManager (KIP-226, KIP-339, KIP-412).
 """
@@ -57,7 +57,7 @@ class ConfigOp(NamedTuple):
 
 
 class ResourceOps(NamedTuple):
-    """What one request asks of one resource. `replace` is AlterConfigs: what is not set goes."""
+    """What one request asks of one resource. `replace` is AlterConfigs: settings that are not named are removed."""
 
     resource_type: int
     resource_name: str

@@ -1,9 +1,8 @@
-"""What DescribeConfigs shows: each setting with its value, its source and everything that speaks about it.
-Pure (KIP-133, KIP-226, KIP-569).
+"""What DescribeConfigs shows: each setting with its value, its source and its synonyms. Pure (KIP-133, KIP-226,
+KIP-569).
 
 Where Kafka 4.4 hides that log.retention.hours decides a topic's retention (its synonym list starts at
-log.retention.ms), every member of the
-family is listed here, and the source is the one that really decides.
+log.retention.ms), every member of the family is listed here, and the source is the one that really decides.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pybroker.config.topic_defs import broker_default
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that speaks about a setting."""
+    """One place that sets a setting."""
 
     name: str
     value: str | None

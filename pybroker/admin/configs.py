@@ -1,9 +1,8 @@
-"""Dynamic settings of topics, brokers and loggers: validate, one controller event, then in force here, then
-answered (R12).
+"""Dynamic settings of topics, brokers and loggers: validate, one controller event, then in force here, then answered
+(R12).
 
-The controller stores them (under /config in Kafka's JSON); this service is the only one that submits them,
-one request at a time, so that
-APPEND and SUBTRACT start from what is really stored.
+The controller stores them (under /config in Kafka's JSON); this service is the only one that submits them, one request
+at a time, so that APPEND and SUBTRACT start from what is really stored.
 """
 
 from __future__ import annotations

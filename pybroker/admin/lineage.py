@@ -139,13 +139,15 @@ class LineageAdmin:
         return self._controller.image
 
     def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
-        """Whom a request means, by id first: the living topic, else the deletion of that id, else nobody."""
+        """The topic that a request means: by id the living topic, else the deletion of that id; by name the living
+        topic. None if there is none.
+        """
         if topic_id != Uuid.ZERO:
             return self.image.topic_by_id(topic_id) or self.image.deletions.get(topic_id)
         return None if name is None else self.image.topics.get(name)
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """What is answered about the id of a topic that does not live; `told`: who may know a name."""
+        """The error for an id without a living topic; `told` says whether the client may learn a name."""
         return unknown_id(self.image, topic_id, told)
 
     @property
@@ -156,13 +158,15 @@ class LineageAdmin:
     # --- offsets of topics that live again ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Before clients are served, and when groups are loaded: finishes what a former life had begun."""
+        """Called before clients are served, once the groups are loaded: finishes what was under way when the broker
+        stopped.
+        """
         self._started = True
         due = [record for record in self.image.deletions.values() if record.offsets_for is not None]
         self.topics_shown([record.offsets_for for record in due if record.offsets_for is not None])
 
     async def stop(self) -> None:
-        """What is not stored goes on after the next start."""
+        """Ends the work under way; what is not stored goes on after the next start."""
         for task in self._restoring.values():
             task.cancel()
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)

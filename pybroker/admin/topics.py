@@ -305,7 +305,7 @@ class TopicAdmin:
         return results
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """What is answered about the id of a topic that does not live; `told`: who may know a name."""
+        """The error for an id without a living topic; `told` says whether the client may learn a name."""
         return unknown_id(self._controller.image, topic_id, told)
 
     @property

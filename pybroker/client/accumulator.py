@@ -1,4 +1,4 @@
-"""What a producer has not sent yet, and what it waits for: per partition a queue of batches."""
+"""The producer's buffer: for each partition a queue of batches that are open, unsent, unanswered or to be retried."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Batch:
         return batch, index
 
     def split(self) -> tuple[Batch, Batch]:
-        """Two batches with half of the records each; what waits for this one is told of the second's end."""
+        """Two batches with half of the records each; whoever waits for this one waits for the second half."""
         made = []
         for data in self.data.split():
             where = TopicPartition(self.topic, self.partition)

@@ -35,7 +35,7 @@ class LogDirDescription:
 
 
 class ConfigsAdmin(AdminBase):
-    """Settings: describe, alter. Log directories: describe."""
+    """Settings: describe, alter. Log directories: describe, move replicas."""
 
     def describe_configs(
         self,
@@ -44,7 +44,7 @@ class ConfigsAdmin(AdminBase):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> KeyedResult[ConfigResource, dict[str, ConfigEntry]]:
-        """Resource → setting → entry."""
+        """The settings of resources: resource → name → entry."""
         wanted = list(resources)
 
         async def work(futures: Futures[ConfigResource, dict[str, ConfigEntry]]) -> None:
@@ -103,7 +103,7 @@ class ConfigsAdmin(AdminBase):
         return KeyedResult(start(changes, work))
 
     async def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDirDescription]]:
-        """Broker id → path → what lies there. brokers: None = all."""
+        """The log directories of brokers: broker id → path → description. brokers: None = all."""
         if brokers is None:
             brokers = [node.id for node in (await self._network.refresh(())).nodes]
         found = {}
@@ -117,7 +117,7 @@ class ConfigsAdmin(AdminBase):
     def alter_replica_log_dirs(
         self, assignment: Mapping[tuple[TopicPartition, int], str]
     ) -> KeyedResult[tuple[TopicPartition, int], None]:
-        """(partition, broker id) → the log directory that its replica shall move to."""
+        """Moves replicas between log directories: (partition, broker id) → the directory to move to."""
 
         async def work(futures: Futures[tuple[TopicPartition, int], None]) -> None:
             for broker in {broker for _, broker in assignment}:

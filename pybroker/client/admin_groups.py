@@ -182,7 +182,7 @@ class GroupsAdmin(AdminBase):
     def delete_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> KeyedResult[TopicPartition, None]:
-        """Forgets committed positions of topics that nobody in the group reads."""
+        """Deletes committed positions of topics to which no member of the group is subscribed."""
         wanted = list(partitions)
         request = m.OffsetDeleteRequest(
             group_id=group_id,

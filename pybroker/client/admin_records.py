@@ -1,4 +1,4 @@
-"""AdminClient's calls about what lies in partitions: offsets by time, deletion up to an offset."""
+"""AdminClient's calls about records: offsets by time, deletion up to an offset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RecordsAdmin(AdminBase):
     def list_offsets(
         self, partitions: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool = False
     ) -> KeyedResult[TopicPartition, OffsetAndTimestamp]:
-        """Partition → the offset that was looked for; -1 if no record is so young."""
+        """Partition → the offset found; -1 if there is no record of that time or later."""
 
         async def work(futures: Futures[TopicPartition, OffsetAndTimestamp]) -> None:
             async def one_round(_: BrokerConnection) -> None:
@@ -76,7 +76,7 @@ class RecordsAdmin(AdminBase):
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> KeyedResult[TopicPartition, int]:
-        """Deletes what precedes an offset (-1: everything that is acknowledged). Partition → first offset left."""
+        """Deletes the records before an offset (-1: before the high watermark). Partition → first offset left."""
 
         async def work(futures: Futures[TopicPartition, int]) -> None:
             async def one_round(_: BrokerConnection) -> None:

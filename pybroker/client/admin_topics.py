@@ -50,8 +50,8 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> CreateTopicsResult:
-        """Creates topics, each by itself. validate_only: only says whether it could. timeout_s: how long the broker
-        may take, else `request.timeout.ms`.
+        """Creates topics, each independently of the others. validate_only: only checks whether they could be created.
+        timeout_s: how long the broker may take, else `request.timeout.ms`.
         """
         topics = {topic.name: topic for topic in new_topics}
         request = m.CreateTopicsRequest(
@@ -139,9 +139,9 @@ class TopicsAdmin(AdminBase):
         return DescribeTopicsResult(wanted, start(keys, work))
 
     async def list_topics(self, *, list_internal: bool = False) -> ListTopicsResult:
-        """All topics that the caller may see. list_internal: the cluster's own too.
+        """All topics that the caller may see. list_internal: internal topics as well.
 
-        Asks by ListTopics (KIP-142) where the broker has it, else by Metadata (checklist 317, 318).
+        Uses ListTopics (KIP-142) where the broker has it, else Metadata (checklist 317, 318).
         """
 
         async def ask(connection: BrokerConnection) -> ListTopicsResult:
@@ -163,7 +163,7 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> KeyedResult[str, None]:
-        """Topic → how many partitions it shall have."""
+        """Adds partitions to topics: topic → its new number of partitions."""
         rows = []
         for name, new in new_partitions.items():
             wanted = NewPartitions(new) if isinstance(new, int) else new

@@ -1,6 +1,6 @@
-"""Who reads what in a group: Kafka's strategies, as the member that leads a group works them out.
+"""Partition assignment in a group: Kafka's strategies, as computed by the member that leads the group.
 
-Members of other client families do the same, so results must agree with Java's where a strategy fixes them.
+The leader may be a client of any family; where a strategy prescribes the result, it is the Java client's.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """A strategy. cooperative: members keep what they have until another is to get it (KIP-429)."""
+    """A strategy. cooperative: members keep their partitions until those are reassigned (KIP-429)."""
 
     name: str
     cooperative = False
 
     @abstractmethod
     def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
-        """counts: topic → partitions; members: id → what it wants. Every member is in the result."""
+        """counts: topic → number of partitions; members: id → subscription. Every member is in the result."""
 
 
 class RangeAssignor(Assignor):
@@ -67,7 +67,9 @@ class RoundRobinAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As even as can be, and as much as can be stays where it is; what moves is given up first."""
+    """As balanced as possible with as few moves as possible; a partition that moves is revoked before another member
+    gets it.
+    """
 
     name = "cooperative-sticky"
     cooperative = True

@@ -65,7 +65,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 def waiting(
     method: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Any, Given], Result]:
-    """A method that waits for the asynchronous one."""
+    """The blocking form of an asynchronous method."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
@@ -75,7 +75,7 @@ def waiting(
 
 
 def direct(method: Callable[Concatenate[Any, Given], Result]) -> Callable[Concatenate[Any, Given], Result]:
-    """A method that needs no waiting, run on the loop's thread."""
+    """A method that does not wait for anything, run on the loop's thread."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
@@ -88,13 +88,13 @@ def direct(method: Callable[Concatenate[Any, Given], Result]) -> Callable[Concat
 
 
 class KeyedResult(Generic[Key, Value]):
-    """The answers for several items, all there."""
+    """The results for several items, all complete."""
 
     def __init__(self, inner: results.KeyedResult[Key, Value]) -> None:
         self._inner = inner
 
     def values(self) -> Mapping[Key, asyncio.Future[Value]]:
-        """Item → finished future: `result()` gives the value or raises, `exception()` tells."""
+        """Item → finished future: `result()` gives the value or raises, `exception()` gives the failure or None."""
         return self._inner.values()
 
     def all(self) -> dict[Key, Value]:
@@ -198,8 +198,8 @@ async def _made(kind: Callable[[Mapping[str, Any]], Result], config: Mapping[str
 
 
 class AdminClient(_Closing):
-    """`pybroker.client.AdminClient`, waiting. raise_errors: whether calls about several items raise the first failure;
-    otherwise the result's futures tell.
+    """The blocking `pybroker.client.AdminClient`. raise_errors: whether calls about several items raise the first
+    failure; otherwise the futures of the result hold the failures.
     """
 
     def __init__(self, config: Mapping[str, Any], *, raise_errors: bool = True) -> None:
@@ -233,17 +233,17 @@ class AdminClient(_Closing):
 
 
 class Delivery:
-    """A record on its way."""
+    """A record that was handed over."""
 
     def __init__(self, inner: records.Delivery) -> None:
         self._inner = inner
 
     def done(self) -> bool:
-        """Whether it is known how it went."""
+        """Whether the outcome is known."""
         return self._inner.done()
 
     def result(self) -> RecordMetadata:
-        """Waits; how it went, or the error."""
+        """Waits for the outcome and gives the record's metadata. Raises the error."""
 
         async def there() -> RecordMetadata:
             return await self._inner
@@ -252,7 +252,7 @@ class Delivery:
 
 
 class Producer(_Closing):
-    """`pybroker.client.Producer`, waiting."""
+    """The blocking `pybroker.client.Producer`."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._inner = run(_made(producer.Producer, config))
@@ -265,17 +265,17 @@ class Producer(_Closing):
     _enqueue = waiting(producer.Producer.enqueue)
 
     def enqueue(self, *args: Any, **named: Any) -> Delivery:
-        """As `pybroker.client.Producer.enqueue`: waits for room only."""
+        """As `pybroker.client.Producer.enqueue`: waits only for room in the buffer."""
         return Delivery(self._enqueue(*args, **named))
 
     def metrics(self) -> ClientMetrics:
-        """What this producer counts."""
+        """This producer's metrics."""
         metrics: ClientMetrics = self._inner.metrics()
         return metrics
 
 
 class Consumer(_Closing):
-    """`pybroker.client.Consumer`, waiting. Iterate over it for one record after the other."""
+    """The blocking `pybroker.client.Consumer`. Iterate over it for one record after the other."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._client = run(_made(consumer.Consumer, config))
@@ -330,15 +330,15 @@ class Consumer(_Closing):
         run(there())
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions assigned to this consumer."""
         return self._client.assignment()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed now."""
+        """The topics subscribed to."""
         return self._client.subscription()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Those that are paused."""
+        """The partitions that are paused."""
         return self._client.paused()
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -346,11 +346,11 @@ class Consumer(_Closing):
         return self._inner.lag(partition)
 
     def group_metadata(self) -> GroupMetadata | None:
-        """Who this consumer is in its group."""
+        """This consumer's identity in its group."""
         return self._client.group_metadata()
 
     def metrics(self) -> ClientMetrics:
-        """What this consumer counts."""
+        """This consumer's metrics."""
         return self._client.metrics()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

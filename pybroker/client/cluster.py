@@ -66,7 +66,7 @@ class PartitionInfo(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which one."""
+        """Its topic and index."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -85,7 +85,7 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One look at the cluster.
+    """A snapshot of the cluster's metadata.
 
     id: the cluster's (KIP-78, checklist 284); None before the first answer and from clusters that have none.
     """

@@ -39,10 +39,10 @@ class Commits:
         self._stable = config["isolation.level"] == "read_committed"
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Stores them. Raises CommitFailedError if the group has moved on, KafkaError, KafkaTimeoutError.
+        """Commits offsets. Raises CommitFailedError if the group has moved on, KafkaError, KafkaTimeoutError.
 
-        Topic ids and membership are those of this moment, for each attempt: while it waits, the name may come to belong
-        to another topic, or the partitions to another member.
+        Each attempt uses the topic ids and the membership of its own moment: during the wait before it the name may
+        come to belong to another topic, or the partitions to another member.
         """
         if not offsets:
             return
@@ -121,7 +121,7 @@ class Commits:
         return 0, None
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The stored ones; partitions without, or with one of another incarnation, are missing."""
+        """The committed offsets; partitions without one, or with one of another incarnation, are missing."""
         wanted = list(partitions)
         if not wanted:
             return {}

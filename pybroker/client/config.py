@@ -1,4 +1,6 @@
-"""Settings of the clients under Kafka's names: one table a class, strict parsing, the nearest name for a wrong one."""
+"""Settings of the clients under Kafka's names: one table for each class, strict parsing; the error for an unknown name
+suggests the nearest known one.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +205,7 @@ class ClientConfig:
         return self._table[name].default if value is None else value
 
     def seconds(self, name: str) -> float:
-        """A setting that counts milliseconds, as asyncio wants it."""
+        """A setting in milliseconds, as seconds."""
         return float(self[name]) / 1000
 
     def plugin(self, name: str) -> Any:
@@ -211,11 +213,11 @@ class ClientConfig:
         return make_plugin(name, self[name])
 
     def plugins(self, name: str) -> list[Any]:
-        """The same for a list."""
+        """The objects that a list setting names."""
         return [make_plugin(name, each) for each in self[name] or ()]
 
     def originals(self) -> dict[str, Any]:
-        """What was given, untouched: for plug-ins' `configure`."""
+        """The settings as they were given, for plug-ins' `configure`."""
         return dict(self._given)
 
 

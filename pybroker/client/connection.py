@@ -4,7 +4,7 @@
     response = await connection.request(MetadataRequest(topics=None))
     await connection.close()
 
-It does not reconnect and does not ask twice: that is `pybroker.client.network`'s.
+It does not reconnect and does not retry; `pybroker.client.network` does.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class _Pending(NamedTuple):
 
 
 class BrokerConnection(asyncio.Protocol):
-    """An open connection. Requests may overlap; answers come in their order.
+    """An open connection. Requests may overlap; answers come in the order of the requests.
 
-    host, port: where it leads. versions: api key → (lowest, highest) that the broker serves.
+    host, port: the broker's address. versions: api key → (lowest, highest) that the broker serves.
     """
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
@@ -158,7 +158,7 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether new requests should go here: not once the session of SASL is about to end (KIP-368)."""
+        """Whether new requests may be sent here: not once its SASL session is about to expire (KIP-368)."""
         return self._transport is not None and self._failure is None and self._loop.time() < self._renew_at
 
     @property
@@ -197,8 +197,8 @@ class BrokerConnection(asyncio.Protocol):
             timer.cancel()
 
     def start(self, message: Any, version: int | None = None) -> asyncio.Future[Any]:
-        """Sends now, without waiting for room in the socket; the answer comes by the future. For callers that bound
-        what they have in flight themselves.
+        """Sends now, without waiting for room in the socket; the future gets the answer. For callers that limit their
+        requests in flight themselves.
         """
         self._check_open()
         facts = message_facts(type(message))
@@ -218,14 +218,14 @@ class BrokerConnection(asyncio.Protocol):
         self._write(encode_request(message, chosen, self._correlation_id, self._client_id))
 
     def retire(self) -> None:
-        """Another connection takes its place: it ends with its last answer."""
+        """Another connection takes its place: this one closes after its last answer."""
         self._retired = True
         if not self._pending:
             self.abort()
 
     async def drain(self) -> None:
-        """Waits until the socket takes more. A peer that takes nothing for `request.timeout.ms` has lost us: raises
-        KafkaTimeoutError.
+        """Waits until the socket accepts more data. Raises KafkaTimeoutError if the peer reads nothing for
+        `request.timeout.ms`.
         """
         if self._may_write.is_set():
             return
@@ -239,8 +239,8 @@ class BrokerConnection(asyncio.Protocol):
             self._check_open()
 
     async def close(self) -> None:
-        """Ends the connection; what waits for an answer fails, what has none (`tell`) is written first, for
-        `request.timeout.ms` at most. Harmless if it is closed.
+        """Closes the connection. Requests that wait for an answer fail; those that expect none (`tell`) are written
+        first, for `request.timeout.ms` at most. Does nothing if it is closed.
         """
         transport = self._transport
         if transport is not None and self._failure is None and not self._pending and transport.get_write_buffer_size():
@@ -430,7 +430,7 @@ class BrokerConnection(asyncio.Protocol):
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:
-    """The TLS settings as Python wants them. Raises ClientConfigError for files that cannot be used."""
+    """An SSLContext made from the `ssl.*` settings. Raises ClientConfigError for files that cannot be used."""
     given = config["ssl.context"]
     if isinstance(given, ssl.SSLContext):
         return given

@@ -286,7 +286,7 @@ class Consumer:
         self._wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Those that are paused."""
+        """The partitions that are paused."""
         return frozenset(state.where for state in self._positions if state.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -366,7 +366,7 @@ class Consumer:
         return self._network.cluster if self._network is not None else Cluster()
 
     def metrics(self) -> ClientMetrics:
-        """What this consumer counts."""
+        """This consumer's metrics."""
         return self._metrics
 
     @property
@@ -374,7 +374,7 @@ class Consumer:
         return self._rebalances.member
 
     def group_metadata(self) -> GroupMetadata | None:
-        """Who this consumer is in its group."""
+        """This consumer's identity in its group; None outside of one."""
         return self._member.metadata if self._member is not None else None
 
     # Inside a poll ------------------------------------------------------------------------------------------

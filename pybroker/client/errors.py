@@ -1,7 +1,7 @@
-"""What goes wrong for users of the library, in three families.
+"""The library's exceptions, in three families.
 
 * `KafkaError` and its children: the broker, or the library on its behalf, refuses with one of Kafka's error codes.
-* `ConnectionError` and `TimeoutError`, Python's own: nobody answers.
+* `ConnectionError` and `TimeoutError`, Python's own: the broker cannot be reached or does not answer in time.
 * `ClientConfigError`: a setting is wrong; nothing was tried.
 """
 
@@ -33,8 +33,8 @@ class ClientConfigError(ConfigError, ValueError):
 
 
 class BrokerConnectionError(ConnectionError):
-    """A connection cannot be made or was lost. The text names the address and the reason; sending again is safe only
-    for what may happen twice.
+    """A connection cannot be made or was lost. The text names the address and the reason; the request may have been
+    executed, so repeat it only if executing it twice does no harm.
     """
 
 
@@ -43,7 +43,7 @@ class KafkaTimeoutError(TimeoutError):
 
 
 class AuthenticationError(KafkaError):
-    """The broker does not accept who we say we are, or we do not accept the broker (SCRAM's server signature)."""
+    """The broker rejects the client's credentials, or the client rejects the broker (SCRAM's server signature)."""
 
     def __init__(self, message: str, code: int = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
         super().__init__(code, message)
@@ -74,7 +74,7 @@ class TopicRecreatedError(KafkaError):
 
 
 class UnknownTopicError(KafkaError):
-    """There is no such topic or partition, and waiting for it to appear was in vain."""
+    """There is no such topic or partition, and it did not appear in time."""
 
 
 class RecordTooLargeError(KafkaError):

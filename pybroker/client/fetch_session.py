@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): after the first question only what changed is asked, by topic id where ids are known."""
+"""Fetch sessions (KIP-227): after the first request only changes are sent, by topic id where ids are known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FetchSession:
         self._by_id = False
 
     def reset(self) -> None:
-        """The broker has forgotten it, or we do not trust it: the next question is whole."""
+        """The broker has dropped the session, or its state is in doubt: the next request is a full one."""
         self._id = self._epoch = 0
         self._known = {}
 

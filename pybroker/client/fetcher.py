@@ -1,4 +1,4 @@
-"""Gets records: one question at a time to each broker that leads something of ours, ahead of the caller."""
+"""Fetches records ahead of the caller: one request at a time to each broker that leads an assigned partition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IDENTITY = frozenset(
 
 
 class Fetcher:
-    """Runs until `close`. `positions` says what is wanted; records go into its states."""
+    """Runs until `close`. `positions` says what to fetch; records are put into its states."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Fetcher:
         self._background.wake()
 
     async def close(self) -> None:
-        """Ends all questions; brokers forget the sessions by themselves."""
+        """Ends all requests; brokers drop the fetch sessions by themselves."""
         await self._background.close()
 
     # The loop -----------------------------------------------------------------------------------------------
@@ -270,7 +270,9 @@ class Fetcher:
     # Looking for positions ----------------------------------------------------------------------------------
 
     def start_at(self, state: PartitionState) -> None:
-        """There is no committed offset: the policy decides. Raises NoOffsetError at the next poll if it is none."""
+        """For a partition without a committed offset: starts where `auto.offset.reset` says. With `none` the next poll
+        raises NoOffsetError.
+        """
         renewed = self._renewed.get(state.where.topic)
         is_new = renewed is not None and renewed.new == state.topic_id
         if self._policy == "none":
@@ -325,7 +327,7 @@ class Fetcher:
         return []
 
     async def list_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Asks the leaders. Raises the first error."""
+        """Asks the partitions' leaders. Raises the first error."""
         by_leader: dict[int, dict[str, list[Any]]] = {}
         for where, spec in wanted.items():
             info = self._network.cluster.partition(where)

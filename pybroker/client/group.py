@@ -33,7 +33,7 @@ _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILAB
 
 
 class GroupMetadata(NamedTuple):
-    """Who we are in the group now. generation: -1 while we are no member."""
+    """This member's identity in the group. generation: -1 while it is no member."""
 
     group_id: str
     generation: int
@@ -52,7 +52,7 @@ class Callbacks(NamedTuple):
 
 
 class GroupMember:
-    """This consumer's place in its group. `ensure_active` is called by each poll, and only there partitions change."""
+    """This consumer's membership in its group. Each poll calls `ensure_active`; partitions change only there."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
         self.group_id: str = config["group.id"]
@@ -83,7 +83,7 @@ class GroupMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are now."""
+        """This member's identity now."""
         return GroupMetadata(self.group_id, self._generation, self._member_id, self._instance_id)
 
     @property
@@ -93,11 +93,11 @@ class GroupMember:
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether topics are read by the group's say: then only members may commit."""
+        """Whether the group assigns the partitions: then only members may commit."""
         return bool(self._topics)
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """What we want to read."""
+        """Sets the topics to read."""
         if topics != self._topics:
             self._topics = topics
             self.request_rejoin("the subscription changed")
@@ -110,7 +110,7 @@ class GroupMember:
         self._callbacks.wake()
 
     def notice_topics(self) -> None:
-        """The metadata are new: other partitions or another incarnation of a topic mean another assignment."""
+        """Compares the metadata: other partitions or another incarnation of a topic call for a new assignment."""
         if self._rejoin or not self._seen:
             return
         if self._snapshot() != self._seen:
@@ -121,15 +121,16 @@ class GroupMember:
         return {topic: (cluster.topic_id(topic), len(cluster.partitions(topic))) for topic in self._topics}
 
     def polled(self) -> None:
-        """The caller is alive."""
+        """The caller has polled: `max.poll.interval.ms` starts again."""
         self._polled_at = self._loop.time()
 
     # Joining ------------------------------------------------------------------------------------------------
 
     async def ensure_active(self, give_up: float) -> None:
-        """Joins if that is due; then partitions are as the group wants them. Waits for the coordinator and the other
-        members until `give_up` (loop time); the next call goes on, also after one that was cancelled: a step that a
-        listener's wait had interrupted is taken again. Raises what cannot be helped.
+        """Joins the group if that is due; afterwards the partitions are those that the group assigned. Waits for the
+        coordinator and the other members until `give_up` (loop time); the next call continues, also after one that was
+        cancelled: a step that was interrupted while a listener waited is repeated. Raises errors that another attempt
+        does not mend.
         """
         self.polled()
         if self._fatal is not None:
@@ -322,15 +323,17 @@ class GroupMember:
         return await (await self._connection()).request(message, version)
 
     async def highest(self, request: type) -> int:
-        """The highest version that the coordinator knows."""
+        """The highest version that the coordinator and this client know."""
         return (await self._connection()).highest(request)
 
     def coordinator_moved(self) -> None:
-        """It will be looked for again."""
+        """The coordinator is looked up again for the next request."""
         self._coordinator = None
 
     def answered(self, code: int) -> None:
-        """What an error in the answer to a commit says of our membership."""
+        """What the error code of a commit means for the membership: another coordinator, a lost membership, a
+        rebalance.
+        """
         if code in _MOVED:
             self._coordinator = None
         elif code in _FORGOTTEN and self._generation >= 0:
@@ -391,7 +394,7 @@ class GroupMember:
         return self._exchange is not None and not self._exchange.done()
 
     async def leave(self) -> None:
-        """Says goodbye, so that the others need not wait. Static members stay (KIP-345)."""
+        """Leaves the group, so that the others need not wait for the session's end. Static members stay (KIP-345)."""
         if self._generation < 0 or self._instance_id is not None:
             return
         request = m.LeaveGroupRequest(

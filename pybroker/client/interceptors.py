@@ -1,4 +1,4 @@
-"""Who may look at what passes through a client. Any of these may also be a ClusterResourceListener (KIP-78)."""
+"""Plug-ins of a client: interceptors, metric reporters. Any of them may be a ClusterResourceListener too (KIP-78)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ConsumerInterceptor(Configurable):
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The broker has taken these."""
+        """These offsets were committed."""
 
 
 class MetricReporter(Configurable):

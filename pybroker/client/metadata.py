@@ -1,4 +1,4 @@
-"""The client's view of the cluster, kept fresh: asks, merges, and tells who wants to know."""
+"""The client's view of the cluster: the requests for it, how responses are merged, who is told of changes."""
 
 from __future__ import annotations
 

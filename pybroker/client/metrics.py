@@ -1,4 +1,4 @@
-"""What a client counts, under the names of Kafka's clients, with the cluster it works for (KIP-78, checklist 309)."""
+"""A client's metrics, under the names of Kafka's clients, with the cluster it works for (KIP-78, checklist 309)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClientMetrics(ClusterResourceListener, Mapping[str, float]):
         self.cluster_id = cluster_resource.cluster_id
 
     def add(self, name: str, by: float = 1) -> None:
-        """Counts."""
+        """Adds to a counter."""
         self._values[name] += by
 
     def __getitem__(self, name: str) -> float:

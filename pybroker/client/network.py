@@ -1,4 +1,4 @@
-"""Connections to all brokers of a cluster: who is asked, when to connect again, when to start over."""
+"""Connections to all brokers of a cluster: which one is asked, when to reconnect, when to start over."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """How long to wait now."""
+        """How long to wait this time."""
         pause = min(self._first * 2**self._failures, self._last)
         self._failures = min(self._failures + 1, 30)
         return float(pause * random.uniform(0.8, 1.2))
 
     def reset(self) -> None:
-        """It worked."""
+        """After a success: the next pause is the shortest again."""
         self._failures = 0
 
 
@@ -78,7 +78,7 @@ class Network:
 
     @property
     def cluster(self) -> Cluster:
-        """What is known now."""
+        """The current metadata."""
         return self.metadata.cluster
 
     # Connections --------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Network:
     # Metadata -----------------------------------------------------------------------------------------------
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> Cluster:
-        """Asks for the brokers and some topics (None: all). One question at a time for the same topics.
+        """Asks for the brokers and some topics (None: all). Callers who want the same topics share one request.
 
         Raises what `ask` raises; errors of single topics are in the result.
         """
@@ -269,9 +269,9 @@ class Network:
     # Asking -------------------------------------------------------------------------------------------------
 
     async def ask(self, message: Any, where: Where = "any", *, timeout_s: float | None = None) -> Any:
-        """The answer to a message, from a connection that works. Error codes in the answer are the caller's.
+        """The answer to a message, from a connection that works. Error codes in the answer are the caller's to judge.
 
-        A request that is lost with its connection is sent again: only for what may happen twice.
+        A request that is lost with its connection is sent again: only for requests that may be executed twice.
         """
         return await self.attempt(where, lambda connection: connection.request(message, timeout_s=timeout_s))
 

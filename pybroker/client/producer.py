@@ -326,7 +326,7 @@ class Producer:
         return self._network.cluster if self._network is not None else Cluster()
 
     def metrics(self) -> ClientMetrics:
-        """What this producer counts."""
+        """This producer's metrics."""
         return self._metrics
 
     # Life ---------------------------------------------------------------------------------------------------

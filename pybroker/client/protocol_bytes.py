@@ -1,4 +1,4 @@
-"""What members of a group tell each other inside JoinGroup and SyncGroup (the protocol type `consumer`)."""
+"""What group members exchange inside JoinGroup and SyncGroup (the protocol type `consumer`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HIGHEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants and, for cooperative strategies, what it has."""
+    """The topics that a member subscribes to and, for cooperative strategies, the partitions that it owns."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -40,7 +40,7 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """What another member said. Raises CodecError."""
+    """Another member's subscription. Raises CodecError."""
     message = _decode("ConsumerProtocolSubscription", data)
     owned = tuple(TopicPartition(each.topic, index) for each in message.owned_partitions for index in each.partitions)
     return Subscription(tuple(message.topics), owned, message.generation_id, message.user_data)
@@ -58,7 +58,7 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> list[TopicPartition]:
-    """What a member was given; nothing of no bytes. Raises CodecError."""
+    """A member's assignment; empty for empty bytes. Raises CodecError."""
     if not data:
         return []
     message = _decode("ConsumerProtocolAssignment", data)

@@ -45,7 +45,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """A record on its way: await it for its RecordMetadata, or the error."""
+    """A record that was handed over: await it for its RecordMetadata, or the error."""
 
     __slots__ = ("_batch", "_index", "_timestamp")
 
@@ -63,16 +63,16 @@ class Delivery:
                 return self.result()
 
     def done(self) -> bool:
-        """Whether it is known how it went."""
+        """Whether the outcome is known."""
         return self._batch.find(self._index)[0].done.done()
 
     def result(self) -> RecordMetadata:
-        """How it went. Raises the error, or asyncio.InvalidStateError if that is not known yet."""
+        """The metadata. Raises the error, or asyncio.InvalidStateError while the outcome is not known."""
         self._batch.find(self._index)[0].seen = True
         return self.peek()
 
     def peek(self) -> RecordMetadata:
-        """The same, without having looked: an error still counts as unseen."""
+        """As `result`, but an error still counts as one that nobody has looked at: the next `flush` raises it."""
         batch, index = self._batch.find(self._index)
         base_offset, append_time = batch.done.result()
         return RecordMetadata(
@@ -84,7 +84,7 @@ class Delivery:
         )
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Calls `callback(delivery)` on the loop once it is known how it went."""
+        """Calls `callback(delivery)` on the loop once the outcome is known."""
         batch, _ = self._batch.find(self._index)
         batch.seen = True
         batch.done.add_done_callback(lambda _: callback(self))

@@ -71,7 +71,7 @@ class KeyedResult(Generic[Key, Value]):
         return dict(self._futures)
 
     def futures(self) -> list[asyncio.Future[Value]]:
-        """All of them."""
+        """The futures of all items."""
         return list(self._futures.values())
 
     async def all(self) -> dict[Key, Value]:
@@ -109,11 +109,11 @@ class CreateTopicsResult(KeyedResult[str, TopicMetadataAndConfig]):
         return (await self._futures[topic]).topic_id
 
     async def num_partitions(self, topic: str) -> int:
-        """How many it has."""
+        """Its number of partitions."""
         return _said((await self._futures[topic]).num_partitions)
 
     async def replication_factor(self, topic: str) -> int:
-        """How many replicas each has."""
+        """The number of replicas of each partition."""
         return _said((await self._futures[topic]).replication_factor)
 
     async def config(self, topic: str) -> Mapping[str, ConfigEntry]:

@@ -1,4 +1,4 @@
-"""What administrators say of topics: which ones, how new ones are to be, what existing ones are."""
+"""Topics in AdminClient's calls: which ones are meant, new ones, descriptions and listings of existing ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def _only(kind: type, items: Sequence[object]) -> None:
 
 
 def topic_collection(topics: TopicCollection | Iterable[str]) -> TopicIdCollection | TopicNameCollection:
-    """What callers gave; plain names are a collection too. Raises TypeError for plain ids: they must say so (182)."""
+    """The collection that a caller means; plain names count as one. Raises TypeError for plain ids: those need
+    `TopicCollection.of_topic_ids` (182).
+    """
     if isinstance(topics, TopicIdCollection | TopicNameCollection):
         return topics
     if isinstance(topics, str):
@@ -134,8 +136,8 @@ class TopicPartitionInfo:
 class TopicDescription:
     """A topic as `describe_topics` shows it (checklist 157, 158).
 
-    authorized_operations: codes of Kafka's AclOperation that the caller may do, None if not asked for. topic_id:
-    Uuid.ZERO from a broker without ids.
+    authorized_operations: codes of the operations (Kafka's AclOperation) that the caller may perform; None if not asked
+    for. topic_id: Uuid.ZERO from a broker without ids.
     """
 
     name: str
