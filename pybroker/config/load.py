@@ -199,7 +199,6 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
     for listener in listeners:
         if listener.protocol not in SERVED_PROTOCOLS:
             served = ", ".join(SERVED_PROTOCOLS)
-            served = ", ".join(SERVED_PROTOCOLS)
             raise fail(
                 "listeners",
                 f"listener {listener.name} asks for {listener.protocol}; this broker serves {served}",
@@ -218,6 +217,9 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
     inter_broker = config["inter.broker.listener.name"]
     if inter_broker is not None and str(inter_broker).upper() not in names:
         raise fail("inter.broker.listener.name", "not among listeners")
+    # An empty list is what an unset variable leaves: with the default the broker would start without its data.
+    if "log.dirs" in given and not config.get_list("log.dirs"):
+        raise fail("log.dirs", "no directory is named; name one or remove the line")
     directories = config.log_dirs
     if not all(config.get_list("log.dirs") or config.get_list("log.dir")):
         raise fail("log.dirs", "a directory is missing between two commas")

@@ -156,6 +156,7 @@ MISTAKES = [
         "listener.security.protocol.map=A:B ({file} line 2): 'B' is not a security protocol (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)",
     ),
     ("log.dirs=/a,,/b", "log.dirs=/a,,/b ({file} line 2): a directory is missing between two commas"),
+    ("log.dirs=", "log.dirs= ({file} line 2): no directory is named; name one or remove the line"),
     ("log.dirs=/a,/a", "log.dirs=/a,/a ({file} line 2): a directory is named twice"),
     ("inter.broker.listener.name=X", "inter.broker.listener.name=X ({file} line 2): not among listeners"),
     (
