@@ -4,12 +4,14 @@ name), and logger levels.
 v1 brought sources and synonyms, v3 types and documentation, v4 flexible encoding. Asked of another broker's
 settings: INVALID_REQUEST,
 as Kafka answers. Differs from Kafka in showing every synonym that decides a value (see `admin.config_views`),
-and in knowing no
-settings of client metrics or groups: these resource types answer INVALID_REQUEST.
+in knowing no
+settings of client metrics or groups (these resource types answer INVALID_REQUEST), and in answering a resource that is
+asked for again in the same words only once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -34,22 +36,24 @@ from pybroker.security.config_access import require_configs
 API_KEY = 32
 
 
-def handle(
+RESOURCES_A_TURN = 20
+"""All topics of a large cluster are asked for at once; after this many (0.5 to 2 ms each) others get their turn."""
+
+
+async def handle(
     configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """One result for each resource, in the request's order."""
-    return DescribeConfigsResponse(
-        results=[
-            _describe(
-                configs,
-                partial(require_configs, authorizer, context, AclOperation.DESCRIBE_CONFIGS),
-                resource,
-                request.include_synonyms,
-                request.include_documentation,
-            )
-            for resource in request.resources
-        ]
-    )
+    require = partial(require_configs, authorizer, context, AclOperation.DESCRIBE_CONFIGS)
+    asked = {
+        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one for one in request.resources
+    }
+    results: list[DescribeConfigsResponse_DescribeConfigsResult] = []
+    for resource in asked.values():
+        if results and len(results) % RESOURCES_A_TURN == 0:
+            await asyncio.sleep(0)
+        results.append(_describe(configs, require, resource, request.include_synonyms, request.include_documentation))
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

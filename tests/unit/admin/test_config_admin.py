@@ -105,6 +105,32 @@ async def test_a_topic_setting_is_stored_and_in_force(control_plane: ControlPlan
     assert control_plane.native.configs[topic_id]["retention.ms"] == "604800000"
 
 
+async def test_many_resources_hold_nobody_up_and_repetitions_are_answered_once(control_plane: ControlPlane) -> None:
+    await control_plane.start()
+
+    def resource(name: str, *keys: str) -> DescribeConfigsRequest_DescribeConfigsResource:
+        return DescribeConfigsRequest_DescribeConfigsResource(
+            resource_type=TOPIC, resource_name=name, configuration_keys=list(keys) or None
+        )
+
+    names = [f"t{number}" for number in range(100)]
+    request = DescribeConfigsRequest(resources=[resource(name) for name in names] * 50)
+    request.resources.append(resource("t0", "retention.ms"))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    answer = await control_plane.call(32, request, 4)
+    beside.cancel()
+    assert [result.resource_name for result in answer.results] == [*names, "t0"]
+    assert turns >= len(names) // 20
+
+
 async def test_validate_only_changes_nothing(control_plane: ControlPlane) -> None:
     await control_plane.start()
     await create(control_plane, "t")
