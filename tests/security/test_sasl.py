@@ -287,7 +287,7 @@ def test_a_listener_without_sasl(broker: Broker) -> None:
 
 
 def test_who_does_not_authenticate_in_time_is_gone() -> None:
-    with secure_broker(settings={"connection.authentication.timeout.ms": "3000"}) as broker:
+    with secure_broker(settings={"connection.authentication.timeout.ms": "6000"}) as broker:
         silent = WireClient(port_of(broker, "SASL"))
         client = begun(broker, "PLAIN")
         assert silent.is_closed_by_peer()
