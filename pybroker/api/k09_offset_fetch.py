@@ -68,8 +68,10 @@ def handle(
     """A plain function: everything is in memory."""
     asker = _Asker(authorizer, context)
     if context.api_version >= 8:
+        # All offsets of a group are told once: a few bytes of its name would otherwise buy them each time.
+        asked = {group.group_id if group.topics is None else id(group): group for group in request.groups}
         return OffsetFetchResponse(
-            groups=[_group(groups, topics, asker, context.api_version, group) for group in request.groups]
+            groups=[_group(groups, topics, asker, context.api_version, group) for group in asked.values()]
         )
     wanted = None
     if request.topics is not None:

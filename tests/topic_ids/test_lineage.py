@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.native import Uuid
+from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.topic_ids.lives import Lives, until
 
@@ -42,6 +43,8 @@ def test_history_of_a_name(start_broker: StartBroker) -> None:
     check()
     broker.restart(crash=True)
     check()
+    again = [m.DescribeTopicHistoryRequest_HistoryTopic(name="story") for _ in range(3)]
+    assert len(lives.call(m.DescribeTopicHistoryRequest(topics=again), 0).topics) == 1, "told once"
     assert lives.history("nobody").error_code == 3
     assert lives.history(Uuid.random()).error_code == 100
 

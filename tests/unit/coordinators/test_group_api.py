@@ -179,9 +179,9 @@ async def test_describe_groups(version: int) -> None:
     c, _ = await client()
     joined = await c.stable()
     answer = await c.ask(
-        15, version, m.DescribeGroupsRequest(groups=[G, "none"], include_authorized_operations=version >= 3)
+        15, version, m.DescribeGroupsRequest(groups=[G, "none", G, G], include_authorized_operations=version >= 3)
     )
-    there, missing = answer.groups
+    there, missing = answer.groups  # each once
     assert (there.group_state, there.protocol_type, there.protocol_data) == ("Stable", "consumer", "range")
     (member,) = there.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "client", "/127.0.0.1")
@@ -309,6 +309,7 @@ async def test_offset_fetch_of_many_groups(version: int) -> None:
             m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id=G, topics=wanted),
             m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id=G, topics=None),
             m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id="x" * 32_768, topics=None),
+            m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id=G, topics=None),
         ]
     )
     some, everything, refused = (await c.ask(9, version, request)).groups
