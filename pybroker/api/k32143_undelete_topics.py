@@ -31,13 +31,13 @@ async def handle(
     """Answers when the topics are in service, or after timeout_ms: they then come back later."""
     answers: dict[Uuid, UndeletedTopic | KafkaError] = {}
     wanted: list[Restore] = []
-    seen: set[Uuid] = set()
+    seen: dict[Uuid, None] = {}
     for topic in request.topics:
         if topic.topic_id in seen:
             answers[topic.topic_id] = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic twice.")
             wanted = [one for one in wanted if one.topic_id != topic.topic_id]
             continue
-        seen.add(topic.topic_id)
+        seen[topic.topic_id] = None
         refused = _refused(lineage, authorizer, context, topic)
         if refused is not None:
             answers[topic.topic_id] = refused

@@ -1,10 +1,14 @@
 """DescribeTopicHistory (key 32145, pybroker's own), version 0: the incarnations of a name, or the one with an id.
 
 Needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before anything is authorized; without DESCRIBE an
-id is answered without its name, a name as if it did not exist (X22).
+id is answered without its name, a name as if it did not exist (X22). Other names that a topic had before, or got by
+an undeletion, are empty for those who may not DESCRIBE them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from pybroker.admin.lineage import Incarnation, LineageAdmin
 from pybroker.context import RequestContext
@@ -45,7 +49,8 @@ def _topic(
 ) -> DescribeTopicHistoryResponse_HistoryTopicResult:
     result = DescribeTopicHistoryResponse_HistoryTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
-        result.incarnations = [_incarnation(one) for one in _history(lineage, authorizer, context, topic)]
+        told = partial(authorizer.lists, context, ResourceType.TOPIC)
+        result.incarnations = [_incarnation(one, told) for one in _history(lineage, authorizer, context, topic)]
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
@@ -70,7 +75,7 @@ def _history(
     return lineage.history(topic.name, topic.topic_id)
 
 
-def _incarnation(one: Incarnation) -> DescribeTopicHistoryResponse_HistoryIncarnation:
+def _incarnation(one: Incarnation, told: Callable[[str], bool]) -> DescribeTopicHistoryResponse_HistoryIncarnation:
     return DescribeTopicHistoryResponse_HistoryIncarnation(
         name=one.name,
         topic_id=one.topic_id,
@@ -83,7 +88,9 @@ def _incarnation(one: Incarnation) -> DescribeTopicHistoryResponse_HistoryIncarn
         deleted_how=one.deleted_how,
         successor_id=one.successor or Uuid.ZERO,
         events=[
-            DescribeTopicHistoryResponse_HistoryEvent(what=event.what, at_ms=event.at_ms, by=event.by, name=event.name)
+            DescribeTopicHistoryResponse_HistoryEvent(
+                what=event.what, at_ms=event.at_ms, by=event.by, name=event.name if told(event.name) else ""
+            )
             for event in one.events
         ],
         partitions=[

@@ -10,6 +10,7 @@ import click
 from pybroker.cli.options import Target, broker_options, run, table, write_json
 
 if TYPE_CHECKING:
+    from pybroker.client.admin import AdminClient
     from pybroker.client.configs import AlterConfigOp, ConfigEntry, ConfigResource
 
 ENTITY_TYPES = ("topics", "brokers")
@@ -68,6 +69,8 @@ def _resource(
     if entity_name is not None and entity_type == "topics":
         named.append(ConfigResource.topic(entity_name))
     elif entity_name is not None and entity_type == "brokers":
+        if not (entity_name.isascii() and entity_name.isdigit()):
+            raise click.UsageError(f"--entity-name {entity_name}: a broker's id is a number.")
         named.append(ConfigResource.broker(entity_name))
     elif default and entity_type == "brokers":
         named.append(ConfigResource.broker(""))
@@ -115,6 +118,7 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
     from pybroker.client.admin import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
+        await _check_broker(admin, resource)
         entries: Mapping[str, ConfigEntry] = await admin.describe_configs([resource]).values()[resource]
     rows = [
         {
@@ -150,10 +154,23 @@ def _source(code: int) -> str:
         return str(code)
 
 
+async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
+    """A broker is asked itself, and the client waits a minute for one that is not there."""
+    from pybroker.client.configs import ConfigResourceType
+
+    if resource.type != ConfigResourceType.BROKER or not resource.name:
+        return
+    brokers = sorted(node.id for node in (await admin.describe_cluster()).nodes)
+    if int(resource.name) not in brokers:
+        there = ", ".join(map(str, brokers))
+        raise click.ClickException(f"There is no broker {resource.name} at the moment; there are: {there}.")
+
+
 async def _alter(target: Target, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
     from pybroker.client.admin import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
+        await _check_broker(admin, resource)
         await admin.incremental_alter_configs({resource: changes})
     if target.json:
         write_json({"entity": resource.name, "changed": [change.name for change in changes]})

@@ -39,7 +39,7 @@ def _id(text: str) -> Uuid:
 
 
 def _name_or_id(text: str) -> tuple[str | None, Uuid]:
-    """What looks like an id is one, unless nothing is known of it: `_known` then tries it as a name."""
+    """What looks like an id is one; who finds nothing of it tries it as a name."""
     from pybroker.native import Uuid
 
     try:
@@ -171,7 +171,8 @@ def _incarnation(one: Any) -> dict[str, Any]:
         "deleted_how": one.deleted_how,
         "successor_id": None if one.successor_id == Uuid.ZERO else str(one.successor_id),
         "events": [
-            {"what": event.what, "at_ms": event.at_ms, "by": event.by, "name": event.name} for event in one.events
+            {"what": event.what, "at_ms": event.at_ms, "by": event.by, "name": event.name or None}
+            for event in one.events
         ],
         "partitions": [
             {
@@ -226,6 +227,10 @@ async def _deletions(admin: AdminClient, waited_for: str | None, timeout_s: floa
         found: list[Any] = answer.deletions
         if waited_for is None:
             return found
+        if not found and filters is not None and filters[0].name is None:
+            # A name may look like an id.
+            filters = [DescribeDeletionsRequest_DeletionFilter(name=waited_for)]
+            continue
         if not found:
             raise click.ClickException(f"Nothing is known of a deleted topic '{waited_for}'.")
         if all(one.state == "removed" for one in found):

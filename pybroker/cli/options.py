@@ -109,7 +109,9 @@ def sentence(code: int, message: str | None) -> str:
         name = ErrorCode(code).name
     except ValueError:
         name = f"error {code}"
-    return f"{name}: {message}" if message else name
+    if not message or message.startswith(name):
+        return message or name
+    return f"{name}: {message}"
 
 
 def write_json(value: object) -> None:

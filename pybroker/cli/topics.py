@@ -91,7 +91,7 @@ def topics(
         if given and action not in actions:
             raise click.UsageError(f"{option} has no meaning with --{action}.")
     if action in ("create", "delete", "alter") and topic is None and topic_id is None:
-        raise click.UsageError(f"--{action} needs a --topic.")
+        raise click.UsageError(f"--{action} needs a --topic{' or a --topic-id' if action == 'delete' else ''}.")
     match action:
         case "list":
             run(_list(target, topic, exclude_internal))

@@ -31,6 +31,7 @@ from pybroker.client.topics import (
     TopicPartitionInfo,
     topic_collection,
 )
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -76,7 +77,7 @@ class TopicsAdmin(AdminBase):
         keys: Iterable[Any]
         if isinstance(wanted, TopicIdCollection):
             keys = wanted.topic_ids()
-            rows = [m.DeleteTopicsRequest_DeleteTopicState(topic_id=topic_id) for topic_id in keys]
+            rows = [m.DeleteTopicsRequest_DeleteTopicState(topic_id=topic_id) for topic_id in keys if topic_id]
             names: list[str] = []
         else:
             keys = names = list(wanted.topic_names())
@@ -93,6 +94,9 @@ class TopicsAdmin(AdminBase):
             return answer
 
         async def work(futures: Futures[Any, None]) -> None:
+            _refuse_zero(futures)
+            if not rows:
+                return
             answer = await self._network.attempt("controller", ask)
             for row in answer.responses:
                 key = row.topic_id if by_id else row.name
@@ -110,7 +114,7 @@ class TopicsAdmin(AdminBase):
         topic = m.MetadataRequest_MetadataRequestTopic
         if isinstance(wanted, TopicIdCollection):
             keys = wanted.topic_ids()
-            rows = [topic(topic_id=topic_id, name=None) for topic_id in keys]
+            rows = [topic(topic_id=topic_id, name=None) for topic_id in keys if topic_id]
         else:
             keys = wanted.topic_names()
             rows = [topic(name=name) for name in keys]
@@ -127,6 +131,7 @@ class TopicsAdmin(AdminBase):
             return await connection.request(request)
 
         async def work(futures: Futures[Any, TopicDescription]) -> None:
+            _refuse_zero(futures)
             if not rows:
                 return
             answer = await self._network.attempt("any", ask)
@@ -190,6 +195,13 @@ class TopicsAdmin(AdminBase):
                 settle(futures[row.name], row.error_code, row.error_message, None, f"topic {row.name}")
 
         return KeyedResult(start(new_partitions, work))
+
+
+def _refuse_zero(futures: Futures[Any, Any]) -> None:
+    """The zero id is no topic's; on the wire it says that there is no id (checklist 30)."""
+    if Uuid.ZERO in futures:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        settle(futures[Uuid.ZERO], code, f"the id {Uuid.ZERO} is no topic's: it means that there is none", None, "")
 
 
 async def _list_topics(connection: BrokerConnection, list_internal: bool) -> ListTopicsResult:

@@ -25,7 +25,7 @@ from pybroker.metadata.deletion_records import (
     forget_operations,
     write_operations,
 )
-from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.image import INTERNAL_TOPICS, ClusterImage, ImageDelta
 from pybroker.metadata.lineage import UNDELETED, TopicEvent
 from pybroker.metadata.times import time_text
 from pybroker.protocol.error_codes import ErrorCode
@@ -60,7 +60,7 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
     if record.state == UNDELETING:
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"Topic id {event.topic_id} is being undeleted as '{record.restore_as}' already.",
+            f"Topic id {event.topic_id} is being undeleted already.",
         )
     if record.by_order:
         raise KafkaError(
@@ -81,6 +81,9 @@ def _gone(record: DeletionRecord) -> KafkaError:
 
 
 def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
+    if name in INTERNAL_TOPICS and name != record.topic:
+        # The broker would take what clients have written for its own records, and lose them to the topic's retention.
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Only the broker's own topic can come back as '{name}'.")
     try:
         check_name_is_free(image, name, {})
     except KafkaError as error:

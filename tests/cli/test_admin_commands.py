@@ -157,6 +157,8 @@ def test_a_way_around_the_brokers_is_refused(command: list[str]) -> None:
         (["groups", "--reset-offsets", "--group", "g"], "Say where to"),
         (["configs"], "Say --describe or --alter"),
         (["configs", "--describe"], "Say whose settings"),
+        (["topics", "--delete"], "--delete needs a --topic or a --topic-id"),
+        (["configs", "--describe", "--entity-type", "brokers", "--entity-name", "b"], "a broker's id is a number"),
         (["configs", "--alter", "--topic", "a"], "--alter needs --add-config"),
         (["configs", "--alter", "--topic", "a", "--add-config", "x"], "expected KEY=VALUE"),
         (["topics", "--list", "--command-config", "absent.properties"], "absent.properties cannot be read"),
@@ -167,6 +169,17 @@ def test_misuse_is_told_in_one_line(arguments: list[str], part: str) -> None:
     assert done.returncode in (1, 2)
     assert part in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_not_there_is_told_at_once_and_once(run: Run) -> None:
+    refused = run("configs", "--describe", "--broker", "7", code=1)
+    assert refused.stderr == "Error: There is no broker 7 at the moment; there are: 1.\n"
+    refused = run("configs", "--alter", "--broker", "7", "--add-config", "log.retention.ms=1", code=1)
+    assert "There is no broker 7" in refused.stderr
+    refused = run("topics", "--describe", "--topic-id", str(Uuid.ZERO), code=1)
+    assert refused.stderr.startswith("Error: INVALID_TOPIC_EXCEPTION: the id ")
+    refused = run("groups", "--reset-offsets", "--group", "g", "--topic", unique("absent"), "--to-earliest", code=1)
+    assert refused.stderr.count("UNKNOWN_TOPIC_OR_PARTITION") == 1
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

@@ -59,6 +59,16 @@ async def test_describe_topics_by_id_and_by_name(admin: AdminClient, name: str) 
     with pytest.raises(KafkaError) as refused:
         await values[unknown]
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+    # The zero id means on the wire that there is none (checklist 30): it is nobody's, and disturbs no others.
+    both = admin.describe_topics(TopicCollection.of_topic_ids([topic_id, Uuid.ZERO])).topic_id_values()
+    assert both is not None
+    assert (await both[topic_id]).name == name
+    deletion = admin.delete_topics(TopicCollection.of_topic_ids([Uuid.ZERO])).topic_id_values()
+    assert deletion is not None
+    for future in (both[Uuid.ZERO], deletion[Uuid.ZERO]):
+        with pytest.raises(KafkaError, match=str(Uuid.ZERO)) as nobody:
+            await future
+        assert nobody.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
     with pytest.raises(KafkaError) as missing:
         await admin.describe_topics([f"{name}-never"])
     assert missing.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -115,6 +115,30 @@ def test_the_name_of_a_dead_id_is_told_to_those_who_may_know_it(guarded: tuple[W
     assert told(nobody, dead) == told(admin, dead)
 
 
+@pytest.mark.checklist("U5", "X22")
+def test_history_tells_no_former_name_to_those_who_may_not_know_it(guarded: tuple[WireClient, WireClient]) -> None:
+    admin, nobody = guarded
+    secret, shown = unique("secret"), unique("shown")
+    topic_id = create(admin, secret).topic_id
+    assert delete(admin, topic_id)[0].error_code == 0
+    back = m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=shown)
+    assert admin.call(m.UndeleteTopicsRequest(topics=[back], timeout_ms=30_000), 0).topics[0].error_code == 0
+    allow(admin, shown, AclOperation.DESCRIBE)
+
+    def names(client: WireClient, which: m.DescribeTopicHistoryRequest_HistoryTopic) -> list[str]:
+        (found,) = client.call(m.DescribeTopicHistoryRequest(topics=[which]), 0).topics
+        assert found.error_code == 0, found
+        (incarnation,) = found.incarnations
+        assert [event.what for event in incarnation.events] == ["create", "delete", "undelete"]
+        return [event.name for event in incarnation.events]
+
+    by_id = m.DescribeTopicHistoryRequest_HistoryTopic(topic_id=topic_id)
+    by_name = m.DescribeTopicHistoryRequest_HistoryTopic(name=shown)
+    for which in (by_id, by_name):
+        assert names(admin, which) == [secret, secret, shown]
+        assert names(nobody, which) == ["", "", shown]
+
+
 @pytest.mark.checklist(315)
 def test_pages_of_a_listing_are_filled_past_what_is_hidden(guarded: tuple[WireClient, WireClient]) -> None:
     """Neither the size of a page nor its cursor tells of topics that the asker may not describe."""

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from pybroker.native import Uuid
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.topic_ids.lives import Lives
@@ -55,6 +56,20 @@ def test_the_commands(start_broker: StartBroker) -> None:
         assert json.loads(run("history", text, "--json"))[0]["topic_id"] == str(first)
     assert "still there after 0 s" in run("deletions", "--wait", str(first), "--timeout", "0", code=1)
     assert "--timeout is for --wait" in run("deletions", "--timeout", "1", code=2)
+
+
+@pytest.mark.checklist("U4", "U5")
+def test_a_name_that_looks_like_an_id_is_found(start_broker: StartBroker) -> None:
+    broker = start_broker({"delete.topic.delay.ms": "0"})
+    name = "orders-of-the-year-now"
+    assert Uuid.parse(name)
+    first = Lives(broker.port).create(name)
+    assert json.loads(topics_command(broker, "history", name, "--json"))[0]["topic_id"] == str(first)
+    second = json.loads(topics_command(broker, "truncate", name, "--json"))["topic_id"]
+    Lives(broker.port).delete(name)
+    gone = json.loads(topics_command(broker, "deletions", "--wait", name, "--json"))
+    assert {one["topic_id"] for one in gone} == {str(first), second}
+    assert "Nothing is known" in topics_command(broker, "deletions", "--wait", str(Uuid.random()), code=1)
 
 
 @pytest.mark.checklist("U3", "U4")

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
-from tests.topic_ids.lives import Lives, ids, until
+from tests.topic_ids.lives import TIMEOUT_MS, Lives, ids, until
 
-UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_ID = 3, 36, 100
+UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, UNKNOWN_TOPIC_ID = 3, 36, 42, 100
+OFFSETS_TOPIC = "__consumer_offsets"
 FENCED_LEADER_EPOCH = 74
 
 
@@ -76,6 +79,38 @@ def test_a_taken_name_asks_for_another_one(lives: Lives) -> None:
     lives.delete(first)
     assert lives.undelete(first).name == "taken-once"
     assert lives.read(first) == ["old"]
+
+
+@pytest.mark.checklist("U3")
+def test_answers_stand_in_the_order_of_the_request(lives: Lives) -> None:
+    dead = [lives.create(f"several-{number}") for number in range(6)]
+    for topic_id in dead:
+        assert lives.delete(topic_id).error_code == 0
+    asked = [*dead, Uuid.random(), dead[2]]
+    topics = [m.UndeleteTopicsRequest_UndeletableTopic(topic_id=one, new_name=None) for one in asked]
+    answer = lives.call(m.UndeleteTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 0)
+    assert ids(answer.topics) == asked[:-1]
+    assert [one.error_code for one in answer.topics] == [0, 0, INVALID_REQUEST, 0, 0, 0, UNKNOWN_TOPIC_ID]
+
+
+@pytest.mark.checklist("U3")
+def test_a_topic_of_clients_does_not_become_one_of_the_brokers(start_broker: StartBroker) -> None:
+    lives = Lives(start_broker({"offsets.topic.num.partitions": "1"}).port)
+    first = lives.create("clients")
+    lives.delete(first)
+    refused = lives.undelete(first, OFFSETS_TOPIC)
+    assert refused.error_code == INVALID_REQUEST
+    assert f"'{OFFSETS_TOPIC}'" in refused.error_message
+    assert lives.metadata(OFFSETS_TOPIC).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    # Its own comes back, with what groups had committed.
+    lives.undelete(first)
+    lives.coordinator("readers")
+    assert lives.commit("readers", "clients", 0) == 0
+    offsets = lives.metadata(OFFSETS_TOPIC).topic_id
+    assert lives.delete(offsets).error_code == 0
+    assert lives.undelete(offsets).error_code == 0
+    lives.coordinator("readers")
+    assert lives.committed("readers", "clients") == 0
 
 
 @pytest.mark.checklist("A9", "U3", 81)
