@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -38,7 +38,7 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from pybroker.native import LocalPartition, NativeBroker, PartitionOrder, StopOrder, Uuid
+from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
@@ -246,7 +246,8 @@ class ReplicaManager:
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is
-        left to do, and a newer topic of the same name is not touched (checklist 86, A18)."""
+        left to do, and a newer topic of the same name is not touched (checklist 86, A18). Only while a log directory is
+        offline it does not, see `_hidden`."""
         refused = self._fence(request.controller_epoch, request.broker_epoch)
         if refused:
             return StopReplicaResponse(refused)
@@ -255,6 +256,7 @@ class ReplicaManager:
         orders: list[StopOrder] = []
         slots: list[tuple[Uuid, int]] = []
         doomed: list[tuple[Uuid, int]] = []
+        unseen: set[tuple[Uuid, int]] = set()
         # X12: the partition's own flag decides; the one at the top counts only where no partition has one.
         none_set = not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
         for topic in request.topic_states:
@@ -264,6 +266,8 @@ class ReplicaManager:
                 delete = state.delete_partition or (none_set and request.delete_partitions)
                 orders.append(StopOrder(topic.topic_id, state.partition_index, state.leader_epoch, delete))
                 slots.append((topic.topic_id, state.partition_index))
+                if delete and (hosted is None or state.partition_index not in hosted.epochs):
+                    unseen.add(slots[-1])
                 if delete and name is not None:
                     names[topic.topic_id] = name
                     doomed.append((topic.topic_id, state.partition_index))
@@ -272,13 +276,30 @@ class ReplicaManager:
             self._staging.warn("deleted", doomed)
         codes = await self._stop(orders) if orders else []
         self._staging.staged(names)
+        hidden = await self._hidden(unseen) if unseen else frozenset()
         errors: dict[Uuid, list[PartitionError]] = {}
-        for (topic_id, partition), code in zip(slots, codes, strict=True):
+        for (topic_id, partition), stopped in zip(slots, codes, strict=True):
+            code = stopped or (ErrorCode.KAFKA_STORAGE_ERROR if (topic_id, partition) in hidden else ErrorCode.NONE)
             errors.setdefault(topic_id, []).append(PartitionError(partition, code))
             if code == ErrorCode.NONE:
                 self._unhost(topic_id, partition)
                 self._strays.gone(topic_id, partition)
         return StopReplicaResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
+
+    async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
+        """Those of which a log directory that is offline may have the data: they are not hosted and do not wait for
+        removal either. Nobody can say that they are put aside before the directory is back, or gone from `log.dirs`."""
+
+        def look() -> Collection[tuple[Uuid, int]]:
+            if not any(directory.error_code for directory in self._native.describe_log_dirs()):
+                return ()
+            return unseen - {(found.topic_id, found.partition) for found in self._native.staged_deletions()}
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, look)
+        except NativeError as problem:
+            log.error("what waits for removal cannot be listed: %s", problem)
+            return unseen
 
     # --- RestoreReplicas ----------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from tests.support.brokers import BrokerProcess
 from tests.support.java import compiled, java_command
 from tests.support.kafka_tools import ToolError, run_tool
 from tests.support.maven import CLIENTS, jars
+from tests.topic_ids.lives import Lives
 from tests.topic_ids.stopped import topic_ids
 from tests.trouble.traffic import create, missing, read, send
 from tests.wire.client import WireClient
@@ -294,6 +295,40 @@ def test_a_directory_that_is_gone_takes_only_its_partitions(jbod: Jbod) -> None:
     for p in range(4):
         assert not missing(kept[p], read(broker, "t", p))
         assert not send(broker, "t", p, RECORDS[:1]).refused
+
+
+@pytest.mark.checklist("C12", "U3", "U4")
+def test_what_is_deleted_while_its_directory_is_gone_can_come_back(jbod: Jbod) -> None:
+    """A broker that cannot see the data does not say that it is put aside: the deletion waits for the directory."""
+    broker, one, two = jbod
+    create(broker, "t", 2)
+    kept = {p: send(broker, "t", p, RECORDS[:20]).acknowledged for p in range(2)}
+    assert sorted([len(list(one.glob("t-*"))), len(list(two.glob("t-*")))]) == [1, 1]
+    broker.stop()
+    two.rename(two.with_name("unmounted"))
+    two.write_text("no directory")
+    broker.start()
+    lives = Lives(broker.port)
+    topic_id = lives.metadata("t").topic_id
+    assert lives.delete("t").error_code == 0
+    other_id = lives.create("t")
+    assert other_id != topic_id, "the name is free at once all the same"
+    broker.restart()
+    (waiting,) = lives.deletions()
+    assert (waiting.topic_id, waiting.state) == (topic_id, "deleting")
+    assert "removed" not in {part.state for part in waiting.partitions}
+    refused = lives.undelete(topic_id, "back")
+    assert (refused.error_code, refused.name) == (56, None), refused
+    assert lives.deletions()[0].state == "deleting"
+    broker.stop()
+    two.unlink()
+    two.with_name("unmounted").rename(two)
+    broker.start()
+    wait_for(lambda: lives.deletions()[0].state == "staged")
+    assert lives.undelete(topic_id, "back").error_code == 0
+    for p in range(2):
+        assert not missing(kept[p], read(broker, "back", p))
+    assert lives.read("t") == []
 
 
 def test_kafkas_tool_needs_reassignments_says_so_and_moves_nothing(jbod: Jbod, tmp_path: Path) -> None:

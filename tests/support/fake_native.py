@@ -69,6 +69,12 @@ class FakeStaged:
 
 
 @dataclass
+class FakeLogDir:
+    path: str
+    error_code: int
+
+
+@dataclass
 class FakeRequest:
     """A request as `drain` gives it; `response` is what was replied."""
 
@@ -124,6 +130,8 @@ class FakeNative:
     """(topic id, partition) → error code of stop_partitions."""
     failing_adoptions: dict[str, str] = field(default_factory=dict)
     """Name of a directory → why it takes no id."""
+    offline: bool = False
+    """Whether a second log directory is offline."""
     calls: list[str] = field(default_factory=list)
     queue: list[Any] = field(default_factory=list)
 
@@ -253,6 +261,9 @@ class FakeNative:
 
     def set_broker_settings(self, settings: Mapping[str, Any]) -> None:
         self.calls.append("set_broker_settings")
+
+    def describe_log_dirs(self) -> list[FakeLogDir]:
+        return [FakeLogDir("/data", 0), *([FakeLogDir("/data2", 56)] if self.offline else [])]
 
     def staged_deletions(self) -> list[FakeStaged]:
         return list(self.staged.values())

@@ -167,6 +167,25 @@ async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> No
     assert (host.hosted, host.staged) == ({(B, 0)}, {(A, 0), (A, 1)})
 
 
+@pytest.mark.checklist(86, "C12")
+async def test_a_stop_is_not_confirmed_for_what_may_lie_in_a_lost_directory(host: Host) -> None:
+    await host.lead(A, 0)
+    host.native.offline = True
+    states = [StopReplicaPartitionState(index, -2, True) for index in range(2)]
+    request = StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(A, states)])
+    for _ in range(2):  # said again: what waits for removal is confirmed, the other still not
+        response = await host.manager.handle(request)
+        assert isinstance(response, StopReplicaResponse)
+        assert [(one.partition_index, one.error_code) for one in response.topics[0].partition_errors] == [
+            (0, 0),
+            (1, 56),
+        ]
+    host.native.offline = False
+    response = await host.manager.handle(request)
+    assert isinstance(response, StopReplicaResponse)
+    assert {one.error_code for one in response.topics[0].partition_errors} == {0}
+
+
 @pytest.mark.checklist(83, 84, 86, "X12")
 @pytest.mark.parametrize(
     ("whole", "flags", "staged"),
