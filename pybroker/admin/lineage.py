@@ -257,10 +257,15 @@ class LineageAdmin:
         results: list[TruncatedTopic | KafkaError | None] = []
         for slot, one in enumerate(topics):
             try:
-                found[slot] = deletable(self.image, one.which, {topic.topic_id for topic in found.values()})
-                results.append(None)
+                topic = deletable(self.image, one.which, ())
             except KafkaError as error:
                 results.append(error)
+                continue
+            if any(topic.topic_id == other.topic_id for other in found.values()):
+                results.append(KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once."))
+                continue
+            found[slot] = topic
+            results.append(None)
         living = list(found.values())
         closed = await self._closing.close(living)
         try:

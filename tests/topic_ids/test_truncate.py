@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
+from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
-from tests.topic_ids.lives import Lives, until
+from tests.topic_ids.lives import TIMEOUT_MS, Lives, until
 
 NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 6, 3, 100
 FENCED_LEADER_EPOCH = 74
@@ -135,6 +136,14 @@ def test_what_is_refused(start_broker: StartBroker) -> None:
     lives.coordinator("any")
     assert lives.truncate("__consumer_offsets").error_code == 42
     assert lives.truncate("nothing").error_code == UNKNOWN_TOPIC_OR_PARTITION
+    # What can be read in two ways, and the same topic twice: the first counts.
+    first = lives.create("twice")
+    topic = m.TruncateTopicsRequest_TruncatableTopic
+    topics = [topic(name="twice", topic_id=first), topic(), topic(name="twice"), topic(topic_id=first)]
+    answer = lives.call(m.TruncateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 0)
+    assert [one.error_code for one in answer.topics] == [42, 42, 0, 42]
+    assert "more than once" in answer.topics[3].error_message
+    assert [one.topic_id for one in lives.history("twice").incarnations] == [answer.topics[2].topic_id, first]
     closed = Lives(start_broker({"delete.topic.enable": "false"}).port)
     closed.create("kept")
     assert closed.truncate("kept").error_code == 73
