@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -99,7 +99,12 @@ class OnConsume(Listening, ConsumerInterceptor):
 
 
 class Plain(ProducerInterceptor):
-    """Implements nothing but its own interface, and that badly."""
+    """Implements nothing but its own interface, and that badly. It has a method of the listener's name."""
+
+    told: ClassVar[list[ClusterResource]] = []
+
+    def on_update(self, cluster_resource: ClusterResource) -> None:
+        self.told.append(cluster_resource)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise RuntimeError("a plug-in's bug")
@@ -128,6 +133,7 @@ async def test_plugins_learn_the_cluster_id(admin: AdminClient, bootstrap: str, 
     for each in plugins:
         assert set(each.told) == {cluster_id}
         assert len(each.told) >= 2  # after every metadata response
+    assert Plain.told == []
     assert interceptor.sent[-1] == cluster_id
     assert [metadata.offset for metadata in interceptor.acknowledged if metadata] == [0, 1]
     assert reporter.metrics["record-send-total"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -62,14 +63,15 @@ def leaders(request: LeaderAndIsrRequest) -> dict[tuple[str, Uuid], list[int]]:
     }
 
 
-@pytest.mark.checklist(37, 46, 47, 50, 58, 64, 65, 66, 103, 105)
+@pytest.mark.checklist(32, 37, 38, 39, 40, 41, 46, 47, 50, 58, 64, 65, 66, 103, 105)
 async def test_full_first_then_only_what_changes(control_plane: ControlPlane, said: list[Any]) -> None:
     plane = control_plane
     broker = await plane.start()
     a = await create(plane, "a", 2)
     b = await create(plane, "b", 1)
     assert broker.services is not None
-    assert await broker.services.store.exists(znodes.topic_path("a"))
+    node = json.loads((await broker.services.store.get(znodes.topic_path("a"))).data)
+    assert (node["version"], node["id"], node["partitions"]) == (3, str(a), {"0": [1], "1": [1]})
     created = [request for request in said if isinstance(request, LeaderAndIsrRequest)]
     assert (created[0].type, leaders(created[0])) == (FULL, {})
     # Of the second one, only the second: what is missing is not gone.

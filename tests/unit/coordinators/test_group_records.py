@@ -90,6 +90,7 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
     assert decode_group_value(bytes.fromhex(GROUP_VALUES[version])) == group_value(version)
 
 
+@pytest.mark.checklist(247)
 def test_values_are_written_as_kafka_writes_version_4() -> None:
     assert encode_offset_value(offset_value(4)).hex() == OFFSET_VALUES[4]
     assert encode_group_value(group_value(4)).hex() == GROUP_VALUES[4]
