@@ -155,6 +155,8 @@ class ReplicaManager:
                     self._host(topic_id, name, partition, epoch)
                 else:
                     log.error("partition %s-%d (id %s) cannot be served: error %d", name, partition, topic_id, code)
+            if any((name, partition) in self._strays.left_alone for _, partition, name, _ in slots):
+                await self._staging.take_over(self._config["delete.topic.delay.ms"])
             await self._staging.returned({topic_id for topic_id, *_ in slots if topic_id in self._hosted})
         return LeaderAndIsrResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
 

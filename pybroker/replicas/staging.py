@@ -139,15 +139,24 @@ class Staging:
 
     async def start(self, delay_ms: int) -> None:
         """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
-        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
-        on_disk = {found.topic_id for found in directories if found.topic_id is not None}
-        unknown = on_disk - self._nodes.keys()
-        await self.promise(dict.fromkeys(unknown, ""), delay_ms)
+        on_disk = await self.take_over(delay_ms)
         for topic_id in self._nodes.keys() - on_disk:
             await self._forget(topic_id)
         self.staged(self._nodes)
         self._task = asyncio.create_task(self._run(), name="staged-removal")
         self._task.add_done_callback(_ended)
+
+    async def take_over(self, delay_ms: int) -> set[Uuid]:
+        """What lies in `deleting/` and was promised no time waits its whole delay from now on; the topics of all that
+        lies there."""
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
+        found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
+        on_disk = {topic_id for topic_id, _ in found}
+        unknown = on_disk - self._nodes.keys()
+        await self.promise(dict.fromkeys(unknown, ""), delay_ms)
+        self.warn("left over on disk", [one for one in found if one[0] in unknown])
+        self.staged(unknown)
+        return on_disk
 
     async def stop(self) -> None:
         """Ends the removal; what is left goes on after the next start."""

@@ -85,6 +85,8 @@ class Strays:
         self._store = store
         self._by_place: dict[tuple[str, int], list[LocalPartition]] = {}
         self._problems: dict[tuple[str, int], Problem] = {}
+        self.left_alone: set[tuple[str, int]] = set()
+        """Places of directories of which nothing is known. A later topic of the name may put them aside (R10)."""
         self._count = 0
 
     @property
@@ -196,6 +198,7 @@ class Strays:
                 elif directory.topic_id in dead:
                     proven.append(directory)
                 elif claim is None:
+                    self.left_alone.add(place)
                     log.warning(
                         "%s belongs to topic id %s, of which nothing is known: it is not served and stays where it is",
                         directory.directory,

@@ -13,6 +13,7 @@ import pytest
 from pybroker.native import Uuid
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
+from tests.topic_ids.lives import Lives
 from tests.topic_ids.stopped import metadata_file, topic_ids
 from tests.trouble.traffic import create, missing, read, send
 
@@ -138,6 +139,28 @@ def test_a_directory_that_never_held_a_record_takes_the_id(stopped: Stopped, sta
     broker.start()
     assert metadata_file(broker, "empty").read_bytes() == READABLE["base64"](ids["empty"])
     assert not send(broker, "empty", 0, RECORDS).refused
+
+
+@pytest.mark.checklist(78, 80, "R10")
+def test_a_directory_of_unknown_id_that_a_new_topic_replaces_is_announced(stopped: Stopped) -> None:
+    """It waits its whole delay like all others, from a WARN line on that names it and the time."""
+    broker, ids = stopped(["t"])
+    unknown = Uuid.random()
+    metadata_file(broker, "t").write_bytes(f"version: 0\ntopic_id: {unknown}".encode())
+    broker.start()
+    lives = Lives(broker.port)
+    assert lives.delete(ids["t"]).error_code == 0
+    broker.restart()
+    assert f"belongs to topic id {unknown}, of which nothing is known" in broker.console.read_text()
+    # Its epochs go on after those of the deleted one, and so are above all in the directory.
+    assert lives.create("t") != unknown
+    assert lives.produce("t", "new").base_offset == 0
+    (line,) = [
+        line for line in broker.console.read_text().splitlines() if "will be removed" in line and str(unknown) in line
+    ]
+    assert " WARN " in line
+    assert "partitions 0 " in line
+    assert (broker.data_dir / "deleting" / f"{unknown.hex}_0").is_dir()
 
 
 @pytest.mark.checklist("A21")
