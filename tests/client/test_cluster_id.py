@@ -180,14 +180,18 @@ async def test_an_interceptor_may_run_before_the_id_is_known(admin: AdminClient,
 @pytest.mark.checklist(268, 291)
 async def test_the_id_is_logged_when_it_is_new(caplog: pytest.LogCaptureFixture) -> None:
     ids: list[str | None] = ["one", "one", "two", None]
+    listener = Reporter()
     async with (
         FakeBroker({"MetadataRequest": lambda *_: broker.metadata(cluster_id=ids.pop(0))}) as broker,
-        AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "me"}) as admin,
+        AdminClient(
+            {"bootstrap.servers": broker.bootstrap, "client.id": "me", "metric.reporters": [listener]}
+        ) as admin,
     ):
         with caplog.at_level(logging.INFO, "pybroker.client"):
             for _ in range(4):
                 await admin.describe_cluster()
         assert admin.cluster.id is None
+    assert listener.told == ["one", "one", "two", None]
     logged = [record.getMessage() for record in caplog.records if "Cluster ID" in record.getMessage()]
     assert logged == ["[me] Cluster ID: one", "[me] Cluster ID: two", "[me] Cluster ID: None"]
 
