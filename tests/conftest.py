@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -44,10 +44,12 @@ def _brokers(config: pytest.Config, folder: Path, shown: Callable[[], bool]) -> 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Lets a fixture know at its end whether its test failed."""
     report = yield
-    if report.failed:  # type: ignore[attr-defined]  # pytest's report
+    if report.failed:
         item.stash[_FAILED] = True
         item.session.stash[_FAILED] = True
     return report

@@ -39,14 +39,14 @@ def sets(data: Path, port: int = 0, settings: Mapping[str, str] | None = None) -
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A started broker, after its start line; killed at the end."""
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A started broker and its start line; killed at the end."""
     process = subprocess.Popen(command("start", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        process.start_line = process.stdout.readline()  # type: ignore[attr-defined]  # an attribute of the test's own
-        assert process.start_line.startswith("pybroker is ready: "), process.communicate()  # type: ignore[attr-defined]  # an attribute of the test's own
-        yield process
+        start_line = process.stdout.readline()
+        assert start_line.startswith("pybroker is ready: "), process.communicate()
+        yield process, start_line
     finally:
         process.kill()
         process.communicate()
@@ -99,8 +99,7 @@ def test_unknown_command() -> None:
 
 def test_start_line_and_clean_stop(tmp_path: Path) -> None:
     port = free_port()
-    with running(*sets(tmp_path / "data", port)) as process:
-        line = process.start_line  # type: ignore[attr-defined]  # an attribute of the test's own
+    with running(*sets(tmp_path / "data", port)) as (process, line):
         assert f"PLAINTEXT://127.0.0.1:{port}" in line
         assert "cluster id " in line
         assert str(tmp_path / "data") in line
@@ -110,14 +109,14 @@ def test_start_line_and_clean_stop(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
-    with running(*sets(tmp_path / "data")) as process:
+    with running(*sets(tmp_path / "data")) as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_S) == 0
 
 
 def test_the_echo_of_a_signal_does_no_harm(tmp_path: Path) -> None:
     """timeout(1) and some supervisors send a signal twice at once: the stop stays a clean one."""
-    with running(*sets(tmp_path / "data")) as process:
+    with running(*sets(tmp_path / "data")) as (process, _):
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
@@ -173,7 +172,7 @@ def test_data_directory_in_use(tmp_path: Path) -> None:
 
 def test_data_directory_of_another_cluster(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with running(*sets(data)) as process:
+    with running(*sets(data)) as (process, _):
         process.terminate()
         process.wait(LIMIT_S)
     properties = data / "meta.properties"
@@ -186,7 +185,7 @@ def test_data_directory_of_another_cluster(tmp_path: Path) -> None:
 
 def test_data_directory_of_another_broker(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with running(*sets(data)) as process:
+    with running(*sets(data)) as (process, _):
         process.terminate()
         process.wait(LIMIT_S)
     assert_refused(run("start", *sets(data, settings={"node.id": "7"})), 1, "7")

@@ -12,40 +12,20 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
 from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
+from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
 UNKNOWN_TOPIC_MS = 8_000
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
-# aiokafka's own names for a few codes.
-_KAFKA_NAMES = {"INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION"}
 T = TypeVar("T")
-
-
-def _text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()
-
-
-def _raw(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
-
-
-def _received(record: Any) -> Received:
-    headers = tuple((name, value.decode()) for name, value in record.headers)
-    return Received(record.partition, record.offset, _text(record.key), _text(record.value), headers)
-
-
-def _name_of(kind: type[KafkaError]) -> str:
-    """Kafka's name of the code that the broker answered; the class's own name for errors of the client."""
-    name = str(getattr(kind, "message", "") or kind.__name__)
-    return _KAFKA_NAMES.get(name, name)
 
 
 def _refuse_errors(response: Any, field: str) -> None:
     """aiokafka hands per-topic errors back instead of raising them."""
     for row in getattr(response, field):
         if row[1] != 0:
-            raise BrokerError(_name_of(for_code(row[1])), str(row))
+            raise BrokerError(name_of(for_code(row[1])), str(row))
 
 
 class _Loop:
@@ -60,7 +40,7 @@ class _Loop:
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S * 2)
         except KafkaError as problem:
-            raise BrokerError(_name_of(type(problem)), str(problem)) from problem
+            raise BrokerError(name_of(type(problem)), str(problem)) from problem
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -85,7 +65,7 @@ class AiokafkaMember(Member):
 
     def poll(self, timeout_s: float) -> list[Received]:
         batches = self._loop.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
-        return [_received(record) for batch in batches.values() for record in batch]
+        return [received(record) for batch in batches.values() for record in batch]
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
@@ -119,8 +99,8 @@ class AiokafkaProducer(Producer):
             sends = [
                 await self._producer.send(
                     topic,
-                    value=_raw(record.value),
-                    key=_raw(record.key),
+                    value=raw(record.value),
+                    key=raw(record.key),
                     partition=record.partition,
                     headers=[(name, value.encode()) for name, value in record.headers],
                 )
@@ -188,7 +168,7 @@ class Aiokafka(Client):
                 give_up = asyncio.get_running_loop().time() + TIMEOUT_S
                 while len(found) < count and asyncio.get_running_loop().time() < give_up:
                     for batch in (await consumer.getmany(timeout_ms=500)).values():
-                        found.extend(_received(record) for record in batch)
+                        found.extend(received(record) for record in batch)
                 return found
             finally:
                 await consumer.stop()

@@ -12,20 +12,13 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 
 from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
+from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
 UNKNOWN_TOPIC_MS = 8_000
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
-# kafka-python's own names for a few codes.
-_KAFKA_NAMES = {"INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION"}
-
-
-def _name_of(problem: KafkaError) -> str:
-    """Kafka's name of the code that the broker answered; the class's own name for errors of the client."""
-    name = str(getattr(problem, "message", "") or type(problem).__name__)
-    return _KAFKA_NAMES.get(name, name)
 
 
 @contextmanager
@@ -33,20 +26,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except KafkaError as problem:
-        raise BrokerError(_name_of(problem), str(problem)) from problem
-
-
-def _text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()
-
-
-def _raw(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
-
-
-def _received(record: Any) -> Received:
-    headers = tuple((name, value.decode()) for name, value in record.headers)
-    return Received(record.partition, record.offset, _text(record.key), _text(record.value), headers)
+        raise BrokerError(name_of(type(problem)), str(problem)) from problem
 
 
 class KafkaPythonMember(Member):
@@ -60,7 +40,7 @@ class KafkaPythonMember(Member):
     def poll(self, timeout_s: float) -> list[Received]:
         with _translated():
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
-        return [_received(record) for batch in batches.values() for record in batch]
+        return [received(record) for batch in batches.values() for record in batch]
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
@@ -91,8 +71,8 @@ class KafkaPythonProducer(Producer):
             sends = [
                 self._producer.send(
                     topic,
-                    value=_raw(record.value),
-                    key=_raw(record.key),
+                    value=raw(record.value),
+                    key=raw(record.key),
                     partition=record.partition,
                     headers=[(name, value.encode()) for name, value in record.headers],
                 )
@@ -152,7 +132,7 @@ class KafkaPython(Client):
                 give_up = time.monotonic() + TIMEOUT_S
                 while len(found) < count and time.monotonic() < give_up:
                     for batch in consumer.poll(timeout_ms=500).values():
-                        found.extend(_received(record) for record in batch)
+                        found.extend(received(record) for record in batch)
             return found
         finally:
             consumer.close(autocommit=False)

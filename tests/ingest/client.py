@@ -189,14 +189,17 @@ class IngestClient:
         batch_id: int = -1,
         cluster_id: str | None = None,
     ) -> Any:
-        return self.call(self.commit_request(topic_id, ingest_id, epoch, attempts, batch_id, cluster_id))
+        return self.call(
+            self.commit_request(topic_id, ingest_id, epoch, attempts, batch_id=batch_id, cluster_id=cluster_id)
+        )
 
-    def commit_request(  # noqa: PLR0917 - as the request has them
+    def commit_request(
         self,
         topic_id: Uuid,
         ingest_id: str,
         epoch: int,
         attempts: Iterable[Attempt],
+        *,
         batch_id: int = -1,
         cluster_id: str | None = None,
     ) -> IngestCommitRequest:

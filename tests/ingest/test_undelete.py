@@ -78,7 +78,7 @@ def test_a_batch_that_a_later_one_overtakes_does_not_stay() -> None:
             for partition in range(8):
                 client.append(topic_id, "query", earlier, attempt, partition, ["x"], batch_id=batch_id)
             # The later one has nothing to bring to disk: it is decided while the earlier one is prepared.
-            client.send(client.commit_request(topic_id, "query", earlier, [attempt], batch_id))
+            client.send(client.commit_request(topic_id, "query", earlier, [attempt], batch_id=batch_id))
             answer = other.commit(topic_id, "query", later, [], batch_id=batch_id + 1)
             assert client.receive().error_code == 0
             if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from pybroker.protocol.messages import (
 from tests.conftest import StartBroker
 from tests.ingest.client import COMMITTED, Attempt, IngestClient
 from tests.support.brokers import BrokerProcess
+from tests.support.delivered import offset_and_value
 from tests.support.java import compiled, java_command
 from tests.support.kafka_tools import ToolError, run_tool
 from tests.support.maven import CLIENTS, jars
@@ -98,7 +100,8 @@ def test_a_partition_moves_under_load(jbod: Jbod) -> None:
         if problem is not None:
             refused.append(str(problem))
         else:
-            sent[message.offset()] = message.value()  # type: ignore[index, assignment]  # a delivered message has both
+            offset, value = offset_and_value(message)
+            sent[offset] = value
 
     def write() -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 1})
@@ -127,18 +130,27 @@ def test_a_partition_moves_under_load(jbod: Jbod) -> None:
                 give_up = time.monotonic() + PATIENCE_S  # as long as it gets on
         consumer.close()
 
+    def have_come(count: int) -> bool:
+        return len(sent) > count
+
+    def lies_in(directory: Path) -> bool:
+        return place(broker, "busy") == [(directory.name, False)]
+
+    def is_empty(directory: Path) -> bool:
+        return not list(directory.glob("busy-0*"))
+
     threads = [threading.Thread(target=work) for work in (write, follow)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: len(sent) > 3000)
+    wait_for(partial(have_come, 3000))
     for _ in range(4):
         at, to = other(jbod, "busy")
         before = len(sent)
         assert move(broker, "busy", 0, to) == 0
-        wait_for(lambda to=to: place(broker, "busy") == [(to.name, False)])  # type: ignore[misc]  # mypy takes defaults of a lambda for no argument
-        wait_for(lambda before=before: len(sent) > before + 300)  # type: ignore[misc]  # mypy takes defaults of a lambda for no argument
+        wait_for(partial(lies_in, to))
+        wait_for(partial(have_come, before + 300))
         assert (to / "busy-0" / "partition.metadata").read_text().endswith(str(ids["busy"]))
-        wait_for(lambda at=at: not list(at.glob("busy-0*")))  # type: ignore[misc]  # mypy takes defaults of a lambda for no argument
+        wait_for(partial(is_empty, at))
     stop.set()
     threads[0].join()
     written.set()  # not before: what is still under way is counted in `sent` by its callback only

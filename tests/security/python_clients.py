@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import aiokafka
 import aiokafka.errors
@@ -71,16 +72,9 @@ def confluent(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
 
 def kafka_python(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
     """kafka-python."""
-    mechanism, user, password = login.split(":")
-    settings = {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": password,
-        # A wrong password is tried again and again until then.
-        "bootstrap_timeout_ms": 2_000 if password == "wrong" else 30_000,
-    }
+    settings = _settings(bootstrap, login)
+    # A wrong password is tried again and again until then.
+    settings["bootstrap_timeout_ms"] = 2_000 if settings["sasl_plain_password"] == "wrong" else 30_000
 
     def produce() -> None:
         producer = kafka.KafkaProducer(**settings, max_block_ms=SECONDS * 1000)
@@ -98,6 +92,17 @@ def kafka_python(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
     return _outcome(produce), _outcome(consume)
 
 
+def _settings(bootstrap: str, login: str) -> dict[str, Any]:
+    mechanism, user, password = login.split(":")
+    return {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+
+
 def _outcome(work: Callable[[], None]) -> str:
     try:
         work()
@@ -108,14 +113,7 @@ def _outcome(work: Callable[[], None]) -> str:
 
 def aiokafka_client(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
     """aiokafka."""
-    mechanism, user, password = login.split(":")
-    settings = {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": password,
-    }
+    settings = _settings(bootstrap, login)
 
     async def produce() -> None:
         producer = aiokafka.AIOKafkaProducer(**settings)

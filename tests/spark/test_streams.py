@@ -55,7 +55,9 @@ def test_a_stream_goes_on_where_it_was_with_a_limit_per_batch(jobs: Jobs, topic:
     position = _checkpoint(tmp_path)
     assert list(position["topics"]) == [topic_id]
     assert sum(position["topics"][topic_id]["p"].values()) == 1500
-    assert position["cluster"] == jobs.read(topic, columns="cluster_id").first()[0]  # type: ignore[index]  # there is a row
+    row = jobs.read(topic, columns="cluster_id").first()
+    assert row is not None
+    assert position["cluster"] == row[0]
 
 
 @pytest.mark.checklist(2, 92)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 DOWNLOAD_ATTEMPTS_MAX = 4
 DOWNLOAD_TIMEOUT_S = 540
@@ -50,7 +51,7 @@ def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[P
     return folder
 
 
-def run_download(command: Sequence[str], **options: object) -> None:
+def run_download(command: Sequence[str], **options: Any) -> None:
     """Runs a command that talks to a package registry, again if it fails: registries drop connections."""
     for attempt in range(1, DOWNLOAD_ATTEMPTS_MAX + 1):
         done = subprocess.run(
@@ -59,7 +60,7 @@ def run_download(command: Sequence[str], **options: object) -> None:
             text=True,
             timeout=DOWNLOAD_TIMEOUT_S,
             check=False,
-            **options,  # type: ignore[call-overload]  # subprocess options
+            **options,
         )
         if done.returncode == 0:
             return

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -77,15 +78,15 @@ def committed(broker: BrokerProcess) -> dict[int, int]:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, object]]]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The data directory that Apache Kafka has left, and what was in it."""
     broker = KafkaProcess(tmp_path_factory.mktemp("kafka"), FOR_EVER)
     broker.start()
     try:
         client = admin(broker)
         wanted = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
-        wanted[2].config = {"cleanup.policy": "compact", "segment.bytes": "1048576"}  # type: ignore[attr-defined]  # the stubs do not know it
-        wanted[1].config = {"compression.type": "zstd", "retention.ms": "-1"}  # type: ignore[attr-defined]  # the stubs do not know it
+        wanted[2].config = {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+        wanted[1].config = {"compression.type": "zstd", "retention.ms": "-1"}
         gone = NewTopic("deleted", 1, 1)
         for created in client.create_topics([*wanted, gone], request_timeout=PATIENCE_S).values():
             created.result(PATIENCE_S)
@@ -108,7 +109,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
             assert consumer.poll(PATIENCE_S) is not None
         consumer.commit(asynchronous=False)
         consumer.close()
-        facts: dict[str, object] = {
+        facts: dict[str, Any] = {
             "digest": digest(broker),
             "committed": committed(broker),
             "ids": topic_ids(broker, *TOPICS),
@@ -121,7 +122,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
 
 
 @pytest.fixture
-def copy(kafka: tuple[Path, dict[str, object]], tmp_path: Path) -> Path:
+def copy(kafka: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     shutil.copytree(kafka[0], tmp_path / "data")
     return tmp_path / "data"
 
@@ -155,7 +156,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 @pytest.mark.timeout(300)
 @pytest.mark.checklist("D35", "R23", 131, 138, 281, 283, 296, "X31", "C15")
 def test_a_kafka_directory_is_taken_over(
-    kafka: tuple[Path, dict[str, object]], copy: Path, pybroker: BrokerProcess
+    kafka: tuple[Path, dict[str, Any]], copy: Path, pybroker: BrokerProcess
 ) -> None:
     facts = kafka[1]
     before = contents(copy)
@@ -218,7 +219,7 @@ def test_a_kafka_directory_is_taken_over(
 @pytest.mark.checklist("D35", "R23")
 @pytest.mark.parametrize("step", ["store", "synced", "renamed", "properties", "aside"])
 def test_kill_9_at_any_step_leaves_it_adoptable(
-    kafka: tuple[Path, dict[str, object]], copy: Path, pybroker: BrokerProcess, step: str
+    kafka: tuple[Path, dict[str, Any]], copy: Path, pybroker: BrokerProcess, step: str
 ) -> None:
     killed = adopt(copy, step=step)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -295,7 +296,7 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
 @pytest.mark.checklist("D35", "R23", 45, 49, 208, 211)
 @pytest.mark.parametrize("ids", [True, False])
 def test_a_directory_of_a_zookeeper_broker(
-    kafka: tuple[Path, dict[str, object]], copy: Path, pybroker: BrokerProcess, ids: bool
+    kafka: tuple[Path, dict[str, Any]], copy: Path, pybroker: BrokerProcess, ids: bool
 ) -> None:
     """meta.properties version 0, no metadata log; before Kafka 2.8 no partition.metadata either."""
     properties = read_properties_of(copy)
@@ -321,9 +322,7 @@ def test_a_directory_of_a_zookeeper_broker(
     with_files = {name: topic_id for name, topic_id in found.items() if name != "empty" or ids}
     if ids:
         assert {name: found[name] for name in ("plain", "packed", "compacted")} == {
-            name: topic_id
-            for name, topic_id in kafka[1]["ids"].items()
-            if name != "empty"  # type: ignore[attr-defined]  # a dictionary of names
+            name: topic_id for name, topic_id in kafka[1]["ids"].items() if name != "empty"
         }
     for name, topic_id in with_files.items():
         assert (copy / f"{name}-0" / "partition.metadata").read_text().endswith(str(topic_id))

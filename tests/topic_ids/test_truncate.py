@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -95,6 +96,9 @@ def test_no_offset_is_used_twice_under_load(lives: Lives) -> None:
     acknowledged: dict[int, list[str]] = {}
     over = threading.Event()
 
+    def have_come(count: int) -> bool:
+        return len(acknowledged) > count
+
     def produce() -> None:
         mine = Lives(lives.port)
         number = 0
@@ -111,7 +115,7 @@ def test_no_offset_is_used_twice_under_load(lives: Lives) -> None:
     try:
         incarnations = []
         for turn in range(5):
-            until(lambda turn=turn: len(acknowledged) > 20 * (turn + 1), "records")  # type: ignore[misc]  # mypy takes defaults of a lambda for no argument
+            until(partial(have_come, 20 * (turn + 1)), "records")
             incarnations.append(lives.truncate("load", keep_offsets=True).old_topic_id)
     finally:
         over.set()

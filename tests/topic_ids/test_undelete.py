@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,10 @@ def test_after_the_delay_it_is_gone(start_broker: StartBroker) -> None:
 def test_offsets_of_every_group_survive_a_restart_in_between(start_broker: StartBroker) -> None:
     broker = start_broker()
     lives = Lives(broker.port)
+
+    def is_loaded(group: str) -> bool:
+        return lives.committed(group, "groups") != "loading"
+
     first = lives.create("groups", 3)
     for group in ("g1", "g2", "g3"):
         lives.coordinator(group)
@@ -148,7 +153,7 @@ def test_offsets_of_every_group_survive_a_restart_in_between(start_broker: Start
     assert lives.undelete(first).error_code == 0
     for _ in range(2):
         for group in ("g1", "g2", "g3"):
-            until(lambda group=group: lives.committed(group, "groups") != "loading")  # type: ignore[misc]  # mypy takes defaults of a lambda for no argument
+            until(partial(is_loaded, group))
             assert [lives.committed(group, "groups", p) for p in range(3)] == [10, 11, 12]
         until(lambda: lives.deletions(first) == [])
         broker.restart(crash=True)

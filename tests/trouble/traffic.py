@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.brokers import BrokerProcess
+from tests.support.delivered import offset_and_value
 
 PATIENCE_S = 60.0
 ANSWER_MS = 60_000
@@ -51,7 +52,8 @@ def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes],
         if problem is not None:
             sent.refused.append(problem.name())
         else:
-            sent.acknowledged[message.offset()] = message.value()  # type: ignore[index, assignment]  # a delivered message has both
+            offset, value = offset_and_value(message)
+            sent.acknowledged[offset] = value
 
     for value in values:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
@@ -87,10 +89,11 @@ def read(
                 continue
             problem = message.error()
             if problem is None:
-                if stop is not None and message.offset() >= stop:  # type: ignore[operator]  # a delivered message has one
+                offset, value = offset_and_value(message)
+                if stop is not None and offset >= stop:
                     return found
-                found[message.offset()] = message.value()  # type: ignore[index, assignment]  # a delivered message has both
-                if stop is not None and message.offset() == stop - 1:
+                found[offset] = value
+                if stop is not None and offset == stop - 1:
                     return found
             elif problem.code() == KafkaError._PARTITION_EOF:
                 return found

@@ -161,11 +161,13 @@ async def test_data_is_removed_after_the_delay_and_never_before(control_plane: C
     plane.clock.jump(-7_200_000)
     assert plane.native.purged == []
     plane.clock.advance(999)
-    broker._staging._wake.set()  # type: ignore[union-attr]  # started: there is one
+    staging = broker._staging
+    assert staging is not None, "started"
+    staging._wake.set()
     await asyncio.sleep(0.05)
     assert plane.native.purged == []
     plane.clock.advance(1)
-    broker._staging._wake.set()  # type: ignore[union-attr]  # started: there is one
+    staging._wake.set()
     await until(lambda: len(plane.native.purged) == 1)
     services = broker.services
     assert services is not None
