@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 import pybroker
 from pybroker import native
-from pybroker.protocol.messages import IngestAppendRequest, IngestAppendRequest_IngestAppendPartition
-from tests.ingest.client import Attempt, IngestClient
+from tests.ingest.client import Attempt, IngestClient, append_request
 
 BATCH_BYTES = 1_000_000
 ROWS = 1_000
@@ -31,17 +30,8 @@ def run(gigabytes: float, partitions: int, settings: Mapping[str, str] | None = 
         started = time.monotonic()
         for number in range(batches):
             attempt, partition = attempts[number % 2], number // 2 % partitions
-            part = IngestAppendRequest_IngestAppendPartition(
-                partition=partition, sequence=attempt.rows.get(partition, 0), records=data
-            )
-            request = IngestAppendRequest(
-                topic_id=topic_id,
-                ingest_id="bench",
-                epoch=epoch,
-                writer=attempt.writer,
-                attempt=attempt.attempt,
-                partitions=[part],
-            )
+            part = partition, attempt.rows.get(partition, 0), data
+            request = append_request(topic_id, "bench", epoch, attempt, [part])
             if number >= 4:
                 assert client.receive().partitions[0].error_code == 0
             client.send(request)

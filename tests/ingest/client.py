@@ -70,6 +70,30 @@ class Attempt:
         )
 
 
+def append_request(
+    topic_id: Uuid,
+    ingest_id: str,
+    epoch: int,
+    attempt: Attempt,
+    parts: Iterable[tuple[int, int, bytes | None]],
+    *,
+    batch_id: int = -1,
+) -> IngestAppendRequest:
+    """(partition, sequence, records) as they are."""
+    return IngestAppendRequest(
+        topic_id=topic_id,
+        ingest_id=ingest_id,
+        batch_id=batch_id,
+        epoch=epoch,
+        writer=attempt.writer,
+        attempt=attempt.attempt,
+        partitions=[
+            IngestAppendRequest_IngestAppendPartition(partition=partition, sequence=sequence, records=records)
+            for partition, sequence, records in parts
+        ],
+    )
+
+
 class IngestClient:
     """One connection to a broker."""
 
@@ -143,20 +167,7 @@ class IngestClient:
         batch_id: int = -1,
     ) -> Any:
         """(partition, sequence, records) as they are."""
-        return self.call(
-            IngestAppendRequest(
-                topic_id=topic_id,
-                ingest_id=ingest_id,
-                batch_id=batch_id,
-                epoch=epoch,
-                writer=attempt.writer,
-                attempt=attempt.attempt,
-                partitions=[
-                    IngestAppendRequest_IngestAppendPartition(partition=partition, sequence=sequence, records=records)
-                    for partition, sequence, records in parts
-                ],
-            )
-        )
+        return self.call(append_request(topic_id, ingest_id, epoch, attempt, parts, batch_id=batch_id))
 
     def append(  # noqa: PLR0917 - as the request has them
         self,

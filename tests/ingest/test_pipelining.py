@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import pybroker
-from pybroker.native import Uuid
-from pybroker.protocol.messages import (
-    DescribeClusterRequest,
-    IngestAppendRequest,
-    IngestAppendRequest_IngestAppendPartition,
-)
-from tests.ingest.client import COMMITTED, Attempt, IngestClient, batch
+from pybroker.protocol.messages import DescribeClusterRequest
+from tests.ingest.client import COMMITTED, Attempt, IngestClient, append_request, batch
 
 SIZES = (10, 70_000, 900_000, 64 * 1024, 300_000, 10, 10, 900_000, 900_000, 65_000, 900_000, 10, 200_000) * 3
 PARTITIONS = 2
-
-
-def _append(topic_id: Uuid, epoch: int, attempt: Attempt, partition: int, data: bytes) -> IngestAppendRequest:
-    part = IngestAppendRequest_IngestAppendPartition(
-        partition=partition, sequence=attempt.rows.get(partition, 0), records=data
-    )
-    return IngestAppendRequest(
-        topic_id=topic_id,
-        ingest_id="load",
-        epoch=epoch,
-        writer=attempt.writer,
-        attempt=attempt.attempt,
-        partitions=[part],
-    )
 
 
 def test_appends_that_overlap_are_staged_whole_and_answered_in_order() -> None:
@@ -41,7 +22,8 @@ def test_appends_that_overlap_are_staged_whole_and_answered_in_order() -> None:
             for connection, attempt in zip((client, other), attempts, strict=True):
                 values = [f"{attempt.writer}-{number}-{row}-".ljust(size // 2, "x") for row in range(2)]
                 data = batch(values)
-                connection.send(_append(topic_id, epoch, attempt, partition, data))
+                rows_before = attempt.rows.get(partition, 0)
+                connection.send(append_request(topic_id, "load", epoch, attempt, [(partition, rows_before, data)]))
                 attempt.add(partition, data, len(values))
                 expected[partition][attempt.writer] += values
                 if number % 5 == 0:

@@ -8,7 +8,7 @@ from pybroker.config import BrokerConfig
 from pybroker.security.authorizer import Authorizer
 
 
-class _NoRules:
+class NoRules:
     """Native code without an authorizer: everything is permitted."""
 
     def publish_acls(self, **_changes: Any) -> int:
@@ -25,4 +25,4 @@ class _NoRules:
         return {2: 0xDF8, 3: 0xD48, 4: 0x1FA0}[resource_type]
 
 
-PERMITS_ALL = Authorizer(_NoRules(), BrokerConfig())
+PERMITS_ALL = Authorizer(NoRules(), BrokerConfig())

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pybroker.native import Uuid
+from tests.support.authorizers import NoRules
 
 
 @dataclass
@@ -112,7 +113,7 @@ class FakeIngests:
 
 
 @dataclass
-class FakeNative:
+class FakeNative(NoRules):
     """What the control plane sees of the native core."""
 
     disk: dict[str, FakeLocalPartition] = field(default_factory=dict)
@@ -142,16 +143,6 @@ class FakeNative:
     def publish_acls(self, **changes: Any) -> int:
         self.calls.append("publish_acls")
         return 1
-
-    def permits(self, *_question: object) -> bool:
-        return True
-
-    def permits_any(self, *_question: object) -> bool:
-        return True
-
-    def permitted_operations(self, _principal: str, _host: str, resource_type: int, _name: str) -> int:
-        # All that Kafka knows for topics, groups and the cluster.
-        return {2: 0xDF8, 3: 0xD48, 4: 0x1FA0}[resource_type]
 
     def start_log_dirs(self) -> list[FakeLocalPartition]:
         self.calls.append("start_log_dirs")
