@@ -5,7 +5,6 @@
 //! the cache, and wakes the connection, which then sends it.
 
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +12,9 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
+use crate::os;
 use crate::outgoing::{FileSlice, SliceFile};
 
 /// Threads that may wait for the disk at the same time: a cold consumer must not stand behind one other.
@@ -99,12 +99,7 @@ fn step_back() {}
 
 fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
     let mut byte = [0];
-    match rustix::io::preadv2(
-        file.as_fd(),
-        &mut [IoSliceMut::new(&mut byte)],
-        position,
-        ReadWriteFlags::NOWAIT,
-    ) {
+    match os::read_resident(file.as_fd(), &mut byte, position) {
         Ok(_) => true,
         Err(Errno::AGAIN) => false,
         // A file system without RWF_NOWAIT cannot tell; other errors show when the bytes are sent.

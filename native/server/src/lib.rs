@@ -24,6 +24,7 @@ pub mod limits;
 mod listener;
 pub mod metadata_view;
 mod metrics;
+mod os;
 mod outgoing;
 mod reply;
 mod sasl;

@@ -11,11 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::SendFlags;
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
 use crate::buffers::BufferPool;
+use crate::os;
 
 /// A file that stays open for as long as a reply refers to it, whatever happens to its name.
 pub(crate) type SliceFile = dyn AsFd + Send + Sync;
@@ -161,7 +161,7 @@ fn poll_send(
     }
 }
 
-/// Sends bytes that file bytes follow: the kernel puts both into the same segments.
+/// Sends bytes that file bytes follow.
 fn poll_send_more(
     context: &mut Context<'_>,
     socket: &TcpStream,
@@ -169,11 +169,7 @@ fn poll_send_more(
 ) -> Poll<io::Result<usize>> {
     loop {
         ready!(socket.poll_write_ready(context))?;
-        let send = || {
-            rustix::net::send(socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)
-                .map_err(io::Error::from)
-        };
-        match socket.try_io(Interest::WRITABLE, send) {
+        match socket.try_io(Interest::WRITABLE, || os::send_more(socket, bytes)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return Poll::Ready(other),
         }
@@ -190,8 +186,7 @@ fn poll_sendfile(
 ) -> Poll<io::Result<usize>> {
     loop {
         ready!(socket.poll_write_ready(context))?;
-        let send =
-            || rustix::fs::sendfile(socket, file, Some(position), bytes).map_err(io::Error::from);
+        let send = || os::send_file(socket, file, position, bytes);
         match socket.try_io(Interest::WRITABLE, send) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The reply announced these bytes; a file that got shorter cannot be made up for.

@@ -1,13 +1,13 @@
 //! From what was read to the reply: head bytes, file slices, and what the session remembers.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_response::FetchResponseWriter;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use super::super::partitions::endpoints;
 use super::plan::Source;
@@ -17,6 +17,7 @@ use crate::cold_reads::is_resident;
 use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::limits::{COPIED_BYTES_MAX, SENDFILE_BYTES_MIN, SENDFILE_PIECE_BYTES_MIN};
 use crate::metrics::ThreadMetrics;
+use crate::os;
 use crate::outgoing::{FileSlice, Outgoing};
 use crate::reply::ReplyFrame;
 use crate::shared::{Shared, ThreadState};
@@ -262,13 +263,7 @@ fn append(slice: &FileSlice, wait: bool, out: &mut Vec<u8>) -> io::Result<bool> 
         let read = if wait {
             rustix::io::pread(slice.file.as_fd(), rest, position)
         } else {
-            let flags = ReadWriteFlags::NOWAIT;
-            rustix::io::preadv2(
-                slice.file.as_fd(),
-                &mut [IoSliceMut::new(rest)],
-                position,
-                flags,
-            )
+            os::read_resident(slice.file.as_fd(), rest, position)
         };
         match read {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
