@@ -43,6 +43,12 @@ pub enum BatchError {
         /// The limit.
         max: i32,
     },
+    /// Its records decompress to more than a batch of this size may (`MESSAGE_TOO_LARGE`).
+    #[error("the records of the batch decompress to more than {max} bytes")]
+    Expands {
+        /// The limit.
+        max: usize,
+    },
     /// Inner records are malformed or not allowed (`INVALID_RECORD`).
     #[error("invalid record{}: {reason}", .index.map(|i| format!(" {i}")).unwrap_or_default())]
     InvalidRecord {

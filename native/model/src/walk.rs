@@ -1,7 +1,7 @@
 //! Walking the records of a batch for validation: no allocation per record, and for compressed
 //! batches no more memory than one chunk or one record.
 
-use crate::compression::{Decoder, failed};
+use crate::compression::{DECOMPRESSED_BYTES_MAX, Decoder, failed};
 use crate::record::{RecordError, RecordRef, parse_record};
 use crate::{BatchError, Codec};
 use std::io::Read;
@@ -10,6 +10,11 @@ use std::io::Read;
 const CHUNK_BYTES: usize = 64 << 10;
 /// Largest single record inside a compressed batch: the buffer grows to hold one whole record.
 const RECORD_BYTES_MAX: usize = 128 << 20;
+
+/// What the records of a compressed batch may come to: so many times its size, and [`DECOMPRESSED_BYTES_MAX`] in any
+/// case. A megabyte of zstd can stand for thirty gigabytes; whoever checks it, and all whom that thread serves, would
+/// wait for a minute.
+const EXPANSION_MAX: usize = 64;
 
 /// Calls `visit(index, record)` for exactly `count` records of `records`, then requires the end.
 pub(crate) fn walk(
@@ -21,7 +26,8 @@ pub(crate) fn walk(
     if codec == Codec::None {
         walk_slice(records, count, visit)
     } else {
-        walk_stream(Decoder::new(codec, records)?, count, visit)
+        let bytes_max = DECOMPRESSED_BYTES_MAX.max(records.len().saturating_mul(EXPANSION_MAX));
+        walk_stream(Decoder::new(codec, records)?, bytes_max, count, visit)
     }
 }
 
@@ -44,12 +50,14 @@ fn walk_slice(
 
 fn walk_stream(
     mut decoder: Decoder<'_>,
+    bytes_max: usize,
     count: i32,
     mut visit: impl FnMut(i32, &RecordRef<'_>) -> Result<(), BatchError>,
 ) -> Result<(), BatchError> {
     let mut buffer = vec![0u8; CHUNK_BYTES];
     let (mut start, mut end) = (0, 0);
     let mut index = 0;
+    let mut bytes = 0;
     while index < count {
         match parse_record(&buffer[start..end]) {
             Ok(record) => {
@@ -70,6 +78,10 @@ fn walk_stream(
                     return Err(at(index, &RecordError::Incomplete(needed)));
                 }
                 end += read;
+                bytes += read;
+                if bytes > bytes_max {
+                    return Err(BatchError::Expands { max: bytes_max });
+                }
             }
             Err(error) => return Err(at(index, &error)),
         }

@@ -33,7 +33,7 @@ pub fn of_batch(error: &BatchError) -> ErrorCode {
             ErrorCode::INVALID_RECORD
         }
         BatchError::UnsupportedCompression(_) => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
-        BatchError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+        BatchError::TooLarge { .. } | BatchError::Expands { .. } => ErrorCode::MESSAGE_TOO_LARGE,
         BatchError::InvalidTimestamp { .. } => ErrorCode::INVALID_TIMESTAMP,
     }
 }

@@ -142,6 +142,26 @@ fn keys_are_required_when_compacted() {
 }
 
 #[test]
+fn records_that_decompress_without_end_are_refused() {
+    let large = vec![0; 100 << 20];
+    for (records, accepted) in [(2, true), (3, false)] {
+        let mut builder = BatchBuilder::new(Codec::Zstd);
+        for _ in 0..records {
+            builder.push(NOW, None, Some(&large));
+        }
+        let mut bytes = builder.build().expect("builds");
+        assert!(bytes.len() < 100_000, "a small batch: {}", bytes.len());
+        match validate_produce(&mut bytes, &rules()) {
+            Ok(_) => assert!(accepted, "{records} records"),
+            Err(error) => {
+                let max = crate::DECOMPRESSED_BYTES_MAX;
+                assert_eq!((error, accepted), (BatchError::Expands { max }, false));
+            }
+        }
+    }
+}
+
+#[test]
 fn timestamps_have_a_window() {
     for (timestamp, accepted) in [
         (NOW, true),
