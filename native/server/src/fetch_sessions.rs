@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -80,12 +81,13 @@ pub(crate) struct FetchSession {
     places: HashMap<(TopicKey, i32), u32, BuildIdHasher>,
     /// Order of reading: partitions that gave records go to the back, so that all get their turn.
     order: VecDeque<u32>,
+    share: Share,
     created: Instant,
     used: Instant,
 }
 
 impl FetchSession {
-    fn new(by_id: bool, now: Instant) -> Self {
+    fn new(by_id: bool, share: Share, now: Instant) -> Self {
         FetchSession {
             by_id,
             epoch: 1,
@@ -93,6 +95,7 @@ impl FetchSession {
             free: Vec::new(),
             places: HashMap::default(),
             order: VecDeque::new(),
+            share,
             created: now,
             used: now,
         }
@@ -132,12 +135,19 @@ impl FetchSession {
         self.order.push_back(place);
     }
 
-    /// Stops following a partition.
-    pub(crate) fn forget(&mut self, topic: &TopicKey, partition: i32) {
-        if let Some(place) = self.places.remove(&(topic.clone(), partition)) {
-            self.followed[place as usize] = None;
-            self.order.retain(|other| *other != place);
-            self.free.push(place);
+    /// Stops following partitions. All of a request at once: the order is gone through once, however many they are.
+    pub(crate) fn forget(&mut self, partitions: impl IntoIterator<Item = (TopicKey, i32)>) {
+        let free_before = self.free.len();
+        for key in partitions {
+            if let Some(place) = self.places.remove(&key) {
+                self.followed[place as usize] = None;
+                self.free.push(place);
+            }
+        }
+        if self.free.len() > free_before {
+            let followed = &self.followed;
+            self.order
+                .retain(|place| followed[*place as usize].is_some());
         }
     }
 
@@ -200,22 +210,63 @@ impl FetchSession {
     }
 }
 
+/// What a session counts for in the number of partitions that all sessions of its thread follow, until it ends.
+#[derive(Debug)]
+struct Share {
+    partitions: usize,
+    of: Arc<AtomicUsize>,
+}
+
+impl Share {
+    /// A share of so many partitions, unless all together would be more than `max`.
+    fn take(of: &Arc<AtomicUsize>, partitions: usize, max: usize) -> Option<Self> {
+        let mut share = Share {
+            partitions: 0,
+            of: Arc::clone(of),
+        };
+        share.becomes(partitions, max).then_some(share)
+    }
+
+    /// Whether it may be so many.
+    fn becomes(&mut self, partitions: usize, max: usize) -> bool {
+        let others = self.of.load(Ordering::Relaxed) - self.partitions;
+        let grows = partitions > self.partitions;
+        if grows && others.saturating_add(partitions) > max {
+            return false;
+        }
+        self.of.store(others + partitions, Ordering::Relaxed);
+        self.partitions = partitions;
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.partitions, Ordering::Relaxed);
+    }
+}
+
 /// The sessions of one data thread.
 #[derive(Debug)]
 pub(crate) struct FetchSessions {
     by_session_id: HashMap<i32, FetchSession>,
     max: usize,
+    partitions_max: usize,
+    /// Followed by all sessions, those that are taken out included.
+    partitions: Arc<AtomicUsize>,
 }
 
 /// A session taken out for the duration of one fetch: put it back with [`FetchSessions::put_back`].
 pub(crate) type Taken = (i32, FetchSession);
 
 impl FetchSessions {
-    /// At most `max` sessions.
-    pub(crate) fn new(max: usize) -> Self {
+    /// At most `max` sessions, which follow at most `partitions_max` partitions together.
+    pub(crate) fn new(max: usize, partitions_max: usize) -> Self {
         FetchSessions {
             by_session_id: HashMap::new(),
             max,
+            partitions_max,
+            partitions: Arc::default(),
         }
     }
 
@@ -250,9 +301,11 @@ impl FetchSessions {
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)
     }
 
-    /// Puts a session back; an empty one ends.
-    pub(crate) fn put_back(&mut self, (id, session): Taken) {
-        if session.len() > 0 {
+    /// Puts a session back; an empty one ends, and so does one that grew beyond what there is room for: its client
+    /// hears FETCH_SESSION_ID_NOT_FOUND and begins anew.
+    pub(crate) fn put_back(&mut self, (id, mut session): Taken) {
+        let followed = session.len();
+        if followed > 0 && session.share.becomes(followed, self.partitions_max) {
             self.by_session_id.insert(id, session);
         }
     }
@@ -270,11 +323,14 @@ impl FetchSessions {
         by_id: bool,
         now: Instant,
     ) -> (Option<Taken>, bool) {
+        let Some(share) = Share::take(&self.partitions, targets.len(), self.partitions_max) else {
+            return (None, false);
+        };
         let evicted = self.by_session_id.len() >= self.max;
         if evicted && !self.evict_for(targets.len(), now) {
             return (None, false);
         }
-        let mut session = FetchSession::new(by_id, now);
+        let mut session = FetchSession::new(by_id, share, now);
         for target in targets {
             session.update(target.clone());
         }
@@ -335,7 +391,7 @@ mod tests {
     #[test]
     fn partitions_that_gave_records_wait_for_the_others() {
         let now = Instant::now();
-        let mut sessions = FetchSessions::new(10);
+        let mut sessions = FetchSessions::new(10, 10);
         let (taken, evicted) = sessions.create(
             &[target("a", 0), target("a", 1), target("b", 0)],
             false,
@@ -345,7 +401,7 @@ mod tests {
         assert!(!evicted && id > 0);
         session.rotate(&[0]);
         assert_eq!(names(&session), ["a-1", "b-0", "a-0"]);
-        session.forget(&TopicKey::Name("a".into()), 1);
+        session.forget([(TopicKey::Name("a".into()), 1)]);
         session.update(target("c", 5));
         assert_eq!(names(&session), ["b-0", "a-0", "c-5"]);
         let changed = FetchTarget {
@@ -366,7 +422,7 @@ mod tests {
     #[test]
     fn epochs_and_kinds_are_checked() {
         let now = Instant::now();
-        let mut sessions = FetchSessions::new(10);
+        let mut sessions = FetchSessions::new(10, 10);
         let (id, session) = sessions
             .create(&[target("a", 0)], false, now)
             .0
@@ -392,7 +448,7 @@ mod tests {
             ErrorCode::INVALID_FETCH_SESSION_EPOCH
         );
         let mut taken = sessions.take(id, 2, false, now).expect("the next epoch");
-        taken.1.forget(&TopicKey::Name("a".into()), 0);
+        taken.1.forget([(TopicKey::Name("a".into()), 0)]);
         sessions.put_back(taken);
         assert_eq!(
             error(sessions.take(id, 3, false, now)),
@@ -404,7 +460,7 @@ mod tests {
     #[test]
     fn old_or_small_sessions_make_room() {
         let now = Instant::now();
-        let mut sessions = FetchSessions::new(2);
+        let mut sessions = FetchSessions::new(2, 10);
         for partitions in [1, 3] {
             let targets: Vec<_> = (0..partitions).map(|index| target("a", index)).collect();
             let taken = sessions.create(&targets, false, now).0.expect("room");
@@ -423,7 +479,7 @@ mod tests {
     #[test]
     fn only_news_is_told() {
         let now = Instant::now();
-        let mut sessions = FetchSessions::new(2);
+        let mut sessions = FetchSessions::new(2, 10);
         let (_, mut session) = sessions
             .create(&[target("a", 0)], false, now)
             .0
@@ -437,5 +493,53 @@ mod tests {
             session.changed(0, 0, 6, 1),
             "after an error everything is news"
         );
+    }
+
+    #[test]
+    fn all_sessions_together_follow_so_many_partitions() {
+        let now = Instant::now();
+        let targets = |count| {
+            (0..count)
+                .map(|index| target("a", index))
+                .collect::<Vec<_>>()
+        };
+        let mut sessions = FetchSessions::new(10, 5);
+        let (id, session) = sessions.create(&targets(3), false, now).0.expect("room");
+        assert!(sessions.create(&targets(3), false, now).0.is_none());
+        sessions.put_back((id, session));
+        assert!(sessions.create(&targets(3), false, now).0.is_none());
+        let (other, session) = sessions.create(&targets(2), false, now).0.expect("room");
+        sessions.put_back((other, session));
+        // One more than there is room for, by a session that grows.
+        let mut taken = sessions.take(id, 1, false, now).expect("there");
+        taken.1.update(target("b", 0));
+        sessions.put_back(taken);
+        assert!(sessions.take(id, 2, false, now).is_err(), "it ended");
+        drop(
+            sessions
+                .create(&targets(3), false, now)
+                .0
+                .expect("its room is free"),
+        );
+        // One that is dropped, as with its connection, leaves nothing behind.
+        assert!(sessions.create(&targets(3), false, now).0.is_some());
+        sessions.remove(other);
+        assert!(sessions.create(&targets(5), false, now).0.is_some());
+    }
+
+    #[test]
+    fn forgetting_takes_one_look_at_the_order_and_places_are_used_again() {
+        // 100,000 looks at 100,000 places are minutes, and the whole data thread waits for them.
+        const MANY: i32 = 100_000;
+        let now = Instant::now();
+        let targets: Vec<_> = (0..MANY).map(|index| target("a", index)).collect();
+        let mut sessions = FetchSessions::new(1, MANY as usize);
+        let (_, mut session) = sessions.create(&targets, false, now).0.expect("room");
+        session.forget((1..MANY).map(|index| (TopicKey::Name("a".into()), index)));
+        assert_eq!(names(&session), ["a-0"]);
+        session.update(target("b", 7));
+        session.forget([(TopicKey::Name("none".into()), 7)]);
+        assert_eq!(names(&session), ["a-0", "b-7"]);
+        assert!(now.elapsed() < Duration::from_secs(60));
     }
 }

@@ -78,6 +78,10 @@ pub(crate) const LAST_REPLY_LINGER: Duration = Duration::from_millis(200);
 /// (max.in.flight.requests.per.connection × batches is far below in practice); the Java producer 5.
 pub(crate) const SLOTS_MAX: usize = 128;
 
+/// Partitions that the fetch sessions of one data thread follow together, about 300 bytes each. A fetch that asks for
+/// a session beyond it is answered without one.
+pub(crate) const FETCH_SESSION_PARTITIONS_MAX: usize = 500_000;
+
 /// Bytes of finished replies above which a connection is not read further until its peer has taken them.
 pub(crate) const PENDING_REPLY_BYTES_MAX: usize = 256 * 1024;
 

@@ -12,6 +12,7 @@ use crate::buffers::BufferPool;
 use crate::config::{DynamicSettings, LogLevel};
 use crate::connection::Connection;
 use crate::fetch_sessions::FetchSessions;
+use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
 use crate::metrics::ThreadMetrics;
 use crate::shared::{ConnectionInfo, Shared, ThreadState, install_thread_state, with_thread_state};
 
@@ -53,7 +54,7 @@ impl DataThread {
             produce: Default::default(),
             fetch: Default::default(),
             flushes: Default::default(),
-            sessions: FetchSessions::new(sessions_max),
+            sessions: FetchSessions::new(sessions_max, FETCH_SESSION_PARTITIONS_MAX),
             metrics: Arc::clone(&metrics),
             wakers: HashMap::new(),
         };

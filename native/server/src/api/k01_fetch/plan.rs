@@ -110,12 +110,11 @@ pub(super) fn plan(
     for target in targets {
         taken.1.update(target);
     }
-    for topic in &request.forgotten {
+    taken.1.forget(request.forgotten.iter().flat_map(|topic| {
         let key = key(by_id, topic.name, topic.topic_id, body);
-        for partition in &request.forgotten_partitions[topic.partitions()] {
-            taken.1.forget(&key, *partition);
-        }
-    }
+        let partitions = &request.forgotten_partitions[topic.partitions()];
+        partitions.iter().map(move |index| (key.clone(), *index))
+    }));
     // A session that forgot everything ends; the client is told by session id 0.
     let session_id = if taken.1.len() > 0 { taken.0 } else { 0 };
     Ok(Plan {
