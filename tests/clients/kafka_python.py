@@ -40,7 +40,17 @@ class KafkaPythonMember(Member):
     def poll(self, timeout_s: float) -> list[Received]:
         with _translated():
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        self._join_again_if_lost()
         return [received(record) for batch in batches.values() for record in batch]
+
+    def _join_again_if_lost(self) -> None:
+        """kafka-python 3.0.12 forgets what it was assigned, and stops, when a join that new metadata had caused ends
+        between two polls: it asks whether it must join before it looks at the join that is done. A busy machine is
+        enough. Nothing public heals it."""
+        coordinator = self._consumer._coordinator
+        join = coordinator._join_task
+        if coordinator.rejoining and join is not None and join.is_done and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
