@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use pybroker_model::TopicIdPartition;
+use pybroker_storage::Log;
 
 use crate::found::{Found, FoundDir};
 use crate::{Partition, PartitionError, Replicas, Role, StopOrder};
@@ -28,9 +30,14 @@ impl Replicas {
             self.cancel_move(order.tip);
         }
         let map = self.map.load_full();
+        let mut seen = HashSet::new();
         let judged: Vec<Result<Option<Arc<Partition>>, PartitionError>> = orders
             .iter()
             .map(|order| {
+                if !seen.insert(order.tip) {
+                    // Whoever names it twice has stopped it with the first.
+                    return Ok(None);
+                }
                 let Some(partition) = map.partition(order.tip.topic_id, order.tip.partition) else {
                     return Ok(None);
                 };
@@ -61,24 +68,27 @@ impl Replicas {
                 });
             }
         }
-        let mut results = Vec::with_capacity(orders.len());
-        for (order, judged) in orders.iter().zip(judged) {
-            results.push(match judged {
-                Err(error) => Err(error),
-                Ok(Some(partition)) => self.finish_stop(&partition, order, found, now_ms),
+        let mut results: Vec<_> = orders
+            .iter()
+            .zip(&judged)
+            .map(|(order, judged)| match judged {
+                Err(error) => Err(error.clone()),
+                Ok(Some(partition)) => self.close_stopped(partition, order, found, now_ms),
                 Ok(None) if order.delete => match found.take(order.tip) {
                     Some(lies) => self.stage(order.tip, lies, found, now_ms).map(|_| ()),
                     None => Ok(()),
                 },
                 Ok(None) => Ok(()),
-            });
-        }
+            })
+            .collect();
+        self.stage_stopped(orders, &judged, &mut results, found, now_ms);
         self.forget_configs(orders);
         results
     }
 
-    /// Closes the log of a partition that was stopped, and moves its directory or keeps it in mind.
-    fn finish_stop(
+    /// Closes the log of a partition that was stopped and keeps its directory in mind, unless it is to be staged:
+    /// that is [`Replicas::stage_stopped`]'s part.
+    fn close_stopped(
         &self,
         partition: &Partition,
         order: &StopOrder,
@@ -94,34 +104,72 @@ impl Replicas {
             }
             return Ok(());
         };
-        let path = log.directory();
+        if order.delete {
+            self.legacies
+                .leave(partition.topic(), partition.tip().partition, log);
+            return Ok(());
+        }
+        let closed = log.close(true);
+        self.keep_in_mind(partition, log.directory(), dir, found);
+        closed.map_err(Into::into)
+    }
+
+    /// Moves the directories of deleted partitions away, all of a log directory together (R7). One that stays is kept
+    /// in mind.
+    fn stage_stopped(
+        &self,
+        orders: &[StopOrder],
+        judged: &[Result<Option<Arc<Partition>>, PartitionError>],
+        results: &mut [Result<(), PartitionError>],
+        found: &mut Found,
+        now_ms: i64,
+    ) {
+        let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
+        let mut doomed: Vec<Vec<(usize, &Arc<Partition>, &Log)>> =
+            vec![Vec::new(); self.dirs.len()];
+        for (at, (order, judged)) in orders.iter().zip(judged).enumerate() {
+            if let Ok(Some(partition)) = judged
+                && order.delete
+                && let (Some(log), Some(dir)) = (partition.log(), partition.dir())
+            {
+                doomed[dir].push((at, partition, log.as_ref()));
+            }
+        }
+        for (dir, doomed) in doomed.into_iter().enumerate() {
+            if doomed.is_empty() {
+                continue;
+            }
+            let logs: Vec<&Log> = doomed.iter().map(|(_, _, log)| *log).collect();
+            let staged: Vec<Result<(), PartitionError>> = match self.dirs.get(dir).online() {
+                Ok(log_dir) => log_dir
+                    .stage_logs(&logs, deadline_ms)
+                    .into_iter()
+                    .map(|staged| staged.map(|_| ()).map_err(Into::into))
+                    .collect(),
+                Err(error) => vec![Err(error); logs.len()],
+            };
+            for ((at, partition, log), staged) in doomed.into_iter().zip(staged) {
+                if staged.is_err() {
+                    self.keep_in_mind(partition, log.directory(), dir, found);
+                }
+                results[at] = staged;
+            }
+        }
+    }
+
+    /// The directory of a partition that is not hosted any more waits for an order.
+    fn keep_in_mind(&self, partition: &Partition, path: PathBuf, dir: usize, found: &mut Found) {
         let directory = self
             .dirs
             .holding(&path)
             .map_or_else(|| path.to_string_lossy().into_owned(), |(_, _, name)| name);
-        let finished = if order.delete {
-            self.legacies
-                .leave(partition.topic(), partition.tip().partition, log);
-            let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
-            let staged = self
-                .dirs
-                .get(dir)
-                .online()
-                .and_then(|log_dir| Ok(log_dir.stage_log(log, deadline_ms)?));
-            staged.map(|_| ())
-        } else {
-            log.close(true).map_err(Into::into)
+        let lies = FoundDir {
+            dir,
+            directory,
+            topic: Some(Arc::clone(partition.topic())),
         };
-        if !order.delete || finished.is_err() {
-            let lies = FoundDir {
-                dir,
-                directory,
-                topic: Some(Arc::clone(partition.topic())),
-            };
-            // What is hosted is not in the table, so there is no other.
-            drop(found.add(order.tip, lies));
-        }
-        finished
+        // What is hosted is not in the table, so there is no other.
+        drop(found.add(partition.tip(), lies));
     }
 
     /// Moves a directory whose log is closed. If that fails it stays known.

@@ -228,6 +228,35 @@ fn a_stopped_partition_can_be_hosted_again_and_a_deleted_one_is_staged_and_purge
 }
 
 #[test]
+fn many_partitions_are_deleted_at_once_and_one_that_is_named_twice_is_gone_all_the_same() {
+    let (_root, dirs) = dirs(2);
+    let host = host(&dirs);
+    let topic = TopicId::random();
+    let orders: Vec<_> = (0..20)
+        .map(|partition| order(topic, partition, 0))
+        .collect();
+    assert!(host.replicas.apply(&orders, 0).iter().all(Result::is_ok));
+    let mut stops: Vec<_> = orders.iter().map(|order| stop(order, true)).collect();
+    stops.push(stop(&orders[0], true));
+    assert!(host.replicas.stop(&stops, 7).iter().all(Result::is_ok));
+    let staged = host.replicas.staged().expect("lists");
+    assert_eq!(staged.len(), 20);
+    assert!(
+        staged
+            .iter()
+            .all(|(_, one)| one.id.is_some() && one.deadline_ms == Some(1_007))
+    );
+    let next = TopicId::random();
+    let successors: Vec<_> = (0..20).map(|partition| order(next, partition, 1)).collect();
+    assert!(
+        host.replicas
+            .apply(&successors, 0)
+            .iter()
+            .all(Result::is_ok)
+    );
+}
+
+#[test]
 fn a_partition_that_cannot_be_opened_is_offline_and_others_go_on() {
     let (_root, dirs) = dirs(1);
     let first = host(&dirs);

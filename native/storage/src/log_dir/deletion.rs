@@ -3,7 +3,7 @@
 //! corrects itself (A10). A removal renames first, so that a directory that has lost files is never moved back.
 
 use super::LogDir;
-use super::partitions::sync_opened;
+use super::partitions::{fail_all, sync_each_file, sync_opened};
 use crate::error::StorageError;
 use crate::file_names::{self, DELETING, DELETION, PURGING};
 use crate::files;
@@ -11,6 +11,7 @@ use crate::log::Log;
 use crate::partition_metadata;
 use crate::recovery::OpenState;
 use pybroker_model::{TopicId, TopicIdPartition, Uuid};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,29 +34,50 @@ pub struct StagedDeletion {
     pub purging: bool,
 }
 
+/// A directory to stage: what its note says, and whose it is.
+struct Staging {
+    from: PathBuf,
+    id: TopicIdPartition,
+    note: String,
+}
+
 impl LogDir {
-    /// Closes `log` and moves its directory away, durably; answers where to.
+    /// Closes `logs` and moves their directories away, durably, all of them with one barrier; answers for each where
+    /// to.
     ///
     /// # Errors
     /// [`StorageError`]; the log is closed all the same.
-    pub fn stage_log(&self, log: &Log, deadline_ms: i64) -> Result<PathBuf, StorageError> {
-        log.close(false)?;
-        let _maintenance = log.maintenance.lock();
-        let _flushing = log.flush.lock();
-        log.staged.store(true, Ordering::Release);
-        let from = log.directory();
-        let state = format!(
-            "log_start_offset: {}\nrecovery_point: {}\n",
-            log.log_start_offset(),
-            log.flushed_end_offset()
-        );
-        let to = self.stage(&from, log.id(), deadline_ms, &state)?;
-        // Readers that hold a segment without an open file find it at the new place.
-        *log.dir.write() = to.clone();
-        Ok(to)
+    pub fn stage_logs(
+        &self,
+        logs: &[&Log],
+        deadline_ms: i64,
+    ) -> Vec<Result<PathBuf, StorageError>> {
+        // Held to the end: nobody compacts, copies or truncates what is on its way.
+        let mut maintained = Vec::with_capacity(logs.len());
+        let directories = logs.iter().map(|log| {
+            log.close(false)?;
+            maintained.push(log.maintenance.lock());
+            // A sync under way is waited for; none begins afterwards.
+            let _flushing = log.flush.lock();
+            log.staged.store(true, Ordering::Release);
+            let state = format!(
+                "log_start_offset: {}\nrecovery_point: {}\n",
+                log.log_start_offset(),
+                log.flushed_end_offset()
+            );
+            Ok(self.staging(log.directory(), log.id(), deadline_ms, &state))
+        });
+        let results = self.stage(directories.collect());
+        for (log, to) in logs.iter().zip(&results) {
+            if let Ok(to) = to {
+                // Readers that hold a segment without an open file find it at the new place.
+                log.dir.write().clone_from(to);
+            }
+        }
+        results
     }
 
-    /// As [`LogDir::stage_log`] for a directory that is not open (a stray, a damaged one).
+    /// As [`LogDir::stage_logs`] for a directory that is not open (a stray, a damaged one).
     ///
     /// # Errors
     /// [`StorageError`], also for a name that is not directly below the log directory.
@@ -73,34 +95,74 @@ impl LogDir {
                 reason: "not a partition's directory".into(),
             });
         }
-        self.stage(&path, id, deadline_ms, "")
+        let directory = self.staging(path.clone(), id, deadline_ms, "");
+        let staged = self.stage(vec![Ok(directory)]).pop();
+        staged.unwrap_or(Err(StorageError::Closed { path }))
     }
 
-    fn stage(
+    fn staging(
         &self,
-        from: &Path,
+        from: PathBuf,
         id: TopicIdPartition,
         deadline_ms: i64,
         state: &str,
-    ) -> Result<PathBuf, StorageError> {
-        self.health.check()?;
-        let deleting = self.path.join(DELETING);
-        std::fs::create_dir_all(&deleting).map_err(StorageError::io("create", &deleting))?;
-        let name = self.name_of(from).unwrap_or_default();
+    ) -> Staging {
+        let name = self.name_of(&from).unwrap_or_default();
         let note = format!("version: 0\ndirectory: {name}\ndeadline_ms: {deadline_ms}\n{state}");
-        files::write_atomically(&from.join(DELETION), note.as_bytes())?;
-        // The same partition may have been staged from elsewhere before.
-        let to = (0..)
-            .map(|n| self.staged_path(id, n))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| self.staged_path(id, 0));
-        std::fs::rename(from, &to).map_err(StorageError::io("rename", from))?;
-        files::sync_dir(&deleting)?;
-        if let Some(prefix) = from.parent().filter(|parent| *parent != self.path) {
-            files::sync_dir(prefix)?;
+        Staging { from, id, note }
+    }
+
+    /// Notes on disk → directories renamed → renames on disk.
+    fn stage(
+        &self,
+        directories: Vec<Result<Staging, StorageError>>,
+    ) -> Vec<Result<PathBuf, StorageError>> {
+        let each = sync_each_file(directories.len());
+        let deleting = self.path.join(DELETING);
+        let ready = self.health.check().and_then(|()| {
+            std::fs::create_dir_all(&deleting).map_err(StorageError::io("create", &deleting))
+        });
+        let mut noted: Vec<_> = directories
+            .into_iter()
+            .map(|directory| {
+                let directory = directory?;
+                ready.clone()?;
+                directory.write_note(each)?;
+                Ok(directory)
+            })
+            .collect();
+        if !each && let Err(error) = self.barrier() {
+            fail_all(&mut noted, &error);
         }
-        sync_opened(&self.root, &self.path)?;
-        Ok(to)
+        let mut sources = BTreeSet::new();
+        let mut staged: Vec<_> = noted
+            .into_iter()
+            .map(|directory| {
+                let Staging { from, id, .. } = directory?;
+                // The same partition may have been staged from elsewhere before.
+                let to = (0..)
+                    .map(|n| self.staged_path(id, n))
+                    .find(|path| !path.exists())
+                    .unwrap_or_else(|| self.staged_path(id, 0));
+                std::fs::rename(&from, &to).map_err(StorageError::io("rename", &from))?;
+                sources.extend(from.parent().map(Path::to_path_buf));
+                Ok(to)
+            })
+            .collect();
+        if !sources.is_empty() {
+            sources.remove(&self.path);
+            let synced = files::sync_dir(&deleting)
+                .and_then(|()| {
+                    sources
+                        .iter()
+                        .try_for_each(|prefix| files::sync_dir(prefix))
+                })
+                .and_then(|()| sync_opened(&self.root, &self.path));
+            if let Err(error) = synced {
+                fail_all(&mut staged, &error);
+            }
+        }
+        staged
     }
 
     /// Where the `copy`-th directory of a partition waits.
@@ -240,6 +302,19 @@ impl LogDir {
         }
         std::fs::remove_dir_all(path).map_err(StorageError::io("remove", path))?;
         Ok(bytes)
+    }
+}
+
+impl Staging {
+    /// Leaves the note in the directory; durably at once (`each`), or with the next barrier.
+    fn write_note(&self, each: bool) -> Result<(), StorageError> {
+        let path = self.from.join(DELETION);
+        // One that is there already may be all that knows where the log starts, see `LogDir::settle_restored`.
+        if each || path.exists() {
+            files::write_atomically(&path, self.note.as_bytes())
+        } else {
+            files::write_replacing(&path, self.note.as_bytes())
+        }
     }
 }
 

@@ -190,7 +190,7 @@ impl LogDir {
         if let Err(error) = self.forget_checkpoints(named) {
             return partitions.iter().map(|_| Err(error.clone())).collect();
         }
-        let each = partitions.len() * 2 < BARRIER_FILES;
+        let each = sync_each_file(partitions.len() * 2);
         let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = partitions
             .iter()
             .map(|partition| self.prepare_partition(partition, each))
@@ -234,9 +234,7 @@ impl LogDir {
                 .and_then(|()| files::sync_dir(&self.path))
         };
         if let Err(error) = synced {
-            for result in results.iter_mut().filter(|result| result.is_ok()) {
-                *result = Err(error.clone());
-            }
+            fail_all(&mut results, &error);
         }
         results
     }
@@ -257,7 +255,7 @@ impl LogDir {
         &self,
         directories: &[(&str, TopicId)],
     ) -> Vec<Result<(), StorageError>> {
-        let each = directories.len() < BARRIER_FILES;
+        let each = sync_each_file(directories.len());
         let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = directories
             .iter()
             .map(|(name, topic_id)| {
@@ -325,12 +323,6 @@ impl LogDir {
     /// Temporary files on disk → renamed → renames on disk. With `each`, files were synced one by
     /// one and directories are; else one barrier stands for all.
     fn finish_files(&self, results: &mut [Result<Vec<PathBuf>, StorageError>], each: bool) {
-        let fail_all = |results: &mut [Result<Vec<PathBuf>, StorageError>],
-                        error: &StorageError| {
-            for result in results.iter_mut().filter(|result| result.is_ok()) {
-                *result = Err(error.clone());
-            }
-        };
         if results.iter().all(Result::is_err) {
             return;
         }
@@ -376,6 +368,18 @@ impl LogDir {
         logs.iter()
             .map(|(log, epoch)| log.begin_epoch(*epoch))
             .collect()
+    }
+}
+
+/// Whether so many new files are synced one by one; else one barrier stands for all. Only Linux has one.
+pub(super) const fn sync_each_file(files: usize) -> bool {
+    files < BARRIER_FILES || !cfg!(target_os = "linux")
+}
+
+/// What was to become durable together has failed together.
+pub(super) fn fail_all<T>(results: &mut [Result<T, StorageError>], error: &StorageError) {
+    for result in results.iter_mut().filter(|result| result.is_ok()) {
+        *result = Err(error.clone());
     }
 }
 

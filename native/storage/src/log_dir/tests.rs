@@ -156,7 +156,10 @@ fn staged_listed_and_purged() {
     let log = f.log.take().expect("open");
     let slice = log.read(0, 1000, 1, true).expect("reads");
     let dir = Arc::clone(f.dir());
-    let to = dir.stage_log(&log, NOW + 1000).expect("stages");
+    let to = dir
+        .stage_logs(&[&log], NOW + 1000)
+        .remove(0)
+        .expect("stages");
     assert!(!f.partition().exists());
     assert!(
         !slice
@@ -193,6 +196,59 @@ fn staged_listed_and_purged() {
     assert!(dir.purge(&to).expect("purges") > 0);
     assert!(dir.staged_deletions().expect("lists").is_empty());
     assert!(dir.stage_directory("../x", f.id, 0).is_err());
+}
+
+/// `count` partitions of one topic, made and opened together.
+fn opened(dir: &LogDir, topic: &str, count: i32) -> Vec<Arc<Log>> {
+    let topic_id = TopicId::random();
+    let partitions: Vec<_> = (0..count)
+        .map(|partition| NewPartition {
+            id: TopicIdPartition {
+                topic_id,
+                partition,
+            },
+            ..new(topic, partition)
+        })
+        .collect();
+    assert!(dir.create_partitions(&partitions).iter().all(Result::is_ok));
+    let open = |new: &NewPartition| dir.open_log(&new.directory(), new.id, Arc::default(), NOW);
+    partitions
+        .iter()
+        .map(|new| open(new).expect("opens").0)
+        .collect()
+}
+
+#[test]
+fn many_logs_are_staged_together_and_come_back_with_what_their_notes_say() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir = LogDir::open(temp.path(), &options()).expect("opens");
+    let logs = opened(&dir, "t", 12);
+    for log in &logs {
+        let bytes = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
+        log.append_as_leader(bytes, 4, AppendOrigin::Client, NOW)
+            .expect("appends");
+    }
+    logs[5].flush().expect("flushes");
+    logs[5].delete_records(1, 1).expect("deletes");
+    // One has been taken away by somebody: the others do not suffer from it.
+    std::fs::remove_dir_all(logs[7].directory()).expect("removes");
+    let doomed: Vec<&Log> = logs.iter().map(Arc::as_ref).collect();
+    let staged = dir.stage_logs(&doomed, NOW + 1000);
+    assert!(staged[7].is_err());
+    assert_eq!(staged.iter().filter(|staged| staged.is_ok()).count(), 11);
+    assert!(matches!(logs[7].flush(), Err(StorageError::Closed { .. })));
+    let waiting = dir.staged_deletions().expect("lists");
+    assert_eq!(waiting.len(), 11);
+    for one in &waiting {
+        let partition = one.id.expect("known").partition;
+        assert_eq!(one.directory, Some(format!("t-{partition}")));
+        assert_eq!(one.deadline_ms, Some(NOW + 1000));
+    }
+    let back = dir.restore(logs[5].id(), "t").expect("restores");
+    let (log, _) = dir
+        .open_log(&back.expect("it waited"), logs[5].id(), Arc::default(), NOW)
+        .expect("opens");
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (1, 1));
 }
 
 #[test]
