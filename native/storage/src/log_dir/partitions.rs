@@ -11,12 +11,17 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::log::Log;
 use crate::partition_metadata;
 use pybroker_model::{TopicId, TopicIdPartition};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// From so many files on one barrier for the filesystem is cheaper than syncing each.
 const BARRIER_FILES: usize = 8;
+
+/// At most so many directories share one file: what one damaged block can take with it. More would save nothing, the
+/// directories themselves cost as much.
+const SHARERS_MAX: usize = 32;
 
 /// A partition's directory as found at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +64,46 @@ pub struct NewPartition {
     /// that a late order for another incarnation can be told by its epoch (R10).
     pub leader_epoch: Option<i32>,
 }
+
+/// A small file on its way into a partition's directory. Most are alike (a topic's id, the first leader epoch), and what
+/// a new partition costs is new inodes: ext4 without a journal passes over every inode deleted in the last minutes, one
+/// by one. So alike files are one file with many names; each is only ever replaced by a rename, never written into.
+enum NewFile {
+    /// Its temporary file is written.
+    Own(PathBuf),
+    /// The same content as `like`, which comes before it.
+    Shared {
+        path: PathBuf,
+        like: PathBuf,
+        content: String,
+    },
+}
+
+impl NewFile {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own(path) | Self::Shared { path, .. } => path,
+        }
+    }
+
+    /// Gives it its name. What it says is on disk already, unless the filesystem refuses a link.
+    fn put_in_place(&self) -> Result<(), StorageError> {
+        match self {
+            Self::Own(path) => files::replace(path),
+            Self::Shared {
+                path,
+                like,
+                content,
+            } => match std::fs::hard_link(like, path) {
+                Ok(()) => Ok(()),
+                Err(_) => files::write_atomically(path, content.as_bytes()),
+            },
+        }
+    }
+}
+
+/// Files written for new partitions, by what they say: where the first is and how many share it.
+type Sharing = HashMap<String, (PathBuf, usize)>;
 
 impl NewPartition {
     /// Name of its directory.
@@ -191,9 +236,10 @@ impl LogDir {
             return partitions.iter().map(|_| Err(error.clone())).collect();
         }
         let each = sync_each_file(partitions.len() * 2);
-        let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = partitions
+        let mut sharing = Sharing::new();
+        let mut results: Vec<_> = partitions
             .iter()
-            .map(|partition| self.prepare_partition(partition, each))
+            .map(|partition| self.prepare_partition(partition, each, &mut sharing))
             .collect();
         self.finish_files(&mut results, each);
         results
@@ -256,7 +302,7 @@ impl LogDir {
         directories: &[(&str, TopicId)],
     ) -> Vec<Result<(), StorageError>> {
         let each = sync_each_file(directories.len());
-        let mut results: Vec<Result<Vec<PathBuf>, StorageError>> = directories
+        let mut results: Vec<_> = directories
             .iter()
             .map(|(name, topic_id)| {
                 self.health.check()?;
@@ -269,7 +315,7 @@ impl LogDir {
                 if each {
                     files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
                 }
-                Ok(vec![path])
+                Ok(vec![NewFile::Own(path)])
             })
             .collect();
         self.finish_files(&mut results, each);
@@ -283,7 +329,8 @@ impl LogDir {
         &self,
         new: &NewPartition,
         sync: bool,
-    ) -> Result<Vec<PathBuf>, StorageError> {
+        sharing: &mut Sharing,
+    ) -> Result<Vec<NewFile>, StorageError> {
         self.health.check()?;
         let dir = self.path.join(self.directory_of(&new.topic, new.id));
         if let Some(prefix) = dir.parent().filter(|parent| *parent != self.path) {
@@ -299,30 +346,45 @@ impl LogDir {
             Err(error) => return Err(StorageError::io("create", &dir)(error)),
         }
         let mut written = Vec::with_capacity(2);
-        let mut write = |name: &str, content: &str| {
+        let mut write = |name: &str, content: String| {
             let path = dir.join(name);
+            // With one barrier for all there are many, most of them alike.
+            let shared = sharing
+                .get_mut(&content)
+                .filter(|(_, sharers)| !sync && *sharers < SHARERS_MAX);
+            if let Some((like, sharers)) = shared {
+                *sharers += 1;
+                let like = like.clone();
+                written.push(NewFile::Shared {
+                    path,
+                    like,
+                    content,
+                });
+                return Ok(());
+            }
             let file = files::write_temporary(&path, content.as_bytes())?;
             if sync {
                 files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
             }
-            written.push(path);
+            sharing.insert(content, (path.clone(), 1));
+            written.push(NewFile::Own(path));
             Ok(())
         };
         write(
             PARTITION_METADATA,
-            &partition_metadata::render(new.id.topic_id),
+            partition_metadata::render(new.id.topic_id),
         )?;
         if let Some(epoch) = new.leader_epoch {
             let mut epochs = LeaderEpochs::default();
             epochs.assign(epoch, 0);
-            write(LEADER_EPOCHS, &epochs.render())?;
+            write(LEADER_EPOCHS, epochs.render())?;
         }
         Ok(written)
     }
 
     /// Temporary files on disk → renamed → renames on disk. With `each`, files were synced one by
     /// one and directories are; else one barrier stands for all.
-    fn finish_files(&self, results: &mut [Result<Vec<PathBuf>, StorageError>], each: bool) {
+    fn finish_files(&self, results: &mut [Result<Vec<NewFile>, StorageError>], each: bool) {
         if results.iter().all(Result::is_err) {
             return;
         }
@@ -330,11 +392,11 @@ impl LogDir {
             return fail_all(results, &error);
         }
         for result in results.iter_mut() {
-            let renamed = result
+            let placed = result
                 .as_ref()
                 .ok()
-                .map(|paths| paths.iter().try_for_each(|path| files::replace(path)));
-            if let Some(Err(error)) = renamed {
+                .map(|new| new.iter().try_for_each(NewFile::put_in_place));
+            if let Some(Err(error)) = placed {
                 *result = Err(error);
             }
         }
@@ -350,10 +412,10 @@ impl LogDir {
 
     fn sync_each(
         &self,
-        results: &[Result<Vec<PathBuf>, StorageError>],
+        results: &[Result<Vec<NewFile>, StorageError>],
     ) -> Result<(), StorageError> {
-        for paths in results.iter().flatten() {
-            if let Some(dir) = paths.first().and_then(|path| path.parent()) {
+        for new in results.iter().flatten() {
+            if let Some(dir) = new.first().and_then(|file| file.path().parent()) {
                 files::sync_dir(dir)?;
                 if let Some(prefix) = dir.parent().filter(|parent| *parent != self.path) {
                     files::sync_dir(prefix)?;

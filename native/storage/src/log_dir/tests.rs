@@ -219,6 +219,38 @@ fn opened(dir: &LogDir, topic: &str, count: i32) -> Vec<Arc<Log>> {
 }
 
 #[test]
+fn partitions_that_share_small_files_go_their_own_ways() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir = LogDir::open(temp.path(), &options()).expect("opens");
+    let logs = opened(&dir, "t", 12);
+    let epochs = |partition: usize| {
+        std::fs::read_to_string(
+            temp.path()
+                .join(format!("t-{partition}/leader-epoch-checkpoint")),
+        )
+        .expect("reads")
+    };
+    let before = epochs(11);
+    assert!(logs[3].begin_epoch(7).expect("begins"));
+    let bytes = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
+    logs[3]
+        .append_as_leader(bytes, 7, AppendOrigin::Client, NOW)
+        .expect("appends");
+    logs[3].flush().expect("flushes");
+    assert_ne!(epochs(3), before);
+    assert!((0..12).filter(|at| *at != 3).all(|at| epochs(at) == before));
+    std::fs::remove_dir_all(temp.path().join("t-0")).expect("removes");
+    let found = dir.scan().expect("scans");
+    assert_eq!(found.len(), 11);
+    assert!(
+        found
+            .iter()
+            .all(|local| local.topic_id == Some(logs[0].id().topic_id)),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn many_logs_are_staged_together_and_come_back_with_what_their_notes_say() {
     let temp = tempfile::tempdir().expect("temp dir");
     let dir = LogDir::open(temp.path(), &options()).expect("opens");
