@@ -1,32 +1,32 @@
-//! `NativeBroker`: the data plane of one broker, as Python holds it. Converts, lets go of the GIL, maps errors.
+//! `NativeBroker`: the data plane of one broker, as Python holds it. Converts, lets go of the GIL, maps errors. PyO3
+//! wants all calls of a class in one block; how the broker starts and stops: `life`.
+
+mod life;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use pybroker_model::{TopicIdPartition, ValidBatches};
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::{Background, MoveError, Replicas, ReplicasConfig};
+use pybroker_replica::{Background, MoveError, Replicas};
 use pybroker_server::Server;
 use pybroker_server::authorizer::{AclDelta, Operation, ResourceType};
-use pybroker_server::config::{LogLevel, LogSink, ServerConfig};
-use pybroker_server::control_plane::ControlPlane;
 use pybroker_server::metadata_view::MetadataHolder;
 use pybroker_storage::AppendOrigin;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::acls::{self, AclTuple};
 use crate::control_queue::{Completed, ControlQueue, Item};
 use crate::convert::topic_id;
-use crate::errors::{ListenerError, log_dir_error, native_error, partition_code, partition_error};
+use crate::errors::{native_error, partition_code, partition_error};
 use crate::functions::batch_of;
 use crate::ingest::NativeIngests;
-use crate::listeners::{ListenerProblem, listener_config};
 use crate::metadata::MetadataDelta;
 use crate::orders::{
     LocalPartition, LogDirInfo, PartitionOffsets, PartitionOrder, StagedDirectory, StopOrder,
@@ -67,22 +67,6 @@ pub(crate) fn now_ms() -> i64 {
 }
 
 impl NativeBroker {
-    fn replicas(&self) -> PyResult<Arc<Replicas>> {
-        self.replicas.load_full().ok_or_else(|| {
-            PyRuntimeError::new_err(
-                "start_log_dirs has not been called, or the broker is shut down",
-            )
-        })
-    }
-
-    fn server(&self) -> PyResult<Arc<Server>> {
-        self.server.load_full().ok_or_else(|| {
-            PyRuntimeError::new_err(
-                "open_listeners has not been called, or the broker is shut down",
-            )
-        })
-    }
-
     fn partition(
         &self,
         topic: Uuid,
@@ -102,11 +86,6 @@ impl NativeBroker {
                 format!("{}-{partition} is not hosted here", topic.0),
             )
         })
-    }
-
-    fn log_sink(&self) -> LogSink {
-        let queue = Arc::clone(&self.queue);
-        Arc::new(move |level, text: &str| queue.log(level, text.to_owned()))
     }
 }
 
@@ -144,35 +123,7 @@ impl NativeBroker {
     }
 
     fn start_log_dirs(&self, py: Python<'_>) -> PyResult<Vec<LocalPartition>> {
-        if self.replicas.load().is_some() {
-            return Err(PyRuntimeError::new_err(
-                "start_log_dirs has been called before",
-            ));
-        }
-        let settings = self.settings.load_full();
-        let sink = self.log_sink();
-        let queue = Arc::clone(&self.queue);
-        let config = ReplicasConfig {
-            layout: settings.layout,
-            broker_id: self.broker_id,
-            cluster_id: self.cluster_id.clone(),
-            log_dirs: self.log_dirs.clone(),
-            delete_delay_ms: settings.delete_delay_ms,
-            threads_per_dir: settings.threads_per_dir,
-            log_settings: settings.log,
-            clock: Arc::new(now_ms),
-            report: Arc::new(move |text| sink(LogLevel::Error, text)),
-            on_all_failed: Arc::new(move |text| queue.fail(text)),
-        };
-        let (replicas, found) = py
-            .detach(|| Replicas::start(config))
-            .map_err(|error| log_dir_error(&error))?;
-        let replicas = Arc::new(replicas);
-        replicas.ingests().set_limits(settings.ingest);
-        let background = Background::start(&replicas, settings.intervals, settings.cleaner)?;
-        *self.background.lock() = Some(background);
-        self.replicas.store(Some(replicas));
-        Ok(found.into_iter().map(LocalPartition::from).collect())
+        self.start_replicas(py)
     }
 
     fn open_listeners(
@@ -180,41 +131,7 @@ impl NativeBroker {
         py: Python<'_>,
         listeners: Vec<(String, String, u16, String)>,
     ) -> PyResult<Vec<(String, String, u16)>> {
-        if self.server.load().is_some() {
-            return Err(PyRuntimeError::new_err(
-                "open_listeners has been called before",
-            ));
-        }
-        let settings = self.settings.load_full();
-        let hosts: Vec<String> = listeners
-            .iter()
-            .map(|(_, host, _, _)| host.clone())
-            .collect();
-        let replicas = self.replicas()?;
-        let started = py.detach(|| {
-            let configs = listeners
-                .into_iter()
-                .map(listener_config)
-                .collect::<Result<Vec<_>, _>>()?;
-            let config = ServerConfig {
-                broker_id: self.broker_id,
-                listeners: configs,
-                threads: settings.threads,
-                settings: settings.server.clone(),
-                log: self.log_sink(),
-            };
-            let control = Arc::clone(&self.queue) as Arc<dyn ControlPlane>;
-            Server::start(config, replicas, Arc::clone(&self.metadata), control)
-                .map_err(|error| ListenerProblem::of_start(&error))
-        });
-        let server =
-            started.map_err(|problem| ListenerError::new_err((problem.code, problem.text)))?;
-        let bound = server.addresses().iter().zip(hosts);
-        let bound = bound
-            .map(|((name, address), host)| (name.to_string(), host, address.port()))
-            .collect();
-        self.server.store(Some(Arc::new(server)));
-        Ok(bound)
+        self.start_server(py, listeners)
     }
 
     fn start_accepting(&self) -> PyResult<()> {
@@ -409,19 +326,7 @@ impl NativeBroker {
     }
 
     fn set_broker_settings(&self, settings: &Bound<'_, PyDict>) -> PyResult<()> {
-        let changed = Arc::new(self.settings.load().with(settings)?);
-        if let Some(replicas) = self.replicas.load_full() {
-            replicas.set_log_settings(changed.log);
-            replicas.ingests().set_limits(changed.ingest);
-        }
-        if let Some(background) = &*self.background.lock() {
-            background.set(changed.intervals, changed.cleaner)?;
-        }
-        if let Some(server) = self.server.load_full() {
-            server.set_settings(changed.server.clone());
-        }
-        self.settings.store(changed);
-        Ok(())
+        self.change_settings(self.settings.load().with(settings)?)
     }
 
     fn append(
@@ -588,31 +493,6 @@ impl NativeBroker {
         match problems {
             Ok(()) => Ok(()),
             Err(problem) => Err(native_error(ErrorCode::KAFKA_STORAGE_ERROR.0, problem)),
-        }
-    }
-}
-
-impl NativeBroker {
-    fn stop_all(&self, timeout: Duration) -> Result<(), String> {
-        let start = Instant::now();
-        // Clients whose requests nobody answers must not take the time that the disks need.
-        let clients_deadline = start + timeout / 2;
-        let mut stopped = self.stopping.lock();
-        if std::mem::replace(&mut *stopped, true) {
-            return Ok(());
-        }
-        if let Some(server) = self.server.load_full() {
-            server.shutdown(clients_deadline);
-        }
-        self.queue.close();
-        if let Some(background) = self.background.lock().take() {
-            background.stop();
-        }
-        // The last owners of the logs and of the directories' locks go with this scope.
-        drop(self.server.swap(None));
-        match self.replicas.swap(None) {
-            Some(replicas) => replicas.shutdown(timeout.saturating_sub(start.elapsed())),
-            None => Ok(()),
         }
     }
 }

@@ -9,7 +9,8 @@ use pybroker_protocol::hot::produce_response::ProduceResponse;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use super::{Sent, Target};
+use super::Target;
+use super::delivery::Sent;
 use crate::client::{Client, Node};
 use crate::error::{Error, Result};
 use crate::net::Connection;
