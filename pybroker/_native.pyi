@@ -322,9 +322,9 @@ class NativeIngests:
         what is staged, brings it to disk, takes no more. Gives (partition, rows, bytes)."""
     def reopen(self, name: tuple[Uuid, str, int], epoch: int) -> None:
         """The commit was not decided: takes appends again."""
-    def attach(self, topic_id: Uuid, partition: int, directory: str) -> tuple[int, int, bool]:
+    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
         """*Blocking.* The commit after its decision: (base offset, end offset, done before). Once, however often it is
-        called."""
+        called. `append_time`: the records are stamped with the time of this."""
     def expire(self, name: tuple[Uuid, str, int], epoch: int, before_ms: int) -> bool:
         """*Blocking.* Closes it if it took nothing since `before_ms`; whether it is closed."""
     def drop(self, name: tuple[Uuid, str, int], directory: str) -> None:

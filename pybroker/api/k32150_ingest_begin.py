@@ -45,7 +45,7 @@ async def handle(
         topic_name=topic.name,
         max_message_bytes=int(config["max.message.bytes"]),
         compression_type="none" if config["compression.type"] == "uncompressed" else config["compression.type"],
-        timestamp_type=int(config["message.timestamp.type"] == "LogAppendTime"),
+        timestamp_type=int(record.append_time),
         keys_required="compact" in config["cleanup.policy"],
         append_max_bytes=max(FRAME_BYTES, min(APPEND_BYTES_MAX, request_bytes_max - FRAME_BYTES)),
         partitions=[

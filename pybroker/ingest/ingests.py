@@ -236,7 +236,8 @@ class Ingests:
     async def _attach(self, record: IngestRecord) -> IngestRecord:
         started = self._clock.monotonic_ms()
         attaching = [
-            self._call(self._native.attach, record.topic_id, index, record.directory) for index in record.partitions
+            self._call(self._native.attach, record.topic_id, index, record.directory, record.append_time)
+            for index in record.partitions
         ]
         results = await asyncio.gather(*attaching, return_exceptions=True)
         offsets: dict[int, tuple[int, int]] = {}

@@ -70,6 +70,11 @@ class IngestRecord(msgspec.Struct, frozen=True):
         return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
 
     @property
+    def append_time(self) -> bool:
+        """Whether the commit stamps the records. A node that does not say leaves them their times."""
+        return self.config.get("message.timestamp.type") == "LogAppendTime"
+
+    @property
     def path(self) -> str:
         """Its node, in its state."""
         if self.state == OPEN:

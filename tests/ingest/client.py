@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import time
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,9 @@ from pybroker.protocol.messages import (
     FetchRequest,
     FetchRequest_FetchPartition,
     FetchRequest_FetchTopic,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequest_AlterableConfig,
+    IncrementalAlterConfigsRequest_AlterConfigsResource,
     IngestAbortRequest,
     IngestAppendRequest,
     IngestAppendRequest_IngestAppendPartition,
@@ -31,11 +35,25 @@ from tests.wire.client import WireClient
 
 OPEN, COMMITTING, COMMITTED, ABSENT = range(4)
 CRC_AT = 17
+ATTRIBUTES_AT = 21
+RECORDS_AT = 61
+GZIP = 1
+APPEND_TIME = 8
+"""The bit of the attributes."""
+TOPIC, BROKER = 2, 4
+"""Types of config resources."""
 
 
 def batch(values: Iterable[str], key: bytes | None = b"k") -> bytes:
     """A batch as a client makes it: base offset 0, no producer id."""
     return native.build_batch([(key, value.encode()) for value in values], int(time.time() * 1000))
+
+
+def zipped(data: bytes) -> bytes:
+    """The batch with its records compressed by gzip."""
+    body = struct.pack(">h", GZIP) + data[ATTRIBUTES_AT + 2 : RECORDS_AT] + gzip.compress(data[RECORDS_AT:])
+    length = struct.pack(">i", ATTRIBUTES_AT - 12 + len(body))
+    return data[:8] + length + data[12:CRC_AT] + struct.pack(">I", native.crc32c(body)) + body
 
 
 class Attempt:
@@ -134,6 +152,19 @@ class IngestClient:
         assert answer.error_code == 0, answer
         topic_id: Uuid = answer.topic_id
         return topic_id
+
+    def alter(self, name: str, config: Mapping[str, str], kind: int = TOPIC) -> None:
+        """Sets configs of a topic, or the cluster's (BROKER and no name); they hold when it returns."""
+        wanted = IncrementalAlterConfigsRequest_AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[
+                IncrementalAlterConfigsRequest_AlterableConfig(name=key, config_operation=0, value=value)
+                for key, value in config.items()
+            ],
+        )
+        [answer] = self.call(IncrementalAlterConfigsRequest(resources=[wanted]), 1).responses
+        assert answer.error_code == 0, answer
 
     def begin(
         self,
@@ -238,47 +269,62 @@ class IngestClient:
     def read(self, topic_id: Uuid, partition: int) -> list[tuple[int, str]]:
         """All records that a consumer sees: offset and value. Checks that offsets are dense and checksums fit."""
         records: list[tuple[int, str]] = []
-        offset = 0
         while True:
-            request = FetchRequest(
-                max_wait_ms=0,
-                min_bytes=0,
-                max_bytes=50 << 20,
-                topics=[
-                    FetchRequest_FetchTopic(
-                        topic_id=topic_id,
-                        partitions=[
-                            FetchRequest_FetchPartition(
-                                partition=partition, fetch_offset=offset, partition_max_bytes=4 << 20
-                            )
-                        ],
-                    )
-                ],
-            )
-            answer = self.call(request, 13)
-            assert answer.error_code == 0, answer
-            part = answer.responses[0].partitions[0]
-            assert part.error_code == 0, part.error_code
-            if offset >= part.high_watermark:
+            part = self._fetch(topic_id, partition, len(records))
+            if len(records) >= part.high_watermark:
                 return records
-            for found in _records(part.records, offset):
-                assert found[0] == offset, f"offset {found[0]} where {offset} was expected"
+            for found in _records(part.records, len(records)):
+                assert found[0] == len(records), f"offset {found[0]} where {len(records)} was expected"
                 records.append(found)
-                offset += 1
+
+    def headers(self, topic_id: Uuid, partition: int) -> list[tuple[int, int]]:
+        """Attributes and largest timestamp of each batch that a consumer sees, if one fetch brings them all."""
+        part = self._fetch(topic_id, partition, 0)
+        found = []
+        position = end = 0
+        while position < len(part.records):
+            base, length, attributes, delta, _, largest = struct.unpack_from(">qi9xhiqq", part.records, position)
+            found.append((attributes, largest))
+            end = base + delta + 1
+            position += 12 + length
+        assert end == part.high_watermark
+        return found
+
+    def _fetch(self, topic_id: Uuid, partition: int, offset: int) -> Any:
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=50 << 20,
+            topics=[
+                FetchRequest_FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        FetchRequest_FetchPartition(
+                            partition=partition, fetch_offset=offset, partition_max_bytes=4 << 20
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = self.call(request, 13)
+        assert answer.error_code == 0, answer
+        part = answer.responses[0].partitions[0]
+        assert part.error_code == 0, part.error_code
+        return part
 
 
 def _records(data: bytes, offset: int) -> list[tuple[int, str]]:
     found = []
     position = 0
-    while position + 61 <= len(data):
+    while position + RECORDS_AT <= len(data):
         base, length = struct.unpack_from(">qi", data, position)
         end = position + 12 + length
         if end > len(data):
             break
         (crc,) = struct.unpack_from(">I", data, position + CRC_AT)
-        assert native.crc32c(data[position + 21 : end]) == crc
+        assert native.crc32c(data[position + ATTRIBUTES_AT : end]) == crc
         (count,) = struct.unpack_from(">i", data, position + 57)
-        at = position + 61
+        at = position + RECORDS_AT
         for index in range(count):
             size, at = _varint(data, at)
             if base + index >= offset:

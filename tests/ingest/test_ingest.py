@@ -11,7 +11,7 @@ import pybroker
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import DeleteTopicsRequest, DeleteTopicsRequest_DeleteTopicState
-from tests.ingest.client import ABSENT, COMMITTED, OPEN, Attempt, IngestClient, batch
+from tests.ingest.client import ABSENT, BROKER, COMMITTED, OPEN, Attempt, IngestClient, batch
 
 
 @pytest.fixture(scope="module")
@@ -327,3 +327,38 @@ def test_limits() -> None:
         assert "ingest.staged.bytes.max" in full.error_message
         assert client.abort(topic_id, "a").state == ABSENT
         assert client.listing(ingest_id="a") == []
+
+
+def test_what_is_remembered_is_bounded_and_not_given_up_for_what_is_new() -> None:
+    with pybroker.Broker({"ingest.committed.max": 2}) as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 1)
+        done = {}
+        for name, batch_id in (("job", -1), ("query", 0)):
+            epoch = client.begin(topic_id, name, batch_id=batch_id).epoch
+            attempt = Attempt(0)
+            client.append(topic_id, name, epoch, attempt, 0, [name], batch_id=batch_id)
+            answer = client.commit(topic_id, name, epoch, [attempt], batch_id=batch_id)
+            assert (answer.error_code, answer.state) == (0, COMMITTED)
+            done[name] = (epoch, attempt, answer.partitions)
+        refused = client.begin(topic_id, "more")
+        assert refused.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert "2 ingests are open or remembered (ingest.committed.max); none was begun" in refused.error_message
+        assert "forgotten after ingest.id.retention.ms" in refused.error_message
+        assert client.listing() == []
+        epoch, attempt, partitions = done["job"]
+        again = client.commit(topic_id, "job", epoch, [attempt])
+        assert (again.state, again.repeated, again.partitions) == (COMMITTED, True, partitions)
+        assert client.begin(topic_id, "job").state == COMMITTED
+        # A stream has its place already.
+        following = client.begin(topic_id, "query", batch_id=1)
+        assert following.state == OPEN
+        assert client.commit(topic_id, "query", following.epoch, [], batch_id=1).state == COMMITTED
+        # Only age makes room: both ids are forgotten, and so are their commits.
+        client.alter("", {"ingest.id.retention.ms": "1"}, BROKER)
+        until(lambda: client.begin(topic_id, "job", join=True).state == OPEN)
+        until(lambda: client.begin(topic_id, "more", join=True).state == OPEN)
+        assert client.commit(topic_id, "job", epoch, [attempt]).error_code == ErrorCode.PRODUCER_FENCED
+        epoch, attempt, _ = done["query"]
+        late = client.commit(topic_id, "query", epoch, [attempt], batch_id=0)
+        assert late.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert values(client, topic_id, 1) == [["job", "query"]]

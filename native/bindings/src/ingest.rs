@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use pybroker_model::TopicIdPartition;
+use pybroker_model::{TimestampType, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Replicas};
 use pybroker_server::error_codes::of_ingest;
@@ -134,6 +134,7 @@ impl NativeIngests {
         topic_id: Uuid,
         partition: i32,
         directory: String,
+        append_time: bool,
     ) -> PyResult<(i64, i64, bool)> {
         let replicas = self.replicas()?;
         let tip = TopicIdPartition {
@@ -141,8 +142,13 @@ impl NativeIngests {
             partition,
         };
         let directory = checked(directory)?;
+        let timestamps = if append_time {
+            TimestampType::LogAppendTime
+        } else {
+            TimestampType::CreateTime
+        };
         let attached = py
-            .detach(|| replicas.attach_ingest(tip, &directory, now_ms()))
+            .detach(|| replicas.attach_ingest(tip, &directory, timestamps, now_ms()))
             .map_err(|error| partition_error(&error))?;
         Ok((attached.base_offset, attached.end_offset, attached.repeated))
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 use parking_lot::{RwLock, RwLockReadGuard};
-use pybroker_model::{ProduceRules, TopicIdPartition, ValidBatches};
+use pybroker_model::{ProduceRules, TimestampType, TopicIdPartition, ValidBatches};
 use pybroker_storage::{AppendOrigin, Attached, FlushMode, Log, LogDir};
 
 use crate::progress::Progress;
@@ -226,6 +226,7 @@ impl Partition {
     pub fn attach(
         &self,
         directory: &str,
+        timestamps: TimestampType,
         now_ms: i64,
         copy_bytes_max: u64,
     ) -> Result<Attached, PartitionError> {
@@ -236,9 +237,13 @@ impl Partition {
             return Err(PartitionError::NotLeader);
         }
         let place = hosted.log_dir.staged_partition(self.tip, directory);
-        let attached = hosted
-            .log
-            .attach(&place, leader.leader_epoch, now_ms, copy_bytes_max)?;
+        let attached = hosted.log.attach(
+            &place,
+            leader.leader_epoch,
+            timestamps,
+            now_ms,
+            copy_bytes_max,
+        )?;
         drop(gate);
         self.progress.advance(&hosted.log);
         Ok(attached)

@@ -19,7 +19,7 @@ from pybroker.controller.ingests import (
 )
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord, decode_ingest
 from pybroker.metadata.load import Nodes, load_image
 from pybroker.metadata.store import Create, Delete, Node, Set
 from pybroker.native import Uuid
@@ -130,6 +130,22 @@ def test_what_is_remembered_has_a_limit() -> None:
     full = opened(image, (topic_id, "other", -1))
     throttled = refusal(lambda: decide_begin_ingest(full, begin((topic_id, "third", -1), committed_max=3)))
     assert throttled == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("config", "append_time"),
+    [
+        ({"message.timestamp.type": "LogAppendTime"}, True),
+        ({"message.timestamp.type": "CreateTime"}, False),
+        ({}, False),
+    ],
+)
+def test_a_record_says_whether_its_commit_stamps(config: dict[str, str], append_time: bool) -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    image = image.apply(decide_begin_ingest(image, msgspec.structs.replace(begin(key), config=config)).delta)
+    record = decide_commit_ingest(image, CommitIngest(key, 7, {0: (1, 9)}, 60)).reply
+    assert decode_ingest(record.path, record.encode()).append_time is append_time
 
 
 def test_a_stream_is_remembered_by_its_last_batch() -> None:

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pybroker_model::TopicIdPartition;
+use pybroker_model::{TimestampType, TopicIdPartition};
 use pybroker_storage::{Attached, Listing, Log, LogDir, PlannedAttempt, StagedTotals};
 
 use super::{COMMITTING, Ingest, IngestError, IngestName, OPEN};
@@ -170,7 +170,7 @@ impl Replicas {
     }
 
     /// The second half of a commit, for one partition: what was listed becomes part of its log. Once only, however
-    /// often it is called and whatever crash lies between. Blocks on the disk.
+    /// often it is called and whatever crash lies between. `timestamps` as the ingest began with. Blocks on the disk.
     ///
     /// # Errors
     /// [`PartitionError`]; it can be tried again.
@@ -178,10 +178,16 @@ impl Replicas {
         &self,
         tip: TopicIdPartition,
         directory: &str,
+        timestamps: TimestampType,
         now_ms: i64,
     ) -> Result<Attached, PartitionError> {
         let partition = self.partition(tip).ok_or(PartitionError::NotLeader)?;
-        let attached = partition.attach(directory, now_ms, self.ingests.quota.copy_bytes_max())?;
+        let attached = partition.attach(
+            directory,
+            timestamps,
+            now_ms,
+            self.ingests.quota.copy_bytes_max(),
+        )?;
         if !attached.repeated {
             self.ingests.commits.fetch_add(1, Ordering::Relaxed);
         }

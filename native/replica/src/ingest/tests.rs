@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pybroker_model::{BatchHeader, TopicId};
+use pybroker_model::{BatchHeader, TimestampType, TopicId};
 
 use super::*;
 use crate::tests::{Host, batch, fetch, host, lead, order, topic_config};
@@ -88,14 +88,14 @@ fn staged_attached_and_remembered_across_restarts() {
     assert!(!host.replicas.expire_ingest(&ingest.name, 5, i64::MAX));
     let attached = host
         .replicas
-        .attach_ingest(ordered.tip, "d-5", NOW)
+        .attach_ingest(ordered.tip, "d-5", TimestampType::CreateTime, NOW)
         .expect("attaches");
     assert_eq!((attached.base_offset, attached.end_offset), (0, 4));
     assert_eq!(partition.high_watermark(), 4, "visible");
     assert!(partition.read(&fetch(0)).expect("reads").records.len > 0);
     let again = host
         .replicas
-        .attach_ingest(ordered.tip, "d-5", NOW)
+        .attach_ingest(ordered.tip, "d-5", TimestampType::CreateTime, NOW)
         .expect("answers");
     assert!(again.repeated);
     host.replicas

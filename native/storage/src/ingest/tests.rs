@@ -116,7 +116,13 @@ fn attached_records_are_as_if_they_had_been_appended() {
     assert_eq!(values(fixture.log()), ["before"], "staged is invisible");
     let attached = fixture
         .log()
-        .attach(&place(&fixture), EPOCH, NOW, LINK)
+        .attach(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW,
+            LINK,
+        )
         .expect("attaches");
     assert_eq!(
         attached,
@@ -135,7 +141,13 @@ fn attached_records_are_as_if_they_had_been_appended() {
     check_headers(&fixture);
     let again = fixture
         .log()
-        .attach(&place(&fixture), EPOCH, NOW, LINK)
+        .attach(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW,
+            LINK,
+        )
         .expect("answers");
     assert_eq!((again.base_offset, again.repeated), (1, true));
     for offset in 0..34 {
@@ -182,7 +194,14 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
             }
             sealed(&fixture);
             let log = Arc::clone(fixture.log());
-            let killed = log.attach_until(&place(&fixture), EPOCH, NOW, LINK, |at| at == step);
+            let killed = log.attach_until(
+                &place(&fixture),
+                EPOCH,
+                TimestampType::CreateTime,
+                NOW,
+                LINK,
+                |at| at == step,
+            );
             assert!(matches!(killed, Err(AppendError::Storage(_))), "{step:?}");
             drop(log);
             fixture.crash();
@@ -198,7 +217,7 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
             let place = place(&fixture);
             let attached = fixture
                 .log()
-                .attach(&place, EPOCH, NOW, LINK)
+                .attach(&place, EPOCH, TimestampType::CreateTime, NOW, LINK)
                 .expect("attaches");
             assert_eq!(attached.repeated, survives, "{step:?}");
             assert_eq!(attached.base_offset, 2 * earlier as i64, "{step:?}");
@@ -223,9 +242,14 @@ fn links_that_a_power_cut_took_back_are_made_again() {
             fixture.append(batch(&["before"])).expect("appends");
             sealed(&fixture);
             let log = Arc::clone(fixture.log());
-            let killed = log.attach_until(&place(&fixture), EPOCH, NOW, LINK, |at| {
-                at == Step::Published
-            });
+            let killed = log.attach_until(
+                &place(&fixture),
+                EPOCH,
+                TimestampType::CreateTime,
+                NOW,
+                LINK,
+                |at| at == Step::Published,
+            );
             assert!(killed.is_err());
             if tail {
                 fixture.append(batch(&["after"])).expect("appends");
@@ -279,17 +303,22 @@ fn what_an_attempt_staged_survives_a_crash_up_to_its_last_whole_batch() {
 }
 
 #[test]
-fn a_topic_with_log_append_time_stamps_what_is_attached() {
-    let mut config = small_segments();
-    config.timestamp_type = TimestampType::LogAppendTime;
-    let mut fixture = Fixture::new(config);
+fn an_ingest_with_log_append_time_stamps_what_is_attached() {
+    // The log's own setting has changed since the ingest began.
+    let mut fixture = Fixture::new(small_segments());
     sealed(&fixture);
     let later = NOW + 5_000;
     let log = Arc::clone(fixture.log());
     assert!(
-        log.attach_until(&place(&fixture), EPOCH, later, LINK, |at| at
-            == Step::LinkedOne)
-            .is_err()
+        log.attach_until(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::LogAppendTime,
+            later,
+            LINK,
+            |at| at == Step::LinkedOne
+        )
+        .is_err()
     );
     drop(log);
     fixture.crash();
@@ -316,6 +345,36 @@ fn a_topic_with_log_append_time_stamps_what_is_attached() {
 }
 
 #[test]
+fn an_ingest_with_create_time_keeps_its_times_whatever_the_log_is_set_to_by_now() {
+    for limit in [LINK, COPY] {
+        let mut config = small_segments();
+        config.timestamp_type = TimestampType::LogAppendTime;
+        let fixture = Fixture::new(config);
+        sealed(&fixture);
+        let log = fixture.log();
+        log.attach(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW + 5_000,
+            limit,
+        )
+        .expect("attaches");
+        check_headers(&fixture);
+        let bytes = log
+            .read(0, 1 << 20, log.log_end_offset(), true)
+            .expect("reads")
+            .to_vec()
+            .expect("bytes");
+        for found in Batches::new(&bytes) {
+            let (header, _) = found.expect("a batch");
+            assert_eq!(header.timestamp_type(), TimestampType::CreateTime);
+            assert_eq!(header.max_timestamp, NOW);
+        }
+    }
+}
+
+#[test]
 fn timestamps_retention_and_compaction_see_attached_segments_as_any_other() {
     let mut config = small_segments();
     config.cleanup_policy = CleanupPolicy {
@@ -331,7 +390,13 @@ fn timestamps_retention_and_compaction_see_attached_segments_as_any_other() {
     seal(&fixture, vec![one]);
     fixture
         .log()
-        .attach(&place(&fixture), EPOCH, NOW, LINK)
+        .attach(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW,
+            LINK,
+        )
         .expect("attaches");
     let log = fixture.log();
     for i in 0..10 {
@@ -361,7 +426,7 @@ fn appends_go_on_while_an_attach_is_prepared() {
     let place = place(&fixture);
     // Others append between the patch for the expected offset and the lock.
     let attached = log
-        .attach_until(&place, EPOCH, NOW, LINK, |at| {
+        .attach_until(&place, EPOCH, TimestampType::CreateTime, NOW, LINK, |at| {
             if at == Step::Patched {
                 fixture.append(batch(&["between"])).expect("appends");
             }
@@ -382,7 +447,13 @@ fn nothing_staged_attaches_nothing() {
     seal(&fixture, Vec::new());
     let attached = fixture
         .log()
-        .attach(&place(&fixture), EPOCH, NOW, LINK)
+        .attach(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW,
+            LINK,
+        )
         .expect("attaches");
     assert_eq!((attached.base_offset, attached.end_offset), (0, 0));
 }
@@ -404,7 +475,14 @@ fn a_small_commit_goes_to_the_end_of_the_active_segment_all_or_nothing() {
             fixture.append(batch(&["before"])).expect("appends");
             sealed(&fixture);
             let log = Arc::clone(fixture.log());
-            let killed = log.attach_until(&place(&fixture), EPOCH, NOW, COPY, |at| at == step);
+            let killed = log.attach_until(
+                &place(&fixture),
+                EPOCH,
+                TimestampType::CreateTime,
+                NOW,
+                COPY,
+                |at| at == step,
+            );
             assert!(killed.is_err(), "{step:?}");
             drop(log);
             fixture.crash();
@@ -415,7 +493,10 @@ fn a_small_commit_goes_to_the_end_of_the_active_segment_all_or_nothing() {
             }
             all.extend(expected(&[("a", 9), ("b", 7)]));
             let place = place(&fixture);
-            let attached = fixture.log().attach(&place, EPOCH, NOW, COPY);
+            let attached =
+                fixture
+                    .log()
+                    .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
             let attached = attached.expect("attaches");
             assert_eq!(attached.repeated, survives, "{step:?}");
             assert_eq!((attached.base_offset, attached.end_offset), (1, 33));
@@ -438,9 +519,14 @@ fn a_copy_that_a_power_cut_has_torn_is_taken_out_and_made_again() {
         fixture.append(batch(&["before"])).expect("appends");
         sealed(&fixture);
         let log = Arc::clone(fixture.log());
-        let killed = log.attach_until(&place(&fixture), EPOCH, NOW, COPY, |at| {
-            at == Step::Published
-        });
+        let killed = log.attach_until(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW,
+            COPY,
+            |at| at == Step::Published,
+        );
         assert!(killed.is_err());
         let (path, size) = (log.segments.load()[0].path(LOG), log.size_bytes());
         assert!(size - lost > whole);
@@ -451,7 +537,9 @@ fn a_copy_that_a_power_cut_has_torn_is_taken_out_and_made_again() {
         fixture.open();
         assert_eq!(values(fixture.log()), ["before"], "lost {lost}");
         let place = place(&fixture);
-        let attached = fixture.log().attach(&place, EPOCH, NOW, COPY);
+        let attached = fixture
+            .log()
+            .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
         assert!(!attached.expect("attaches").repeated);
         let mut all = vec!["before".to_owned()];
         all.extend(expected(&[("a", 9), ("b", 7)]));

@@ -49,6 +49,9 @@ impl Log {
     /// If all of it has at most `copy_bytes_max` bytes it is copied to the end of the active segment instead of linked,
     /// so that many small commits do not make many small segments.
     ///
+    /// `timestamps` is the rule that the ingest began with, whatever the topic's is by now: what is staged was validated
+    /// by it. With LogAppendTime the records are stamped `now_ms`.
+    ///
     /// The staged files were synced before the commit was decided. Offsets and epochs are patched before the lock is
     /// taken, for the log end as it is then; if others append meanwhile they are patched once more under it. What lies
     /// below is on disk before the intent is: a power cut leaves no gap in front of what is attached.
@@ -59,10 +62,18 @@ impl Log {
         &self,
         place: &StagedPartition,
         leader_epoch: i32,
+        timestamps: TimestampType,
         now_ms: i64,
         copy_bytes_max: u64,
     ) -> Result<Attached, AppendError> {
-        self.attach_until(place, leader_epoch, now_ms, copy_bytes_max, |_| false)
+        self.attach_until(
+            place,
+            leader_epoch,
+            timestamps,
+            now_ms,
+            copy_bytes_max,
+            |_| false,
+        )
     }
 
     /// As [`Log::attach`]; goes no further, as a process that is killed, once `killed` says so of a step.
@@ -70,6 +81,7 @@ impl Log {
         &self,
         place: &StagedPartition,
         leader_epoch: i32,
+        timestamps: TimestampType,
         now_ms: i64,
         copy_bytes_max: u64,
         killed: impl Fn(Step) -> bool,
@@ -89,8 +101,7 @@ impl Log {
         // Of an attach that broke off after its links, the files are the log's: nobody patches them again but recovery.
         self.health.check()?;
         let staged = plan_segments(place)?;
-        let append_time =
-            (self.config.load().timestamp_type == TimestampType::LogAppendTime).then_some(now_ms);
+        let append_time = (timestamps == TimestampType::LogAppendTime).then_some(now_ms);
         let expected = self.log_end_offset();
         let limit = copy_bytes_max.min(u64::from(self.config.load().segment_bytes));
         let mut copy = None;

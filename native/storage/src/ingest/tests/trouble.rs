@@ -20,18 +20,25 @@ fn what_lies_below_is_on_disk_before_the_intent() {
             let log = Arc::clone(fixture.log());
             let between = std::cell::Cell::new(0);
             let intended = std::cell::Cell::new(false);
-            let killed = log.attach_until(&place(&fixture), EPOCH, NOW, limit, |at| {
-                if at == Step::Below && between.get() < busy {
-                    fixture.append(batch(&["between"])).expect("appends");
-                    between.set(between.get() + 1);
-                }
-                if at == Step::Intended {
-                    intended.set(true);
-                    assert_eq!(log.flushed_end_offset(), 1 + between.get());
-                    assert_eq!(log.log_end_offset(), 1 + between.get());
-                }
-                at == Step::Intended
-            });
+            let killed = log.attach_until(
+                &place(&fixture),
+                EPOCH,
+                TimestampType::CreateTime,
+                NOW,
+                limit,
+                |at| {
+                    if at == Step::Below && between.get() < busy {
+                        fixture.append(batch(&["between"])).expect("appends");
+                        between.set(between.get() + 1);
+                    }
+                    if at == Step::Intended {
+                        intended.set(true);
+                        assert_eq!(log.flushed_end_offset(), 1 + between.get());
+                        assert_eq!(log.log_end_offset(), 1 + between.get());
+                    }
+                    at == Step::Intended
+                },
+            );
             assert!(killed.is_err() && intended.get());
             assert_eq!(told.load(Ordering::Acquire), 1 + between.get());
             if busy == 100 {
@@ -51,10 +58,22 @@ fn a_full_disk_after_the_links_says_nothing_wrong() {
     let snapshot = file_names::of_segment(&fixture.partition(), 33, file_names::SNAPSHOT);
     let full = files::temporary(&snapshot);
     std::os::unix::fs::symlink("/dev/full", &full).expect("links");
-    let first = log.attach(&place(&fixture), EPOCH, NOW, LINK);
+    let first = log.attach(
+        &place(&fixture),
+        EPOCH,
+        TimestampType::CreateTime,
+        NOW,
+        LINK,
+    );
     assert!(!snapshot.exists(), "the disk was full");
     std::fs::remove_file(&full).expect("removes");
-    let again = log.attach(&place(&fixture), EPOCH, NOW, LINK);
+    let again = log.attach(
+        &place(&fixture),
+        EPOCH,
+        TimestampType::CreateTime,
+        NOW,
+        LINK,
+    );
     let mut all = vec!["before".to_owned()];
     all.extend(expected(&[("a", 9), ("b", 7)]));
     assert_eq!(values(&log), all);
@@ -87,7 +106,7 @@ fn an_attach_that_is_undone_leaves_the_log_as_it_was() {
         let second = file_names::of_segment(&fixture.partition(), 6 + planned[0].rows, LOG);
         std::fs::write(&second, b"not ours").expect("writes");
         let log = Arc::clone(fixture.log());
-        let failed = log.attach(&place, EPOCH, NOW, LINK);
+        let failed = log.attach(&place, EPOCH, TimestampType::CreateTime, NOW, LINK);
         assert!(
             matches!(
                 failed,
@@ -119,7 +138,9 @@ fn an_attach_that_is_undone_leaves_the_log_as_it_was() {
         fixture.crash();
         fixture.open();
         assert_eq!(values(fixture.log()), all);
-        let attached = fixture.log().attach(&place, EPOCH, NOW, LINK);
+        let attached = fixture
+            .log()
+            .attach(&place, EPOCH, TimestampType::CreateTime, NOW, LINK);
         assert_eq!(attached.expect("attaches").base_offset, 7);
         all.extend(expected(&[("a", 9), ("b", 7)]));
         assert_eq!(values(fixture.log()), all);
@@ -139,7 +160,12 @@ fn an_append_after_an_undone_attach_is_in_the_file() {
     let planned = plan_segments(&place).expect("plan");
     let second = file_names::of_segment(&fixture.partition(), 1 + planned[0].rows, LOG);
     std::fs::write(&second, b"not ours").expect("writes");
-    assert!(fixture.log().attach(&place, EPOCH, NOW, LINK).is_err());
+    assert!(
+        fixture
+            .log()
+            .attach(&place, EPOCH, TimestampType::CreateTime, NOW, LINK)
+            .is_err()
+    );
     fixture.append(batch(&["after"])).expect("appends");
     fixture.log().flush().expect("flushes");
     std::fs::remove_file(&second).expect("removes");
@@ -156,9 +182,14 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
         let before = fixture.log().size_bytes();
         sealed(&fixture);
         let log = Arc::clone(fixture.log());
-        let killed = log.attach_until(&place(&fixture), EPOCH, NOW, COPY, |at| {
-            at == Step::Published
-        });
+        let killed = log.attach_until(
+            &place(&fixture),
+            EPOCH,
+            TimestampType::CreateTime,
+            NOW,
+            COPY,
+            |at| at == Step::Published,
+        );
         assert!(killed.is_err());
         if behind {
             fixture.append(batch(&["behind"])).expect("appends");
@@ -174,7 +205,9 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
         fixture.open();
         assert_eq!(values(fixture.log()), ["before"]);
         let place = place(&fixture);
-        let attached = fixture.log().attach(&place, EPOCH, NOW, COPY);
+        let attached = fixture
+            .log()
+            .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
         assert!(!attached.expect("attaches").repeated);
         let mut all = vec!["before".to_owned()];
         all.extend(expected(&[("a", 9), ("b", 7)]));
