@@ -61,6 +61,10 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
         )
     epoch = event.first_epoch if known is None else known.epoch % EPOCH_MAX + 1
     record = IngestRecord(topic_id, ingest_id, batch_id, epoch, OPEN, event.ttl_ms, event.now_ms, dict(event.config))
+    for path in (record.path, msgspec.structs.replace(record, state=COMMITTED).path):
+        if path in image.damaged_ingests:
+            # It may have been committed: what would be written now could be there twice.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
     write: Operation = Create(record.path, record.encode()) if known is None else Set(record.path, record.encode())
     return Decision((write,), ImageDelta(ingests=(record,)), record)
 

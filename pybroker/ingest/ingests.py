@@ -104,8 +104,9 @@ class Ingests:
         unfinished = [record for record in image.committed_ingests.values() if record.state == COMMITTING]
         kept = [(record.topic_id, record.directory) for record in (*image.ingests.values(), *unfinished)]
         try:
-            removed = await self._call(self._native.collect, kept)
-            if removed:
+            if image.damaged_ingests:
+                log.warning("nothing that ingests have staged is removed: records of ingests are damaged")
+            elif removed := await self._call(self._native.collect, kept):
                 log.info("removed what %d ended ingests had staged", removed)
         except KafkaError as error:
             # It takes room, no more: not a reason to keep the broker from its other data.

@@ -131,6 +131,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     ingests: Mapping[IngestKey, IngestRecord] = {}
     """Open ones."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
+    damaged_ingests: frozenset[str] = frozenset()
+    """Nodes of ingests that cannot be read: whether those are committed, and which files are theirs, nobody knows."""
     reserved: Mapping[str, Uuid] = {}
     """Names that deleted topics are about to get back, or have not given up yet."""
     delete_orders: frozenset[str] = frozenset()
@@ -207,6 +209,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
                 {one.series: one for one in delta.committed_ingests},
                 delta.forgotten_ingests,
             ),
+            damaged_ingests=self.damaged_ingests,
             delete_orders=orders,
             topic_ids=self.topic_ids or delta.raised,
         )

@@ -106,7 +106,7 @@ def load_image(
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
     topics.load(deletions)
-    ingests = _ingests(nodes.ingest)
+    ingests, damaged_ingests = _ingests(nodes.ingest)
     image = ClusterImage(
         controller_epoch,
         topics.topics,
@@ -122,6 +122,7 @@ def load_image(
         users=_users(nodes.configs),
         ingests={record.key: record for record in ingests if record.state == OPEN},
         committed_ingests={record.series: record for record in ingests if record.state != OPEN},
+        damaged_ingests=damaged_ingests,
         delete_orders=_delete_orders(nodes.admin, deletions),
         topic_ids=topic_ids,
     )
@@ -293,16 +294,19 @@ def _state_bytes(partition: PartitionImage) -> bytes:
     return znodes.encode_state(partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr)
 
 
-def _ingests(nodes: Mapping[str, Node]) -> list[IngestRecord]:
+def _ingests(nodes: Mapping[str, Node]) -> tuple[list[IngestRecord], frozenset[str]]:
+    """The records, and the paths of those that are damaged."""
     found: list[IngestRecord] = []
+    damaged = set()
     for path, node in nodes.items():
         if path.count("/") != 4:
             continue
         try:
             found.append(decode_ingest(path, node.data))
         except DamagedNodeError as problem:
-            log.error("the record of an ingest is damaged and is left out: %s", problem)
-    return found
+            damaged.add(path)
+            log.error("the record of an ingest is damaged, its id cannot be used: %s", problem)
+    return found, frozenset(damaged)
 
 
 def _floors(admin: Mapping[str, Node]) -> dict[str, int]:

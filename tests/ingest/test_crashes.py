@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 
 import pytest
 
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 from tests.ingest.client import ABSENT, COMMITTED, COMMITTING, OPEN, Attempt, batch
 from tests.ingest.crashing import PARTITIONS, Crashing
 from tests.ingest.test_ingest import until
@@ -155,4 +157,35 @@ def test_others_append_meanwhile_and_survive(crashing: Crashing) -> None:
     crashing.kill()
     crashing.start()
     assert all(sorted(part) == ["one", "two"] for part in crashing.values(topic_id))
+    crashing.stop()
+
+
+def test_a_damaged_record_costs_nothing_that_is_staged(crashing: Crashing) -> None:
+    """Whether it was committed is not known any more: its files stay, and nothing is written under its id."""
+    crashing.start("after commit is stored")
+    topic_id = crashing.client.create("t", PARTITIONS)
+    epoch = crashing.client.begin(topic_id, "job").epoch
+    attempts = stage(crashing, topic_id, epoch)
+    with contextlib.suppress(ConnectionError):
+        crashing.client.commit(topic_id, "job", epoch, attempts)
+    crashing.dies()
+
+    def store(data: bytes) -> bytes:
+        with contextlib.closing(sqlite3.connect(crashing.directory / "metadata.db")) as found, found:
+            [(before,)] = found.execute("SELECT data FROM node WHERE parent LIKE '/ingest/committed/%'").fetchall()
+            found.execute("UPDATE node SET data = ? WHERE parent LIKE '/ingest/committed/%'", (data,))
+            return bytes(before)
+
+    whole = store(b"{")
+    crashing.start()
+    assert crashing.values(topic_id) == [[]] * PARTITIONS
+    assert len(crashing.staged_directories(topic_id)) == 1
+    refused = crashing.client.begin(topic_id, "job")
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "damaged" in refused.error_message
+    assert crashing.client.begin(topic_id, "another").state == OPEN
+    crashing.stop()
+    store(whole)
+    crashing.start()
+    until(lambda: crashing.values(topic_id) == [EXPECTED] * PARTITIONS)
     crashing.stop()

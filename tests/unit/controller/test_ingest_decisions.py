@@ -148,6 +148,18 @@ def test_a_record_says_whether_its_commit_stamps(config: dict[str, str], append_
     assert decode_ingest(record.path, record.encode()).append_time is append_time
 
 
+@pytest.mark.parametrize("state", ["open", "committed"])
+def test_an_id_whose_record_is_damaged_is_not_used(state: str) -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    record = decide_begin_ingest(image, begin(key)).reply
+    path = record.path if state == "open" else msgspec.structs.replace(record, state=COMMITTED).path
+    damaged = msgspec.structs.replace(image, damaged_ingests=frozenset([path]))
+    assert refusal(lambda: decide_begin_ingest(damaged, begin(key))) == ErrorCode.KAFKA_STORAGE_ERROR
+    other = decide_begin_ingest(damaged, begin((topic_id, "other", -1)))
+    assert damaged.apply(other.delta).damaged_ingests == {path}
+
+
 def test_a_stream_is_remembered_by_its_last_batch() -> None:
     image, topic_id = topic_cluster()
     for number in (3, 8):
@@ -178,3 +190,4 @@ def test_the_nodes_give_the_same_image() -> None:
     loaded = load_image(1, Nodes({}, {}, {}, {}, ingest={**nodes, **damaged, "/ingest/open": Node(b"", 0, 0, 0, 0, 0)}))
     assert loaded.image.ingests == image.ingests
     assert loaded.image.committed_ingests == image.committed_ingests
+    assert loaded.image.damaged_ingests == set(damaged)
