@@ -51,6 +51,14 @@ INGEST = (
         CLUSTER,
     ),
     ConfigKey(
+        "ingest.attempts.max",
+        LONG,
+        200000,
+        "Attempts of writers that may have staged something in all open ingests together, each counted for each partition that it wrote to. One more is answered with THROTTLING_QUOTA_EXCEEDED until there is room.",
+        at_least(1),
+        CLUSTER,
+    ),
+    ConfigKey(
         "ingest.staged.bytes.max",
         LONG,
         LONG_MAX,

@@ -23,6 +23,7 @@ OURS = {
     "delete.topic.delay.ms",
     "ingest.copy.bytes.max",
     "ingest.id.retention.ms",
+    "ingest.attempts.max",
     "ingest.committed.max",
     "ingest.open.max",
     "ingest.quota.bytes.per.second",

@@ -362,3 +362,20 @@ def test_what_is_remembered_is_bounded_and_not_given_up_for_what_is_new() -> Non
         late = client.commit(topic_id, "query", epoch, [attempt], batch_id=0)
         assert late.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert values(client, topic_id, 1) == [["job", "query"]]
+
+
+def test_attempts_have_a_limit() -> None:
+    with pybroker.Broker({"ingest.attempts.max": 2}) as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 2)
+        epoch = client.begin(topic_id, "i").epoch
+        attempt = Attempt(0)
+        for partition in range(2):
+            client.append(topic_id, "i", epoch, attempt, partition, ["x"])
+        other = client.begin(topic_id, "other").epoch
+        answer = client.append_raw(topic_id, "other", other, Attempt(0), [(0, 0, batch(["y"]))])
+        assert answer.error_code == 0
+        assert answer.partitions[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert "ingest.attempts.max" in answer.partitions[0].error_message
+        client.append(topic_id, "i", epoch, attempt, 0, ["more"])
+        assert client.commit(topic_id, "i", epoch, [attempt]).state == COMMITTED
+        client.append(topic_id, "other", other, Attempt(0), 0, ["y"])

@@ -96,6 +96,12 @@ pub(crate) fn render(
         );
         add(
             "gauge",
+            "pybroker_ingest_attempts",
+            "Attempts with something staged by ingests that are open, each counted for each partition.",
+            ingests.attempts as u64,
+        );
+        add(
+            "gauge",
             "pybroker_ingest_staged_bytes",
             "Bytes staged by ingests that are open.",
             ingests.staged_bytes,

@@ -134,6 +134,7 @@ impl NativeSettings {
                     "ingest.staged.bytes.max",
                     self.ingest.staged_bytes_max.min(i64::MAX as u64),
                 )?,
+                attempts_max: given.number("ingest.attempts.max", self.ingest.attempts_max)?,
                 copy_bytes_max: given
                     .number("ingest.copy.bytes.max", self.ingest.copy_bytes_max)?,
             },

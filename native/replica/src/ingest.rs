@@ -4,7 +4,7 @@
 //! bytes. Appends take the lock of one attempt's partition only. A commit closes the ingest to appends first.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -74,6 +74,8 @@ struct Ingest {
 pub struct Ingests {
     open: RwLock<HashMap<IngestName, Arc<Ingest>>>,
     quota: Quota,
+    /// Of all open ingests, counted for each partition: each has files and a log of its own in memory.
+    attempts: AtomicUsize,
     staged_bytes: AtomicU64,
     appended_bytes: AtomicU64,
     commits: AtomicU64,

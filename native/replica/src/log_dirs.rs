@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_storage::{
     Log, LogConfig, LogDir, LogDirOptions, NewPartition, StagedDeletion, StorageError,
+    open_files_max,
 };
 
 use crate::found::{Found, FoundDir};
@@ -70,6 +71,7 @@ impl LogDirs {
         let mut first_failure = None;
         let mut options = LogDirOptions::new(config.broker_id, config.cluster_id.clone());
         options.layout = config.layout;
+        options.open_files_max = open_files_max(config.log_dirs.len());
         for path in &config.log_dirs {
             let opened = match LogDir::open(path, &options) {
                 Ok(dir) => {

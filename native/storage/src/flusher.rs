@@ -43,6 +43,8 @@ mod state {
 pub struct Flusher {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// As each thread has one, for [`Flusher::flush_all`].
+    descriptor: Mutex<File>,
 }
 
 struct Shared {
@@ -90,7 +92,12 @@ impl Flusher {
                     .map_err(StorageError::io("start a thread for", root))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { shared, threads })
+        let descriptor = Mutex::new(File::open(root).map_err(StorageError::io("open", root))?);
+        Ok(Self {
+            shared,
+            threads,
+            descriptor,
+        })
     }
 
     /// Asks for a flush of everything appended to `log` before this call. Its `on_flush` callback
@@ -106,6 +113,16 @@ impl Flusher {
         if asked == Ok(state::IDLE) {
             self.shared.push(Arc::clone(log));
         }
+    }
+
+    /// Everything appended to `logs` before this call is on disk when it returns, by one `syncfs` on the caller's
+    /// thread: with all that was written to files beside them, and their names.
+    ///
+    /// # Errors
+    /// The directory is offline.
+    pub(crate) fn flush_all(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
+        self.shared.flush_group(&self.descriptor.lock(), logs);
+        self.shared.health.check()
     }
 
     /// A number that changes whenever a sync begins or ends, while one is running. The same number for long means

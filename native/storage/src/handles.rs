@@ -15,6 +15,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+/// Segment files that a log directory keeps open where the process may have many.
+pub(crate) const OPEN_FILES_MAX: usize = 4096;
+
+/// How many each of `dirs` log directories may keep open: together half of what the process may have now; the other
+/// half is for connections, and for files with writes that wait for their sync.
+#[must_use]
+pub fn open_files_max(dirs: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let all = limit.map_or(usize::MAX, |files| {
+        usize::try_from(files / 2).unwrap_or(usize::MAX)
+    });
+    (all / dirs.max(1)).min(OPEN_FILES_MAX)
+}
+
 /// An open segment file; held by readers for as long as they send from it.
 #[derive(Debug)]
 pub struct SegmentFile {
@@ -145,6 +159,15 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_share_what_the_process_may_have() {
+        let alone = open_files_max(1);
+        assert!((1..=OPEN_FILES_MAX).contains(&alone));
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let all = limit.map_or(u64::MAX, |files| files / 2);
+        assert_eq!(open_files_max(1 << 40), (all >> 40) as usize);
+    }
 
     #[test]
     fn open_files_stay_within_the_capacity() {

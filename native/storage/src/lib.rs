@@ -38,7 +38,7 @@ mod txn_index;
 pub use config::{CleanupPolicy, FlushMode, LogConfig};
 pub use error::{AppendError, ReadError, StorageError};
 pub use flusher::{Flusher, SYNCFS_LOGS};
-pub use handles::SegmentFile;
+pub use handles::{SegmentFile, open_files_max};
 pub use ingest::{Listing, PlannedAttempt, StagedPartition, StagedTotals};
 pub use leader_epochs::EpochEntry;
 pub use log::{

@@ -6,7 +6,7 @@ use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::{self, CLEANED_TO, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
 use crate::flusher::{Flusher, SYNCFS_LOGS};
-use crate::handles::HandleCache;
+use crate::handles::{HandleCache, OPEN_FILES_MAX};
 use crate::ingest::replay::{replay, settle_copies};
 use crate::log::Log;
 use crate::recovery::{OpenState, RecoveryReport};
@@ -124,7 +124,7 @@ impl LogDirOptions {
         Self {
             broker_id,
             cluster_id,
-            open_files_max: 4096,
+            open_files_max: OPEN_FILES_MAX,
             flush_threads: 4,
             layout: Layout::TopicName,
             syncfs_logs: SYNCFS_LOGS,

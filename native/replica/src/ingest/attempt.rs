@@ -6,11 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use pybroker_storage::{Log, LogDir, StagedPartition, StagedTotals};
 
-use super::{Ingest, IngestError, Ingests};
+use super::{Ingest, IngestError, Ingests, quota};
 use crate::{Partition, PartitionError, Replicas, TopicConfig};
-
-/// Attempts of one ingest, over all partitions.
-const ATTEMPTS_MAX: usize = 500_000;
 
 /// What one attempt stages for one partition.
 pub(super) struct Attempt {
@@ -41,19 +38,20 @@ impl Replicas {
     ) -> Result<Arc<Attempt>, IngestError> {
         let tip = partition.tip();
         let key = (tip.partition, writer, attempt);
-        {
-            let attempts = ingest.attempts.lock();
-            if let Some(known) = attempts.get(&key) {
-                return Ok(Arc::clone(known));
-            }
-            if attempts.len() >= ATTEMPTS_MAX {
-                return Err(PartitionError::Policy("too many attempts in one ingest").into());
-            }
+        let mut attempts = ingest.attempts.lock();
+        if let Some(known) = attempts.get(&key) {
+            return Ok(Arc::clone(known));
         }
         let dir = partition.log_dir().ok_or(PartitionError::NotLeader)?;
+        let open = &self.ingests.attempts;
+        if open.fetch_add(1, Ordering::Relaxed) >= self.ingests.quota.attempts_max() {
+            open.fetch_sub(1, Ordering::Relaxed);
+            return Err(quota::too_many_attempts());
+        }
         let place = dir.staged_partition(tip, &ingest.new.directory);
         let new = Arc::new(Attempt::new(Arc::clone(dir), place, writer, attempt, 0));
-        Ok(Arc::clone(ingest.attempts.lock().entry(key).or_insert(new)))
+        attempts.insert(key, Arc::clone(&new));
+        Ok(new)
     }
 }
 

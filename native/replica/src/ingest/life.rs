@@ -31,6 +31,9 @@ impl Replicas {
             .map(|attempt| attempt.bytes.load(Ordering::Relaxed))
             .sum();
         self.ingests
+            .attempts
+            .fetch_add(attempts.len(), Ordering::Relaxed);
+        self.ingests
             .staged_bytes
             .fetch_add(bytes, Ordering::Relaxed);
         let ingest = Arc::new(Ingest {
@@ -98,7 +101,11 @@ impl Replicas {
         let _gate = ingest.gate.write();
         ingest.state.store(CLOSED, Ordering::Release);
         let mut bytes = 0;
-        for (_, attempt) in ingest.attempts.lock().drain() {
+        let attempts = std::mem::take(&mut *ingest.attempts.lock());
+        self.ingests
+            .attempts
+            .fetch_sub(attempts.len(), Ordering::Relaxed);
+        for attempt in attempts.into_values() {
             if let Some(staged) = attempt.staged.lock().take() {
                 staged.log.discard();
             }

@@ -28,6 +28,8 @@ pub struct IngestState {
 pub struct IngestFigures {
     /// Ingests that are open.
     pub open: usize,
+    /// Attempts that have staged something, each counted for each partition.
+    pub attempts: usize,
     /// Bytes that are staged now.
     pub staged_bytes: u64,
     /// Bytes staged since the start.
@@ -41,6 +43,7 @@ impl Ingests {
     pub fn figures(&self) -> IngestFigures {
         IngestFigures {
             open: self.open.read().len(),
+            attempts: self.attempts.load(Ordering::Relaxed),
             staged_bytes: self.staged_bytes.load(Ordering::Relaxed),
             appended_bytes: self.appended_bytes.load(Ordering::Relaxed),
             attached_partitions: self.commits.load(Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! How much may be staged, and how fast: other producers share the disk and the cores.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -18,6 +18,8 @@ pub struct IngestLimits {
     pub bytes_per_second: u64,
     /// `ingest.staged.bytes.max`.
     pub staged_bytes_max: u64,
+    /// `ingest.attempts.max`.
+    pub attempts_max: usize,
     /// `ingest.copy.bytes.max`.
     pub copy_bytes_max: u64,
 }
@@ -27,6 +29,7 @@ impl Default for IngestLimits {
         Self {
             bytes_per_second: u64::MAX,
             staged_bytes_max: u64::MAX,
+            attempts_max: 200_000,
             copy_bytes_max: 4 << 20,
         }
     }
@@ -37,6 +40,7 @@ impl Default for IngestLimits {
 pub(super) struct Quota {
     bytes_per_second: AtomicU64,
     staged_bytes_max: AtomicU64,
+    attempts_max: AtomicUsize,
     copy_bytes_max: AtomicU64,
     due_us: Mutex<i64>,
 }
@@ -47,6 +51,7 @@ impl Default for Quota {
         Self {
             bytes_per_second: AtomicU64::new(limits.bytes_per_second),
             staged_bytes_max: AtomicU64::new(limits.staged_bytes_max),
+            attempts_max: AtomicUsize::new(limits.attempts_max),
             copy_bytes_max: AtomicU64::new(limits.copy_bytes_max),
             due_us: Mutex::new(0),
         }
@@ -59,12 +64,18 @@ impl Quota {
             .store(limits.bytes_per_second.max(1), Relaxed);
         self.staged_bytes_max
             .store(limits.staged_bytes_max, Relaxed);
+        self.attempts_max.store(limits.attempts_max, Relaxed);
         self.copy_bytes_max.store(limits.copy_bytes_max, Relaxed);
     }
 
     /// Up to how many bytes a commit is copied into a log instead of linked.
     pub(super) fn copy_bytes_max(&self) -> u64 {
         self.copy_bytes_max.load(Relaxed)
+    }
+
+    /// How many attempts may have staged something, each counted for each partition.
+    pub(super) fn attempts_max(&self) -> usize {
+        self.attempts_max.load(Relaxed)
     }
 
     /// Takes `bytes` on, or says when they may come; on success, how long the client shall wait before the next.
@@ -92,6 +103,14 @@ impl Quota {
         *due_us = (*due_us).max(now_us).saturating_add(cost_us);
         let behind_ms = due_us.saturating_sub(now_us) / 1_000;
         Ok(i32::try_from(behind_ms).unwrap_or(i32::MAX))
+    }
+}
+
+/// For an attempt that is one too many.
+pub(super) const fn too_many_attempts() -> IngestError {
+    IngestError::Throttled {
+        reason: "ingest.attempts.max attempts have staged something; nothing was staged for this partition",
+        wait_ms: FULL_WAIT_MS,
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{Partition, Replicas};
 /// Staged bytes of one attempt's partition after which they are synced, by the thread that staged them: so a commit
 /// finds little left to do, and the syncs of other producers never wait behind more than a few of these.
 const FLUSH_BYTES: u64 = 4 << 20;
-/// Attempts with records that wait for a flush; with more, each append asks for one.
+/// Attempts of all ingests from which on each append asks for a flush, because what waits for one keeps its file open;
+/// and logs waiting for a flush from which on it flushes by itself.
 const UNFLUSHED_FILES_MAX: usize = 512;
 /// Largest staged offset: what an index of a segment can hold, many times over.
 const ROWS_MAX: i64 = 1 << 48;
@@ -124,9 +125,15 @@ impl Replicas {
         if staged.unflushed >= FLUSH_BYTES {
             staged.unflushed = 0;
             staged.log.flush()?;
-        } else if ingest.attempts.lock().len() > UNFLUSHED_FILES_MAX {
-            // What waits for a flush keeps its file open.
-            attempt.dir.flusher().request(&staged.log);
+        } else if self.ingests.attempts.load(Ordering::Relaxed) > UNFLUSHED_FILES_MAX {
+            let flusher = attempt.dir.flusher();
+            if flusher.waiting() < UNFLUSHED_FILES_MAX {
+                flusher.request(&staged.log);
+            } else {
+                // The disk is behind: files would come to be open faster than they are closed.
+                staged.unflushed = 0;
+                staged.log.flush()?;
+            }
         }
         ingest.touched_ms.store(now_ms, Ordering::Relaxed);
         Ok(staged.totals.rows)

@@ -142,6 +142,7 @@ fn what_was_staged_before_a_restart_counts_at_once() {
         .expect("opens");
     let ingests = host.replicas.ingests();
     assert_eq!(ingests.figures().staged_bytes, 2 * size);
+    assert_eq!(ingests.figures().attempts, 2);
     ingests.set_limits(IngestLimits {
         staged_bytes_max: 3 * size,
         ..IngestLimits::default()
@@ -156,6 +157,64 @@ fn what_was_staged_before_a_restart_counts_at_once() {
         .drop_ingest(&ingest.name, "d-5")
         .expect("drops");
     assert_eq!(ingests.figures().staged_bytes, 0);
+}
+
+#[test]
+fn attempts_have_a_limit_over_all_ingests() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let host = host(&[temp.path().to_path_buf()]);
+    let id = TopicId::random();
+    let partition = lead(&host, &order(id, 0, 0));
+    let (one, two) = (new(id, 1), new(TopicId::random(), 1));
+    let two = NewIngest {
+        name: IngestName {
+            topic_id: id,
+            ingest_id: "two".into(),
+            batch_id: -1,
+        },
+        directory: "e-1".into(),
+        ..two
+    };
+    let ingests = host.replicas.ingests();
+    ingests.set_limits(IngestLimits {
+        attempts_max: 2,
+        ..IngestLimits::default()
+    });
+    let stage = |ingest: &NewIngest, attempt, sequence| {
+        host.replicas.stage_records(
+            &ingest.name,
+            1,
+            0,
+            attempt,
+            &partition,
+            sequence,
+            &mut batch(&["a"]),
+            NOW,
+        )
+    };
+    for ingest in [&one, &two] {
+        host.replicas
+            .open_ingest(ingest.clone(), NOW)
+            .expect("opens");
+        assert_eq!(stage(ingest, 1, 0), Ok(1));
+    }
+    for ingest in [&one, &two] {
+        let refused = stage(ingest, 2, 0);
+        assert!(matches!(refused, Err(IngestError::Throttled { .. })));
+        assert_eq!(stage(ingest, 1, 1), Ok(2), "those that are there go on");
+    }
+    assert_eq!(ingests.figures().attempts, 2);
+    assert!(
+        !temp
+            .path()
+            .join(id.uuid().to_hex())
+            .join("d-1/p0/0-2")
+            .exists()
+    );
+    host.replicas.drop_ingest(&two.name, "e-1").expect("drops");
+    assert_eq!(stage(&one, 2, 0), Ok(1), "there is room again");
+    host.replicas.drop_ingest(&one.name, "d-1").expect("drops");
+    assert_eq!(ingests.figures().attempts, 0);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The part of a commit before its decision: what counts is brought to disk, and which attempts those are.
 //!
 //! Nearly all of its time goes into syncs, and syncs that are under way together share the filesystem's commits. So
-//! some partitions are sealed at a time, and directories that they have in common are synced once, at the end.
+//! some partitions are sealed at a time, and directories that they have in common are synced once, at the end. Many
+//! attempts have one sync together: each of its own would have about five, one after another.
 
 use super::{PlannedAttempt, StagedPartition, intent, plan};
+use crate::SYNCFS_LOGS;
 use crate::error::StorageError;
 use crate::files;
 use crate::log::Log;
@@ -30,6 +32,15 @@ impl LogDir {
     /// # Errors
     /// The first [`StorageError`]; nothing is decided then.
     pub fn seal_partitions(&self, listings: &[Listing]) -> Result<(), StorageError> {
+        let logs = || listings.iter().flat_map(|one| &one.attempts);
+        let together = cfg!(target_os = "linux") && logs().count() >= SYNCFS_LOGS;
+        if together {
+            let logs: Vec<_> = logs().map(|(_, log)| Arc::clone(log)).collect();
+            for log in &logs {
+                log.write_indexes()?;
+            }
+            self.flusher().flush_all(&logs)?;
+        }
         for some in listings.chunks(PARTITIONS_AT_A_TIME) {
             let Some((first, others)) = some.split_first() else {
                 continue;
@@ -37,9 +48,9 @@ impl LogDir {
             std::thread::scope(|scope| {
                 let others: Vec<_> = others
                     .iter()
-                    .map(|one| scope.spawn(|| one.seal()))
+                    .map(|one| scope.spawn(|| one.seal(together)))
                     .collect();
-                let first = first.seal();
+                let first = first.seal(together);
                 others.into_iter().fold(first, |so_far, other| {
                     let sealed = other.join().unwrap_or_else(|panic| {
                         std::panic::resume_unwind(panic);
@@ -72,8 +83,9 @@ impl LogDir {
 }
 
 impl Listing {
-    fn seal(&self) -> Result<(), StorageError> {
-        for (_, log) in &self.attempts {
+    /// `synced`: the attempts are on disk.
+    fn seal(&self, synced: bool) -> Result<(), StorageError> {
+        for (_, log) in self.attempts.iter().filter(|_| !synced) {
             log.seal()?;
         }
         let planned: Vec<PlannedAttempt> = self.attempts.iter().map(|(one, _)| *one).collect();
@@ -88,13 +100,15 @@ impl Listing {
 }
 
 impl Log {
+    fn write_indexes(&self) -> Result<(), StorageError> {
+        let writer = self.writer.lock();
+        self.check_usable(writer.closed)?;
+        writer.active.persist_indexes(true)
+    }
+
     /// Everything on disk, indexes included; the files are ready to be segments of another log.
     fn seal(&self) -> Result<(), StorageError> {
-        {
-            let writer = self.writer.lock();
-            self.check_usable(writer.closed)?;
-            writer.active.persist_indexes(true)?;
-        }
+        self.write_indexes()?;
         self.flush()?;
         for segment in self.segments.load().iter() {
             segment.sync_indexes()?;
@@ -110,32 +124,33 @@ mod tests {
     use crate::testing::{Fixture, NOW, batch};
     use pybroker_model::{TopicIdPartition, ValidBatches};
 
-    /// One record staged for each partition.
-    fn listings(fixture: &Fixture, partitions: i32) -> Vec<Listing> {
+    /// One record staged for each partition by each writer.
+    fn listings(fixture: &Fixture, partitions: i32, writers: i32) -> Vec<Listing> {
         let listing = |partition| {
             let id = TopicIdPartition {
                 partition,
                 ..fixture.id
             };
             let place = fixture.dir().staged_partition(id, "load-1");
-            let opened = fixture
-                .dir()
-                .open_staged(&place, 0, 7, &fixture.config, NOW);
-            let (log, _) = opened.expect("opens");
-            let bytes = batch(&["value"]);
-            let planned = PlannedAttempt {
-                writer: 0,
-                attempt: 7,
-                rows: 1,
-                bytes: bytes.len() as u64,
+            let staged = |writer| {
+                let opened = fixture
+                    .dir()
+                    .open_staged(&place, writer, 7, &fixture.config, NOW);
+                let (log, _) = opened.expect("opens");
+                let bytes = batch(&["value"]);
+                let planned = PlannedAttempt {
+                    writer,
+                    attempt: 7,
+                    rows: 1,
+                    bytes: bytes.len() as u64,
+                };
+                let valid = ValidBatches::checked_owned(bytes).expect("a batch");
+                log.append_as_leader(valid, -1, AppendOrigin::Client, NOW)
+                    .expect("stages");
+                (planned, log)
             };
-            let valid = ValidBatches::checked_owned(bytes).expect("a batch");
-            log.append_as_leader(valid, -1, AppendOrigin::Client, NOW)
-                .expect("stages");
-            Listing {
-                place,
-                attempts: vec![(planned, log)],
-            }
+            let attempts = (0..writers).map(staged).collect();
+            Listing { place, attempts }
         };
         (0..partitions).map(listing).collect()
     }
@@ -143,7 +158,7 @@ mod tests {
     #[test]
     fn many_partitions_are_sealed_and_each_has_its_plan() {
         let fixture = Fixture::new(Default::default());
-        let listings = listings(&fixture, 2 * PARTITIONS_AT_A_TIME as i32 + 1);
+        let listings = listings(&fixture, 2 * PARTITIONS_AT_A_TIME as i32 + 1, 1);
         fixture.dir().seal_partitions(&listings).expect("seals");
         for listing in &listings {
             let [segment] = &plan::segments(&listing.place).expect("a plan")[..] else {
@@ -157,10 +172,31 @@ mod tests {
     }
 
     #[test]
+    fn many_attempts_are_sealed_together() {
+        let writers = SYNCFS_LOGS as i32;
+        let fixture = Fixture::new(Default::default());
+        let sealed = listings(&fixture, 2, writers);
+        fixture.dir().seal_partitions(&sealed).expect("seals");
+        for listing in &sealed {
+            let planned = plan::segments(&listing.place).expect("a plan");
+            assert_eq!(planned.len(), writers as usize);
+            for (_, log) in &listing.attempts {
+                assert_eq!(log.flushed_end_offset(), 1);
+            }
+        }
+        sealed[1].attempts[3].1.discard();
+        let again = fixture.dir().seal_partitions(&sealed);
+        assert!(
+            matches!(again, Err(StorageError::Closed { .. })),
+            "{again:?}"
+        );
+    }
+
+    #[test]
     fn one_partition_that_cannot_be_sealed_fails_the_commit() {
         for broken in 0..PARTITIONS_AT_A_TIME {
             let fixture = Fixture::new(Default::default());
-            let listings = listings(&fixture, PARTITIONS_AT_A_TIME as i32);
+            let listings = listings(&fixture, PARTITIONS_AT_A_TIME as i32, 1);
             listings[broken].attempts[0].1.discard();
             let sealed = fixture.dir().seal_partitions(&listings);
             assert!(

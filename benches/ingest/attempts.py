@@ -1,0 +1,80 @@
+"""What open attempts of staged ingests cost a broker: `python -m benches.ingest.attempts [ATTEMPTS…]`.
+
+Stages one small batch for each attempt of one ingest, all in one partition, and prints what the broker has then:
+resident memory, and open files. The commit lists them all. The data directory is temporary.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pybroker
+from pybroker import native
+from tests.ingest.client import COMMITTED, Attempt, IngestClient
+
+ROWS = 10
+
+
+class Cost(NamedTuple):
+    """Of one broker process."""
+
+    resident_kb: int
+    files: int
+
+
+def cost(pid: int) -> Cost:
+    """What the process has now."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    resident = next(line for line in status if line.startswith("VmRSS:"))
+    return Cost(int(resident.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+def run(steps: list[int]) -> None:
+    """One broker, one ingest, more and more attempts; a line for each step."""
+    data = native.build_batch([(b"k", b"v" * 100)] * ROWS, int(time.time() * 1000))
+    with pybroker.Broker() as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 1)
+        epoch = client.begin(topic_id, "bench").epoch
+        attempts: list[Attempt] = []
+
+        def stage() -> None:
+            attempt = Attempt(len(attempts))
+            answer = client.append_raw(topic_id, "bench", epoch, attempt, [(0, 0, data)])
+            assert answer.error_code == 0, answer
+            assert answer.partitions[0].error_code == 0, answer
+            attempt.add(0, data, ROWS)
+            attempts.append(attempt)
+
+        stage()
+        first = cost(broker.pid)
+        print(f"{1:7} attempts: {first.resident_kb / 1024:7.1f} MiB, {first.files:6} files", flush=True)
+        for wanted in steps:
+            started = time.monotonic()
+            while len(attempts) < wanted:
+                stage()
+            now = cost(broker.pid)
+            each = (now.resident_kb - first.resident_kb) / (wanted - 1)
+            took = time.monotonic() - started
+            print(
+                f"{wanted:7} attempts: {now.resident_kb / 1024:7.1f} MiB, {now.files:6} files, "
+                f"{each:6.2f} KiB an attempt; staged in {took:.1f} s",
+                flush=True,
+            )
+        started = time.monotonic()
+        done = client.commit(topic_id, "bench", epoch, attempts)
+        assert done.state == COMMITTED, done
+        after = cost(broker.pid)
+        took = time.monotonic() - started
+        print(f"committed in {took:.1f} s: {after.resident_kb / 1024:.1f} MiB, {after.files} files")
+
+
+def main() -> None:
+    """Entry point."""
+    run(sorted(map(int, sys.argv[1:])) or [1_000, 5_000])
+
+
+if __name__ == "__main__":
+    main()
