@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="pybroker",
         help="what client tests run against: the product, or Apache Kafka as the reference",
     )
+
+
+SPARK = "tests/spark"
+# They start Sparks of their own, as processes.
+SPARKS_OF_THEIR_OWN = "tests/spark/test_cli.py"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, with one worker for all files that share a Spark: it is started and warmed up once, and early,
+    because larger groups come first."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSpark(LoadFileScheduling):  # type: ignore[misc]  # published without types
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            shared = file.startswith((f"{SPARK}/", "tests/clients/test_spark.py")) and file != SPARKS_OF_THEIR_OWN
+            return SPARK if shared else file
+
+    return OneSpark(config, log)
 
 
 def _brokers(config: pytest.Config, folder: Path, shown: Callable[[], bool]) -> Iterator[StartBroker]:

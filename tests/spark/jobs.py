@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 OURS, SPARKS = "pybroker", "kafka"
 PARTITIONS = 3
 KNOWN_WITHIN_S = 60.0
+STARTED_WITHIN_S = 300.0
+# Spark gives the Python worker of a streaming source 10 s to start, and no setting changes that.
+BUSY = "Python worker failed to connect back"
 BATCHES = {"kafka.batch.size": "20000"}
 
 
@@ -112,7 +115,19 @@ class Jobs:
         return self.spark.readStream.format(connector).options(**given).load()
 
     def run(self, frame: DataFrame, checkpoint: Path, sink: str = "noop", **options: str) -> list[dict[str, Any]]:
-        """Runs a query over all that is there; the progress of its micro-batches. Raises what stopped it."""
+        """Runs a query over all that is there; the progress of its micro-batches. Raises what stopped it. One that the
+        machine was too busy to start has done nothing yet and is started again."""
+        from pyspark.errors import StreamingQueryException
+
+        give_up = time.monotonic() + STARTED_WITHIN_S
+        while True:
+            try:
+                return self._run_once(frame, checkpoint, sink, options)
+            except StreamingQueryException as error:
+                if BUSY not in str(error) or time.monotonic() > give_up:
+                    raise
+
+    def _run_once(self, frame: DataFrame, checkpoint: Path, sink: str, options: dict[str, str]) -> list[dict[str, Any]]:
         query = (
             frame.writeStream.format(sink)
             .options(checkpointLocation=str(checkpoint), **_dotted(options))
