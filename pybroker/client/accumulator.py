@@ -94,11 +94,13 @@ class PartitionQueue:
 
     queue: not sent yet, the last one may be open. in_flight: sent, not answered. retries: to be sent again, by
     sequence; while there are some, nothing else is sent. reset: a gap in the sequences is certain: once nothing is in
-    flight, what is left starts anew under a new producer epoch.
+    flight, what is left starts anew under a new producer epoch. known_as: the producer under which the partition's
+    leader has acknowledged a batch.
     """
 
     __slots__ = (
         "in_flight",
+        "known_as",
         "next_sequence",
         "not_before",
         "producer",
@@ -116,6 +118,7 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         self.retries: list[Batch] = []
         self.producer: tuple[int, int] | None = None
+        self.known_as: tuple[int, int] | None = None
         self.next_sequence = 0
         self.not_before = 0.0
         self.reset = False

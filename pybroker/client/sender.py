@@ -238,6 +238,10 @@ class Sender:
             return where.unsent()[0], where.not_before
         if not where.queue or len(where.in_flight) >= self._in_flight_max:
             return None, now + 3600.0
+        if self._idempotent and where.in_flight and where.known_as != where.producer:
+            # Apache Kafka's leader takes any first sequence of a producer that it does not know (KAFKA-15591): were
+            # the first batch refused, by a leader that is not ready yet, the second would come before it.
+            return None, now + 3600.0
         batch = where.queue[0]
         if not len(batch.data):
             return None, now + 3600.0
@@ -334,6 +338,7 @@ class Sender:
 
     def _written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
         where.in_flight.remove(batch)
+        where.known_as = batch.producer
         self._backoff.reset()
         self._metrics.add("record-send-total", len(batch))
         self._metrics.add("byte-total", len(batch.wire or b""))

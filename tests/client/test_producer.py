@@ -278,6 +278,18 @@ async def test_a_gap_in_the_sequence_starts_a_new_epoch() -> None:
         assert broker.batches == [(0, 0, 1), (1, 0, 1)]
 
 
+async def test_nothing_overtakes_the_first_batch_of_a_producer_that_the_leader_does_not_know() -> None:
+    """A new log of Apache Kafka takes any first sequence (KAFKA-15591): the second batch, if it were there first."""
+    async with Scripted(ErrorCode.NOT_LEADER_OR_FOLLOWER) as broker:
+        config = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 5}
+        async with Producer(config) as producer:
+            # A batch each, both ready to be sent at once.
+            sends = [await producer.enqueue("t", "b" * 100), await producer.enqueue("t", "c" * 300_000)]
+            async with asyncio.timeout(60):
+                await asyncio.gather(*sends)
+        assert broker.batches == [(0, 0, 1), (0, 0, 1), (0, 1, 1)]
+
+
 async def test_a_record_fails_after_its_time() -> None:
     async with Scripted(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as broker:
         first, _ = await _sent(broker, **{"delivery.timeout.ms": 200})
