@@ -126,7 +126,7 @@ class Bench:
             if case == ATTACH:
                 self._take(case, name, partial(attach.run, known.ATTACH_GB * self._scale, 4, settings))
             else:
-                self._take(case, name, partial(self._neighbours, settings))
+                self._take(case, name, partial(self._neighbours, {**settings, **NEIGHBOURS[case]}))
 
     def _neighbours(self, settings: dict[str, str]) -> Figures:
         figures = neighbours.run(known.neighbour_seconds(self._scale), settings)
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data: up to 25 GB at full size")
     arguments = parser.parse_args()
     cases = [case for case in CASES if re.search(arguments.only, case.name)]
-    alone = [name for name in (ATTACH, NEIGHBOURS) if re.search(arguments.only, name)]
+    alone = [name for name in (ATTACH, *NEIGHBOURS) if re.search(arguments.only, name)]
     estimate = known.estimated_seconds(cases, alone, arguments.scale, arguments.rounds)
     print(f"about {estimate / 60:.0f} minutes on two quiet cores", file=sys.stderr, flush=True)
     load.build_limit()

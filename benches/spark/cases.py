@@ -60,7 +60,11 @@ CASES = (
 
 # Without Spark: a broker of its own for each flush mode.
 ATTACH, ATTACH_GB, ATTACH_S_MAX = "staged commit", 10.0, 1.0
-NEIGHBOURS, NEIGHBOURS_S, NEIGHBOURS_RATIO_MAX = "neighbours of a bulk load", 20.0, 2.0
+NEIGHBOURS_S, NEIGHBOURS_RATIO_MAX = 20.0, 2.0
+NEIGHBOURS: dict[str, dict[str, str]] = {
+    "neighbours of a bulk load": {},
+    "neighbours, 200 MB/s quota": {"ingest.quota.bytes.per.second": "200000000"},
+}
 FLUSH_MODES = {"exactly-once os": {"log.flush.mode": "os"}, "exactly-once": {}}
 
 # Rows a second that the slowest columns make on two quiet cores, for the estimate of the duration.
@@ -78,7 +82,7 @@ def estimated_seconds(cases: list[Case], alone: list[str], scale: float, rounds:
     """How long a run takes on two cores with nothing else on them."""
     jobs = sum(len(ALL_COLUMNS) * (case.rows * scale / _RATES[case.kind, case.size] + _JOB_S) for case in cases)
     attach = len(FLUSH_MODES) * (ATTACH_GB * scale / 0.25 + 3) if ATTACH in alone else 0
-    neighbours = len(FLUSH_MODES) * (3 * neighbour_seconds(scale) + 4) if NEIGHBOURS in alone else 0
+    neighbours = len(NEIGHBOURS.keys() & set(alone)) * len(FLUSH_MODES) * (3 * neighbour_seconds(scale) + 4)
     return _START_S + rounds * (jobs + attach + neighbours)
 
 

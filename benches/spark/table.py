@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import median
 
 from benches.readme import shown
-from benches.spark.cases import ATTACH, ATTACH_S_MAX, FLUSH_MODES, NEIGHBOURS, NEIGHBOURS_RATIO_MAX, Bar, Case
+from benches.spark.cases import ATTACH, ATTACH_S_MAX, FLUSH_MODES, NEIGHBOURS_RATIO_MAX, Bar, Case
 from benches.spark.columns import COLUMNS, KAFKA
 
 LIMIT = "limit"
@@ -54,10 +54,9 @@ def _line(runs: Runs, case: Case, figure: str) -> str:
 
 def _alone_lines(runs: Runs, case: str) -> list[str]:
     """Staged commit and neighbours: bars of their own, no other broker to compare with."""
-    figures = {
-        ATTACH: ("staged_gb", "staging_s", "commit_s", "attach_s"),
-        NEIGHBOURS: ("alone_p99_ms", "beside_p99_ms", "again_p99_ms", "p99_ratio", "staging_mb_per_s"),
-    }[case]
+    figures: tuple[str, ...] = ("alone_p99_ms", "beside_p99_ms", "again_p99_ms", "p99_ratio", "staging_mb_per_s")
+    if case == ATTACH:
+        figures = ("staged_gb", "staging_s", "commit_s", "attach_s")
     bars = {"attach_s": ATTACH_S_MAX, "p99_ratio": NEIGHBOURS_RATIO_MAX}
     lines = []
     for figure in figures:
