@@ -89,6 +89,25 @@ fn sealed(fixture: &Fixture) {
     seal(fixture, vec![one, two]);
 }
 
+/// What the log holds when `sealed` has been attached behind one record.
+fn before_and_sealed() -> Vec<String> {
+    let mut all = vec!["before".to_owned()];
+    all.extend(expected(&[("a", 9), ("b", 7)]));
+    all
+}
+
+/// An attach by a process that is killed at `step`.
+fn killed_at(fixture: &Fixture, step: Step, copy_bytes_max: u64) -> Result<Attached, AppendError> {
+    fixture.log().attach_until(
+        &place(fixture),
+        EPOCH,
+        TimestampType::CreateTime,
+        NOW,
+        copy_bytes_max,
+        |at| at == step,
+    )
+}
+
 fn check_headers(fixture: &Fixture) {
     let log = fixture.log();
     let mut next = log.log_start_offset();
@@ -134,8 +153,7 @@ fn attached_records_are_as_if_they_had_been_appended() {
     );
     assert_eq!(fixture.log().flushed_end_offset(), 33);
     fixture.append(batch(&["after"])).expect("appends");
-    let mut all = vec!["before".to_owned()];
-    all.extend(expected(&[("a", 9), ("b", 7)]));
+    let mut all = before_and_sealed();
     all.push("after".into());
     assert_eq!(values(fixture.log()), all);
     check_headers(&fixture);
@@ -193,17 +211,8 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
                 fixture.append(text).expect("appends");
             }
             sealed(&fixture);
-            let log = Arc::clone(fixture.log());
-            let killed = log.attach_until(
-                &place(&fixture),
-                EPOCH,
-                TimestampType::CreateTime,
-                NOW,
-                LINK,
-                |at| at == step,
-            );
+            let killed = killed_at(&fixture, step, LINK);
             assert!(matches!(killed, Err(AppendError::Storage(_))), "{step:?}");
-            drop(log);
             fixture.crash();
             fixture.open();
             let all = expected(&[("old", earlier), ("a", 9), ("b", 7)]);
@@ -241,20 +250,11 @@ fn links_that_a_power_cut_took_back_are_made_again() {
             let mut fixture = Fixture::new(small_segments());
             fixture.append(batch(&["before"])).expect("appends");
             sealed(&fixture);
-            let log = Arc::clone(fixture.log());
-            let killed = log.attach_until(
-                &place(&fixture),
-                EPOCH,
-                TimestampType::CreateTime,
-                NOW,
-                LINK,
-                |at| at == Step::Published,
-            );
+            let killed = killed_at(&fixture, Step::Published, LINK);
             assert!(killed.is_err());
             if tail {
                 fixture.append(batch(&["after"])).expect("appends");
             }
-            drop(log);
             fixture.crash();
             let mut linked: Vec<_> = fixture
                 .files()
@@ -270,8 +270,7 @@ fn links_that_a_power_cut_took_back_are_made_again() {
                 }
             }
             fixture.open();
-            let mut all = vec!["before".to_owned()];
-            all.extend(expected(&[("a", 9), ("b", 7)]));
+            let mut all = before_and_sealed();
             if tail {
                 all.push("after".into());
             }
@@ -474,17 +473,8 @@ fn a_small_commit_goes_to_the_end_of_the_active_segment_all_or_nothing() {
             let mut fixture = Fixture::new(config);
             fixture.append(batch(&["before"])).expect("appends");
             sealed(&fixture);
-            let log = Arc::clone(fixture.log());
-            let killed = log.attach_until(
-                &place(&fixture),
-                EPOCH,
-                TimestampType::CreateTime,
-                NOW,
-                COPY,
-                |at| at == step,
-            );
+            let killed = killed_at(&fixture, step, COPY);
             assert!(killed.is_err(), "{step:?}");
-            drop(log);
             fixture.crash();
             fixture.open();
             let mut all = vec!["before".to_owned()];
@@ -519,14 +509,7 @@ fn a_copy_that_a_power_cut_has_torn_is_taken_out_and_made_again() {
         fixture.append(batch(&["before"])).expect("appends");
         sealed(&fixture);
         let log = Arc::clone(fixture.log());
-        let killed = log.attach_until(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            COPY,
-            |at| at == Step::Published,
-        );
+        let killed = killed_at(&fixture, Step::Published, COPY);
         assert!(killed.is_err());
         let (path, size) = (log.segments.load()[0].path(LOG), log.size_bytes());
         assert!(size - lost > whole);
@@ -541,8 +524,7 @@ fn a_copy_that_a_power_cut_has_torn_is_taken_out_and_made_again() {
             .log()
             .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
         assert!(!attached.expect("attaches").repeated);
-        let mut all = vec!["before".to_owned()];
-        all.extend(expected(&[("a", 9), ("b", 7)]));
+        let all = before_and_sealed();
         assert_eq!(values(fixture.log()), all);
         check_headers(&fixture);
     }

@@ -237,15 +237,11 @@ impl LogDir {
         }
         let each = sync_each_file(partitions.len() * 2);
         let mut sharing = Sharing::new();
-        let mut results: Vec<_> = partitions
+        let results = partitions
             .iter()
             .map(|partition| self.prepare_partition(partition, each, &mut sharing))
             .collect();
-        self.finish_files(&mut results, each);
-        results
-            .into_iter()
-            .map(|result| result.map(|_| ()))
-            .collect()
+        self.finish_files(results, each)
     }
 
     /// Gives directories that are not open the name of the layout in force, with one barrier for
@@ -302,7 +298,7 @@ impl LogDir {
         directories: &[(&str, TopicId)],
     ) -> Vec<Result<(), StorageError>> {
         let each = sync_each_file(directories.len());
-        let mut results: Vec<_> = directories
+        let results = directories
             .iter()
             .map(|(name, topic_id)| {
                 self.health.check()?;
@@ -318,11 +314,7 @@ impl LogDir {
                 Ok(vec![NewFile::Own(path)])
             })
             .collect();
-        self.finish_files(&mut results, each);
-        results
-            .into_iter()
-            .map(|result| result.map(|_| ()))
-            .collect()
+        self.finish_files(results, each)
     }
 
     fn prepare_partition(
@@ -384,12 +376,30 @@ impl LogDir {
 
     /// Temporary files on disk → renamed → renames on disk. With `each`, files were synced one by
     /// one and directories are; else one barrier stands for all.
-    fn finish_files(&self, results: &mut [Result<Vec<NewFile>, StorageError>], each: bool) {
-        if results.iter().all(Result::is_err) {
-            return;
+    fn finish_files(
+        &self,
+        mut results: Vec<Result<Vec<NewFile>, StorageError>>,
+        each: bool,
+    ) -> Vec<Result<(), StorageError>> {
+        if results.iter().any(Result::is_ok)
+            && let Err(error) = self.place_files(&mut results, each)
+        {
+            fail_all(&mut results, &error);
         }
-        if !each && let Err(error) = self.barrier() {
-            return fail_all(results, &error);
+        results
+            .into_iter()
+            .map(|result| result.map(|_| ()))
+            .collect()
+    }
+
+    /// An error is that of all of them.
+    fn place_files(
+        &self,
+        results: &mut [Result<Vec<NewFile>, StorageError>],
+        each: bool,
+    ) -> Result<(), StorageError> {
+        if !each {
+            self.barrier()?;
         }
         for result in results.iter_mut() {
             let placed = result
@@ -400,13 +410,10 @@ impl LogDir {
                 *result = Err(error);
             }
         }
-        let synced = if each {
+        if each {
             self.sync_each(results)
         } else {
             self.barrier()
-        };
-        if let Err(error) = synced {
-            fail_all(results, &error);
         }
     }
 

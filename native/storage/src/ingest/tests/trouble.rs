@@ -74,8 +74,7 @@ fn a_full_disk_after_the_links_says_nothing_wrong() {
         NOW,
         LINK,
     );
-    let mut all = vec!["before".to_owned()];
-    all.extend(expected(&[("a", 9), ("b", 7)]));
+    let all = before_and_sealed();
     assert_eq!(values(&log), all);
     check_headers(&fixture);
     assert_eq!(first.expect("attached").end_offset, 33);
@@ -182,14 +181,7 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
         let before = fixture.log().size_bytes();
         sealed(&fixture);
         let log = Arc::clone(fixture.log());
-        let killed = log.attach_until(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            COPY,
-            |at| at == Step::Published,
-        );
+        let killed = killed_at(&fixture, Step::Published, COPY);
         assert!(killed.is_err());
         if behind {
             fixture.append(batch(&["behind"])).expect("appends");
@@ -209,8 +201,7 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
             .log()
             .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
         assert!(!attached.expect("attaches").repeated);
-        let mut all = vec!["before".to_owned()];
-        all.extend(expected(&[("a", 9), ("b", 7)]));
+        let all = before_and_sealed();
         assert_eq!(values(fixture.log()), all);
         check_headers(&fixture);
     }
