@@ -5,8 +5,10 @@ the broker halts. Cut power takes nothing that was acknowledged.
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +42,7 @@ def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> Doomed:
     """On a disk that fails every call; where that cannot be had, a directory that somebody moves away."""
     if can_mount():
         make: MakeDisk = request.getfixturevalue("make_disk")
-        disk = make(48)
+        disk = make(1024)
         return Doomed(disk.path / "data", disk.cut, disk.reboot)
     here, gone = tmp_path / "doomed", tmp_path / "gone"
 
@@ -143,7 +145,11 @@ def test_the_only_disk_fails(doomed: Doomed, start_broker: StartBroker) -> None:
 
 
 def cut_power(broker: BrokerProcess, doomed: Doomed) -> None:
-    """The disk first: a process that dies does not sync, and here nothing is written after the cut."""
+    """The signal first: from then on no call that is under way returns to the broker. ext4 now and then answers an
+    fdatasync that the cut overtakes with success; a broker that goes on would acknowledge what is not there. The cut
+    right after: a dying process does not sync.
+    """
+    os.kill(broker.pid, signal.SIGKILL)
     if can_mount():
         doomed.fail()
     broker.kill()
@@ -171,8 +177,6 @@ def cycles(broker: BrokerProcess, doomed: Doomed, count: int, seed: int) -> None
         for partition in range(PARTITIONS):
             rows = read(broker, history.topic, partition)
             found += [Received(partition, offset, None, value.decode()) for offset, value in rows.items()]
-        # Answered by a broker whose disk had just gone; the rule is about what was acknowledged.
-        history.failed.pop("KAFKA_STORAGE_ERROR", None)
         wrong = violations(found, [history])
         assert not wrong, f"seed {seed}: {len(wrong)} violations, first {wrong[:10]}"
     broker.stop()
