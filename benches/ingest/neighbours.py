@@ -15,12 +15,7 @@ from multiprocessing.synchronize import Event
 import pybroker
 from pybroker import native
 from pybroker.native import Uuid
-from pybroker.protocol.messages import (
-    ProduceRequest,
-    ProduceRequest_PartitionProduceData,
-    ProduceRequest_TopicProduceData,
-)
-from tests.ingest.client import Attempt, IngestClient
+from tests.ingest.client import Attempt, IngestClient, produce_request
 
 PERIOD_S = 0.02
 BATCH_BYTES = 1_000_000
@@ -28,10 +23,7 @@ BATCH_BYTES = 1_000_000
 
 def produce(client: IngestClient, topic_id: Uuid, seconds: float) -> list[float]:
     """Latencies in ms, from the moment at which each record was due."""
-    data = native.build_batch([(b"k", bytes(100))], int(time.time() * 1000))
-    part = ProduceRequest_PartitionProduceData(index=0, records=data)
-    topic = ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[part])
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    request = produce_request(topic_id, native.build_batch([(b"k", bytes(100))], int(time.time() * 1000)))
     latencies = []
     due = time.monotonic()
     end = due + seconds

@@ -27,6 +27,7 @@ OURS = {
     "ingest.committed.max",
     "ingest.open.max",
     "ingest.quota.bytes.per.second",
+    "ingest.quota.shared.bytes.per.second",
     "ingest.staged.bytes.max",
     "ingest.ttl.max.ms",
     "ingest.ttl.ms",

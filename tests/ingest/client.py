@@ -30,6 +30,9 @@ from pybroker.protocol.messages import (
     IngestCommitRequest_IngestWriter,
     IngestCommitRequest_IngestWriterPartition,
     ListIngestsRequest,
+    ProduceRequest,
+    ProduceRequest_PartitionProduceData,
+    ProduceRequest_TopicProduceData,
 )
 from tests.wire.client import WireClient
 
@@ -110,6 +113,13 @@ def append_request(
             for partition, sequence, records in parts
         ],
     )
+
+
+def produce_request(topic_id: Uuid, data: bytes) -> ProduceRequest:
+    """One batch for partition 0 with acks=all; version 13."""
+    part = ProduceRequest_PartitionProduceData(index=0, records=data)
+    topic = ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[part])
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
 
 
 class IngestClient:
@@ -265,6 +275,11 @@ class IngestClient:
         answer = self.call(ListIngestsRequest(topic_ids=None, ingest_id=ingest_id, include_committed=committed))
         assert answer.error_code == 0
         return answer.ingests
+
+    def produce(self, topic_id: Uuid, values: Iterable[str]) -> None:
+        """One batch to partition 0, as other producers do."""
+        answer = self.call(produce_request(topic_id, batch(values)), 13)
+        assert answer.responses[0].partition_responses[0].error_code == 0, answer
 
     def read(self, topic_id: Uuid, partition: int) -> list[tuple[int, str]]:
         """All records that a consumer sees: offset and value. Checks that offsets are dense and checksums fit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -327,6 +328,37 @@ def test_limits() -> None:
         assert "ingest.staged.bytes.max" in full.error_message
         assert client.abort(topic_id, "a").state == ABSENT
         assert client.listing(ingest_id="a") == []
+
+
+def test_beside_producers_a_load_keeps_to_its_share_and_alone_it_does_not() -> None:
+    with (
+        pybroker.Broker({"ingest.quota.shared.bytes.per.second": 100_000}) as broker,
+        IngestClient(broker.port) as client,
+        IngestClient(broker.port) as other,
+    ):
+        bulk, small = client.create("bulk", 1), client.create("small", 1)
+        epoch, attempt = client.begin(bulk, "load").epoch, Attempt(0)
+        data = batch(["x" * 100_000])
+
+        def stage() -> Any:
+            answer = client.append_raw(bulk, "load", epoch, attempt, [(0, attempt.rows.get(0, 0), data)])
+            if answer.error_code == 0:
+                attempt.add(0, data, 1)
+            return answer
+
+        def stage_beside_a_producer() -> Any:
+            other.produce(small, ["y"])
+            return stage()
+
+        assert [stage().throttle_time_ms for _ in range(20)] == [0] * 20
+        until(lambda: stage_beside_a_producer().throttle_time_ms >= 1_000)
+        until(lambda: stage_beside_a_producer().error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        early = stage_beside_a_producer()
+        assert "ingest.quota.shared.bytes.per.second is used up, others produce" in early.error_message
+        # Nobody produces any more, and what was taken on credit is paid.
+        until(lambda: stage().throttle_time_ms == 0)
+        assert client.commit(bulk, "load", epoch, [attempt]).state == COMMITTED
+        assert len(client.read(bulk, 0)) == attempt.rows[0]
 
 
 def test_what_is_remembered_is_bounded_and_not_given_up_for_what_is_new() -> None:

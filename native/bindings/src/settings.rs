@@ -130,6 +130,10 @@ impl NativeSettings {
                     "ingest.quota.bytes.per.second",
                     self.ingest.bytes_per_second.min(i64::MAX as u64),
                 )?,
+                shared_bytes_per_second: given.number(
+                    "ingest.quota.shared.bytes.per.second",
+                    self.ingest.shared_bytes_per_second.min(i64::MAX as u64),
+                )?,
                 staged_bytes_max: given.number(
                     "ingest.staged.bytes.max",
                     self.ingest.staged_bytes_max.min(i64::MAX as u64),

@@ -112,6 +112,7 @@ impl Ingests {
     }
 
     /// Admission of an append, before its records are looked at: the milliseconds after which the next one may come.
+    /// `shared`: somebody produces at present.
     ///
     /// # Errors
     /// `Unknown`, `Fenced`, `Committing`, `Throttled`.
@@ -120,11 +121,12 @@ impl Ingests {
         name: &IngestName,
         epoch: i32,
         bytes: u64,
+        shared: bool,
         now_ms: i64,
     ) -> Result<i32, IngestError> {
         self.get(name, epoch)?;
         let staged = self.staged_bytes.load(Ordering::Relaxed);
-        self.quota.admit(bytes, staged, now_ms)
+        self.quota.admit(bytes, staged, shared, now_ms)
     }
 }
 

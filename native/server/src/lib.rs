@@ -26,6 +26,7 @@ pub mod metadata_view;
 mod metrics;
 mod os;
 mod outgoing;
+mod producers;
 mod reply;
 mod sasl;
 mod server;

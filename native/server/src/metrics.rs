@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pybroker_protocol::{Api, ErrorCode, api_key::APIS};
+use pybroker_protocol::{Api, ApiKey, ErrorCode, api_key::APIS};
 
 /// Keys below this number have counters of their own; others share the last.
 const KEYS: usize = 96;
@@ -101,6 +101,11 @@ impl ThreadMetrics {
             (u64::BITS - micros.leading_zeros()).saturating_sub(FIRST_BUCKET_POWER) as usize;
         self.latencies[slot].buckets[power.min(BUCKETS - 1)].add(1);
         self.latencies[slot].microseconds.add(micros);
+    }
+
+    /// Produce requests answered so far.
+    pub(crate) fn produced_requests(&self) -> u64 {
+        self.requests[Self::slot(ApiKey::Produce.code())].get()
     }
 
     /// Counts an error code in a response.

@@ -17,7 +17,8 @@ use crate::config::{DynamicSettings, ServerConfig};
 use crate::control_plane::ControlPlane;
 use crate::listener::{Bound, Distributor, accept_all, bind};
 use crate::metadata_view::MetadataHolder;
-use crate::metrics::{Gauges, render};
+use crate::metrics::{Gauges, ThreadMetrics, render};
+use crate::producers::Producers;
 use crate::shared::{ConnectionCounts, Shared, ThrottledLog};
 use crate::slow_appends::SlowAppends;
 use crate::threads::{Command, DataThread};
@@ -88,6 +89,7 @@ impl Server {
         }
         let limits = config.settings.limits.clone();
         let count = config.threads.max(1);
+        let metrics: Vec<_> = (0..count).map(|_| ThreadMetrics::new()).collect();
         let shared = Arc::new(Shared {
             broker_id: config.broker_id,
             settings: ArcSwap::from_pointee(config.settings),
@@ -98,14 +100,15 @@ impl Server {
             connections: ConnectionCounts::default(),
             cold_reads: ColdReads::default(),
             ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
+            producers: Producers::new(metrics.clone()),
             slow_appends: SlowAppends::default(),
             draining: AtomicBool::new(false),
             log: ThrottledLog::new(config.log),
         });
         let mut threads = Vec::with_capacity(count);
-        for number in 0..count {
+        for (number, metrics) in metrics.into_iter().enumerate() {
             let sessions = limits.fetch_sessions_max.div_ceil(count);
-            let thread = DataThread::start(number, Arc::clone(&shared), sessions)
+            let thread = DataThread::start(number, Arc::clone(&shared), metrics, sessions)
                 .map_err(|error| StartError::Thread { number, error })?;
             threads.push(thread);
         }

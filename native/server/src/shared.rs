@@ -25,6 +25,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::limits::Limits;
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::ThreadMetrics;
+use crate::producers::Producers;
 use crate::slow_appends::{FlushWatch, SlowAppends};
 
 /// State of the server that all threads see. Nothing here is locked on the way of a Produce or Fetch.
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) cold_reads: ColdReads,
     /// Staged ingest writes here (R16).
     pub(crate) ingest_io: ColdReads,
+    pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,
     /// Set once the server stops: connections answer what they have and close.
     pub(crate) draining: AtomicBool,

@@ -36,14 +36,14 @@ pub(crate) struct DataThread {
 }
 
 impl DataThread {
-    /// Starts a thread. Fails if the system gives no thread or no event queue.
+    /// Starts a thread, which counts in `metrics`. Fails if the system gives no thread or no event queue.
     pub(crate) fn start(
         number: usize,
         shared: Arc<Shared>,
+        metrics: Arc<ThreadMetrics>,
         sessions_max: usize,
     ) -> std::io::Result<Self> {
         let (commands, inbox) = mpsc::unbounded_channel();
-        let metrics = ThreadMetrics::new();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()

@@ -4,6 +4,7 @@
 //! from its connections, nor cold consumers from theirs (R19). One append of a connection runs at a time.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pybroker_model::{TopicId, Uuid};
 use pybroker_protocol::ErrorCode;
@@ -144,7 +145,9 @@ fn stage(
         .map(|one| one.records.map_or(0, |records| records.len() as u64))
         .sum();
     let ingests = shared.replicas.ingests();
-    let throttle_time_ms = ingests.admit(&name, request.epoch, bytes, now_ms)?;
+    let shared_with_producers = shared.producers.are_served(Instant::now());
+    let throttle_time_ms =
+        ingests.admit(&name, request.epoch, bytes, shared_with_producers, now_ms)?;
     let (epoch, writer, attempt) = (request.epoch, request.writer, request.attempt);
     let wanted = request.partitions;
     let mut partitions = Vec::with_capacity(wanted.len());
