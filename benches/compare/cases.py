@@ -195,7 +195,7 @@ CASES = (
          limit=lambda folder: load.limit("fetch", 4, 6000, folder), figures=("mb_per_s",)),
     Case("fetch 64 KiB a partition, 4 connections", (Bar(CPU_GB, OS, "limit", 1.3), Bar(CPU_GB, OS, KAFKA, 0.5)),
          _fetch(1 << 16, 4, 3000),
-         limit=lambda folder: load.limit("fetch", 4, 3000, folder, 66_600), figures=("mb_per_s",)),
+         limit=lambda folder: load.limit("fetch", 4, 3000, folder, frame=66_600), figures=("mb_per_s",)),
     Case("end to end, 5,000/s, 16 partitions",
          (Bar("p99_ms", OS, KAFKA, 0.5), Bar("p50_ms", OS, KAFKA, 1), Bar("p99_ms", DURABLE, KAFKA, 1)),
          _with_topic("e2e", rate=5000, duration="10s"), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),

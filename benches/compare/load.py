@@ -53,12 +53,24 @@ def run(broker: BrokerProcess, operation: str, **options: object) -> dict[str, A
     return figures
 
 
-def limit(operation: str, connections: int, megabytes: int, folder: Path, frame: int = 1 << 20) -> dict[str, Any]:
-    """What the machine allows at best: `produce` or `fetch` of `frame` bytes at a time with the least possible work."""
+def limit(
+    operation: str,
+    connections: int,
+    megabytes: int,
+    folder: Path,
+    *,
+    frame: int = 1 << 20,
+    pace: int = 0,
+    sync: int = 0,
+) -> dict[str, Any]:
+    """What the machine allows at best: `produce` or `fetch` of `frame` bytes at a time with the least possible work.
+
+    `pace`: MB/s that come, 0 as many as can; `sync`: bytes after which a file is synced, 0 never.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [str(target() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder),
-         str(frame)],
+         str(frame), str(pace), str(sync)],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
     )  # fmt: skip
     figures: dict[str, Any] = json.loads(done.stdout)

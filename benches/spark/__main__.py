@@ -24,10 +24,23 @@ from benches.compare.peers import PEERS
 from benches.ingest import attach, neighbours
 from benches.readme import shown
 from benches.spark import cases as known
-from benches.spark.cases import ATTACH, BROKER, CASES, FLUSH_MODES, KEY_VALUE, NEIGHBOURS, NET, SPARK, Case
-from benches.spark.columns import COLUMNS
+from benches.spark.cases import (
+    ATTACH,
+    CASES,
+    COLD_S,
+    FLUSH_MODES,
+    KEY_VALUE,
+    LIMIT,
+    LIMIT_CPU,
+    NEIGHBOURS,
+    NET,
+    RATE,
+    SPARK,
+    Case,
+)
+from benches.spark.columns import COLUMNS, KAFKA, Column
 from benches.spark.jobs import Figures, Jobs, generate, session
-from benches.spark.table import LIMIT, Runs, table
+from benches.spark.table import Runs, table
 from tests.support.brokers import BrokerProcess
 
 if TYPE_CHECKING:
@@ -84,9 +97,10 @@ class Bench:
         for at, case in enumerate(cases):
             if case.kind == "write":
                 self._generate(case)
-                self._limit(case)
+            if case.with_limit:
+                self._take(case.name, LIMIT, partial(self._limit, case))
             for column in COLUMNS:
-                self._take(case.name, column.name, partial(self._job, case, column.name))
+                self._take(case.name, column.name, partial(self._job, case, column))
             if at + 1 == len(cases) or cases[at + 1].size != case.size:
                 for jobs in self._jobs.values():
                     jobs.forget(case.size)
@@ -97,25 +111,26 @@ class Bench:
         self._generated = figures[SPARK]
         print(f"{case.name:28s} {'(rows made)':16s} {_brief(figures)}", file=sys.stderr, flush=True)
 
-    def _limit(self, case: Case) -> None:
-        if any(bar.against == LIMIT for bar in case.bars.values()):
-            row = case.size + FRAMING_BYTES
-            megabytes = max(LIMIT_MB_MIN, int(self._rows(case) * row / 1e6))
-
-            def measure() -> Figures:
-                figures = load.limit("produce", 2, megabytes, self._folder / LIMIT)
-                return {BROKER: figures[CPU_GB] * row / 1e3}  # s/GB × bytes = ns
-
-            self._take(case.name, LIMIT, measure)
+    def _limit(self, case: Case, rows_per_s: float = 0, sync_bytes: int = 0) -> Figures:
+        """CPU of the limit program for the bytes of the case; at a pace, 0 as fast as it goes."""
+        row = case.size + FRAMING_BYTES
+        megabytes = max(LIMIT_MB_MIN, int(self._rows(case) * row / 1e6))
+        pace = int(rows_per_s * row / 1e6)
+        time.sleep(COLD_S)
+        figures = load.limit("produce", 2, megabytes, self._folder / LIMIT, pace=pace, sync=sync_bytes)
+        return {LIMIT_CPU: figures[CPU_GB] * row / 1e3}  # s/GB × bytes = ns
 
     def _rows(self, case: Case) -> int:
         return max(1000, int(case.rows * self._scale))
 
-    def _job(self, case: Case, name: str) -> Figures:
-        jobs, rows = self._jobs[name], self._rows(case)
+    def _job(self, case: Case, column: Column) -> Figures:
+        jobs, rows = self._jobs[column.name], self._rows(case)
         if case.kind == "write":
+            time.sleep(COLD_S if case.with_limit else 0)
             figures = jobs.write(rows, case.size, self._pids)
-            return {**figures, NET: figures[SPARK] - self._generated}
+            paced = case.with_limit and column.name != KAFKA
+            limit = self._limit(case, figures[RATE], column.sync_bytes) if paced else {}
+            return {**figures, **limit, NET: figures[SPARK] - self._generated}
         if case.kind == "stream":
             return jobs.stream(rows, case.size, self._pids)
         return jobs.read(rows, case.size, self._pids, case.columns)

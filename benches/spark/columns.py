@@ -19,12 +19,14 @@ class Column:
     format: str = "pybroker"
     write: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, str] = field(default_factory=dict)
+    sync_bytes: int = 0
+    """After how many bytes the broker syncs a file: each request with acks=all; what is staged, 4 MiB."""
 
 
 COLUMNS = (
     Column(KAFKA, "kafka", "kafka", TUNED),
     Column("append os", "pybroker os", write={"mode": "append"}),
-    Column("append", "pybroker", write={"mode": "append"}),
-    Column("exactly-once os", "pybroker os", write={"mode": "exactly-once"}),
-    Column("exactly-once", "pybroker", write={"mode": "exactly-once"}),
+    Column("append", "pybroker", write={"mode": "append"}, sync_bytes=1 << 20),
+    Column("exactly-once os", "pybroker os", write={"mode": "exactly-once"}, sync_bytes=4 << 20),
+    Column("exactly-once", "pybroker", write={"mode": "exactly-once"}, sync_bytes=4 << 20),
 )

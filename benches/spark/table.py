@@ -6,10 +6,19 @@ from collections import defaultdict
 from statistics import median
 
 from benches.readme import shown
-from benches.spark.cases import ATTACH, ATTACH_S_MAX, FLUSH_MODES, NEIGHBOURS_RATIO_MAX, Bar, Case
+from benches.spark.cases import (
+    ATTACH,
+    ATTACH_S_MAX,
+    FLUSH_MODES,
+    LIMIT,
+    LIMIT_CPU,
+    NEIGHBOURS,
+    NEIGHBOURS_RATIO_MAX,
+    Bar,
+    Case,
+)
 from benches.spark.columns import COLUMNS, KAFKA
 
-LIMIT = "limit"
 _NAMES = [*(column.name for column in COLUMNS), LIMIT]
 
 
@@ -44,11 +53,14 @@ def _cell(value: float | None, base: float | None, bar: Bar | None) -> str:
 
 def _line(runs: Runs, case: Case, figure: str) -> str:
     bar = case.bars.get(figure)
-    base = runs.middle(case.name, bar.against, figure) if bar else None
-    cells = [
-        _cell(runs.middle(case.name, name, figure), base, bar if name not in (KAFKA, LIMIT) else None)
-        for name in _NAMES
-    ]
+
+    def base(name: str) -> float | None:
+        if bar is None or name in (KAFKA, LIMIT):
+            return None
+        of = (name, LIMIT_CPU) if bar.against == LIMIT else (bar.against, figure)
+        return runs.middle(case.name, *of)
+
+    cells = [_cell(runs.middle(case.name, name, figure), base(name), bar) for name in _NAMES]
     return f"| {case.name} | {figure} | {' | '.join(cells)} | {bar.text() if bar else ''} |"
 
 
@@ -57,7 +69,9 @@ def _alone_lines(runs: Runs, case: str) -> list[str]:
     figures: tuple[str, ...] = ("alone_p99_ms", "beside_p99_ms", "again_p99_ms", "p99_ratio", "staging_mb_per_s")
     if case == ATTACH:
         figures = ("staged_gb", "staging_s", "commit_s", "attach_s")
-    bars = {"attach_s": ATTACH_S_MAX, "p99_ratio": NEIGHBOURS_RATIO_MAX}
+    bars = {"attach_s": ATTACH_S_MAX}
+    if not NEIGHBOURS.get(case):  # without settings that take the bound away
+        bars["p99_ratio"] = NEIGHBOURS_RATIO_MAX
     lines = []
     for figure in figures:
         most = bars.get(figure)

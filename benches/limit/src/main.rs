@@ -1,10 +1,12 @@
 //! What this machine allows any broker at best: the least work that a produce and a fetch consist of.
 //!
 //! ```text
-//! pybroker-limit produce CONNECTIONS MEGABYTES DIR [BYTES]   receive a frame, CRC-32C, append to a file, short reply; five in flight
-//! pybroker-limit fetch   CONNECTIONS MEGABYTES DIR [BYTES]   short request, sendfile(2) of a frame from the page cache
+//! pybroker-limit produce CONNECTIONS MEGABYTES DIR [BYTES [PACE [SYNC]]]   receive a frame, CRC-32C, append to a file, short reply; five in flight
+//! pybroker-limit fetch   CONNECTIONS MEGABYTES DIR [BYTES]                 short request, sendfile(2) of a frame from the page cache
 //! ```
 //! A frame has BYTES bytes, 1 MiB unless given: small answers cost more a GB, because each has its request and wake-ups.
+//! PACE: MB/s that the clients send, all together; who sends slower than the server can take finds it asleep and its caches cold, which costs
+//! the server more a GB. SYNC: bytes of a file after which it is synced. 0: as fast as it goes, and never.
 //! One line of JSON: GB (10^9 bytes) a second, and CPU seconds a GB of the serving threads alone.
 
 use std::fs::File;
@@ -13,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const FRAME_BYTES: usize = 1 << 20;
 const IN_FLIGHT: usize = 5;
@@ -44,15 +46,27 @@ fn pairs(connections: usize) -> Outcome<Vec<(TcpStream, TcpStream)>> {
         .collect()
 }
 
-fn serve_produce(mut socket: TcpStream, frames: usize, bytes: usize, path: &Path) -> Outcome<f64> {
+fn serve_produce(
+    mut socket: TcpStream,
+    frames: usize,
+    bytes: usize,
+    sync: usize,
+    path: &Path,
+) -> Outcome<f64> {
     let mut file = File::create(path)?;
     let mut frame = vec![0; bytes];
     let started = thread_cpu();
     let mut crc = 0;
+    let mut dirty = 0;
     for _ in 0..frames {
         socket.read_exact(&mut frame)?;
         crc ^= crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &frame);
         file.write_all(&frame)?;
+        dirty += bytes;
+        if sync > 0 && dirty >= sync {
+            file.sync_data()?;
+            dirty = 0;
+        }
         socket.write_all(&[0; 32])?;
     }
     std::hint::black_box(crc);
@@ -61,11 +75,20 @@ fn serve_produce(mut socket: TcpStream, frames: usize, bytes: usize, path: &Path
     Ok(used)
 }
 
-fn drive_produce(mut socket: TcpStream, frames: usize, bytes: usize) -> Outcome<()> {
+/// `period`: from one frame to the next; a late one makes the next come sooner.
+fn drive_produce(
+    mut socket: TcpStream,
+    frames: usize,
+    bytes: usize,
+    period: Duration,
+) -> Outcome<()> {
     let mut answers = socket.try_clone()?;
     let frame = vec![7; bytes];
     let mut answer = [0; 32];
+    let mut due = Instant::now();
     for sent in 0..frames {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        due += period;
         socket.write_all(&frame)?;
         if sent >= IN_FLIGHT {
             answers.read_exact(&mut answer)?;
@@ -110,12 +133,17 @@ fn measure(
     megabytes: usize,
     dir: &Path,
     bytes: usize,
+    pace: usize,
+    sync: usize,
 ) -> Outcome<String> {
     let frames = (megabytes * 1_000_000 / bytes / connections).max(1);
     let cached = dir.join("limit-fetch.log");
     if operation == "fetch" {
         std::fs::write(&cached, vec![7; CACHED_BYTES])?;
     }
+    // Bytes over MB/s are microseconds.
+    let period = (bytes * connections).checked_div(pace).unwrap_or(0);
+    let period = Duration::from_micros(period as u64);
     let started = Instant::now();
     let mut serving = Vec::new();
     let mut driving = Vec::new();
@@ -129,14 +157,14 @@ fn measure(
             if fetch {
                 serve_fetch(server, frames, bytes, &shared)
             } else {
-                serve_produce(server, frames, bytes, &path)
+                serve_produce(server, frames, bytes, sync, &path)
             }
         }));
         driving.push(thread::spawn(move || {
             if fetch {
                 drive_fetch(client, frames, bytes)
             } else {
-                drive_produce(client, frames, bytes)
+                drive_produce(client, frames, bytes, period)
             }
         }));
     }
@@ -161,24 +189,46 @@ fn measure(
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let bytes = arguments
-        .get(5)
-        .map_or(Ok(FRAME_BYTES), |a| a.parse::<usize>());
-    let (Some(operation), Some(Ok(connections)), Some(Ok(megabytes)), Some(dir), Ok(bytes)) = (
+    let optional = |at: usize, default| {
+        arguments
+            .get(at)
+            .map_or(Ok(default), |a| a.parse::<usize>().map_err(drop))
+    };
+    let bytes = optional(5, FRAME_BYTES);
+    let (
+        Some(operation),
+        Some(Ok(connections)),
+        Some(Ok(megabytes)),
+        Some(dir),
+        Ok(bytes),
+        Ok(pace),
+        Ok(sync),
+    ) = (
         arguments
             .get(1)
             .filter(|o| ["produce", "fetch"].contains(&o.as_str())),
         arguments.get(2).map(|a| a.parse()),
         arguments.get(3).map(|a| a.parse()),
         arguments.get(4),
-        bytes
-            .map_err(drop)
-            .and_then(|b| (1..=CACHED_BYTES).contains(&b).then_some(b).ok_or(())),
-    ) else {
-        eprintln!("usage: pybroker-limit produce|fetch CONNECTIONS MEGABYTES DIR [BYTES]");
+        bytes.and_then(|b| (1..=CACHED_BYTES).contains(&b).then_some(b).ok_or(())),
+        optional(6, 0),
+        optional(7, 0),
+    )
+    else {
+        eprintln!(
+            "usage: pybroker-limit produce|fetch CONNECTIONS MEGABYTES DIR [BYTES [PACE [SYNC]]]"
+        );
         return ExitCode::from(2);
     };
-    match measure(operation, connections, megabytes, Path::new(dir), bytes) {
+    match measure(
+        operation,
+        connections,
+        megabytes,
+        Path::new(dir),
+        bytes,
+        pace,
+        sync,
+    ) {
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS
