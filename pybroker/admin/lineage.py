@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from pybroker.admin.closing import Closed, Closing
-from pybroker.admin.topic_names import check_topic_name
+from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig
 from pybroker.controller.controller import Controller
@@ -224,7 +224,7 @@ class LineageAdmin:
     async def _undelete(self, one: Restore, undeleted_by: str, deadline: int) -> UndeletedTopic | KafkaError:
         try:
             if one.new_name is not None:
-                check_topic_name(one.new_name)
+                check_new_name(one.new_name)
             event = UndeleteTopic(one.topic_id, one.new_name, undeleted_by, self._clock.wall_ms())
             outcome = await self._controller.submit(event)
         except KafkaError as error:

@@ -11,6 +11,8 @@ from pybroker.protocol.error_codes import ErrorCode
 NAME_CHARACTERS_MAX = 249
 """Kafka's limit: 255 bytes of a directory name less "-" and the partition number."""
 
+METADATA_LOG = "__cluster_metadata"
+
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -28,6 +30,17 @@ def check_topic_name(name: str) -> None:
     if problem is not None:
         shown = name if len(name) <= NAME_CHARACTERS_MAX else name[:NAME_CHARACTERS_MAX] + "…"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name '{shown}' is invalid: {problem}.")
+
+
+def check_new_name(name: str) -> None:
+    """Raises KafkaError, with the reason, if nobody may give this name to a topic: INVALID_TOPIC_EXCEPTION, or for the
+    metadata log of Apache Kafka TOPIC_AUTHORIZATION_FAILED, as there: its tools would take the topic for that log.
+    """
+    check_topic_name(name)
+    if name == METADATA_LOG:
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is the name of Kafka's metadata log: nobody may create it."
+        )
 
 
 def is_topic_name(name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pybroker.admin.closing import Closed, Closing
-from pybroker.admin.topic_names import check_topic_name
+from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
 from pybroker.controller.controller import Controller, Outcome
@@ -104,7 +104,7 @@ class TopicAdmin:
         return [result for result in results if result is not None]
 
     def _new_topic(self, spec: TopicSpec) -> NewTopic:
-        check_topic_name(spec.name)
+        check_new_name(spec.name)
         config = self._checked_config(spec.configs)
         assignments = None
         partitions, factor = spec.num_partitions, spec.replication_factor

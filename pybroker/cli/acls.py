@@ -149,9 +149,7 @@ def _pattern(given: dict[str, Any], kind: str) -> Any:
     return PatternType.LITERAL if kind == "cluster" else PatternType[given["resource_pattern_type"].upper()]
 
 
-def _entries(
-    given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]
-) -> Iterator[dict[str, Any]]:
+def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]) -> Iterator[dict[str, Any]]:
     """The fields of an entry, or of a filter, for every right and every one of `subjects`."""
     from pybroker.client.security import AclOperation, AclPermissionType
 

@@ -103,12 +103,9 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 def sentence(code: int, message: str | None) -> str:
     """A Kafka error for people: its text and its name."""
-    from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.protocol.error_codes import error_name
 
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
+    name = error_name(code)
     if not message or message.startswith(name):
         return message or name
     return f"{name}: {message}"

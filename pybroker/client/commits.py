@@ -12,13 +12,13 @@ from typing import Any
 from pybroker.client.admin_base import by_topic
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
-from pybroker.client.errors import CommitFailedError, KafkaError, broker_error, error_name, is_retriable
+from pybroker.client.errors import CommitFailedError, KafkaError, broker_error, is_retriable
 from pybroker.client.group import GroupMember, GroupMetadata
 from pybroker.client.network import LOST, Backoff, Network
 from pybroker.client.offsets import OffsetAndMetadata
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 
 log = logging.getLogger(__name__)
 

@@ -26,11 +26,10 @@ from pybroker.client.errors import (
     KafkaError,
     KafkaTimeoutError,
     UnsupportedVersionError,
-    error_name,
 )
 from pybroker.client.sasl import Credentials
 from pybroker.native import CodecError, decode_response, encode_request, message_schema
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.protocol.messages import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 
 log = logging.getLogger(__name__)

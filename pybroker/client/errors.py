@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pybroker.config.values import ConfigError
 from pybroker.errors import KafkaError
-from pybroker.protocol.error_codes import RETRIABLE, ErrorCode
+from pybroker.protocol.error_codes import RETRIABLE, ErrorCode, error_name
 
 __all__ = [
     "AuthenticationError",
@@ -24,7 +24,6 @@ __all__ = [
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
-    "error_name",
 ]
 
 
@@ -93,14 +92,6 @@ class NoOffsetError(KafkaError):
 
 class CommitFailedError(KafkaError):
     """The group has moved on: the partitions may belong to another member now, and nothing was committed."""
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of a code; `error 999` for one that nobody knows."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
 
 
 def broker_error(code: int, message: str | None = None, *, about: str = "") -> KafkaError:

@@ -15,7 +15,6 @@ from pybroker.client.errors import (
     KafkaTimeoutError,
     TopicRecreatedError,
     broker_error,
-    error_name,
     is_retriable,
 )
 from pybroker.client.metadata import Recreated
@@ -26,7 +25,7 @@ from pybroker.client.producer_id import ProducerId
 from pybroker.client.topic_watch import TopicWatch
 from pybroker.client.wake_loop import WakeLoop
 from pybroker.protocol import messages as m
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 
 log = logging.getLogger(__name__)
 

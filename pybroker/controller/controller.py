@@ -94,7 +94,7 @@ from pybroker.metadata.store import (
     get_or_none,
 )
 from pybroker.native import Uuid
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 
 log = logging.getLogger(__name__)
 
@@ -382,7 +382,8 @@ class Controller:
             return
         response = future.result()
         if response.error_code:
-            log.error("broker %d answered %s with error %d", broker_id, type(request).__name__, response.error_code)
+            reason = error_name(response.error_code)
+            log.error("broker %d answered %s with %s", broker_id, type(request).__name__, reason)
         if isinstance(response, LeaderAndIsrResponse):
             failed = tuple(
                 (topic.topic_id, partition.partition_index)

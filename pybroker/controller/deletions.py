@@ -26,7 +26,7 @@ from pybroker.metadata.deletion_records import DELETING, STAGED, UNDELETING, Del
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.store import MetadataStore, NoNodeError, StoreClosedError, StoreError, WatchEvent
 from pybroker.native import Uuid
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Deletions:
             codes = {response.error_code} if response.error_code else failures.get(topic.topic_id)
             if codes and topic.topic_id in self._restoring:
                 self._restoring.pop(topic.topic_id, None)
-                names = ", ".join(sorted(_code_name(code) for code in codes))
+                names = ", ".join(sorted(map(error_name, codes)))
                 self._restored[topic.topic_id] = f"broker {broker_id} does not have all of its data any more ({names})"
             elif _answered_by_all(self._restoring, broker_id, topic.topic_id):
                 self._restored[topic.topic_id] = None
@@ -283,10 +283,3 @@ def _failures(topics: Iterable[TopicPartitionErrors]) -> dict[Uuid, set[int]]:
         if codes:
             found[topic.topic_id] = codes
     return found
-
-
-def _code_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

@@ -187,3 +187,11 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of a code; `error 999` for one that nobody knows."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

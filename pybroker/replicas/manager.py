@@ -39,7 +39,7 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataResponse,
 )
 from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
 
@@ -154,7 +154,8 @@ class ReplicaManager:
                 if code == ErrorCode.NONE:
                     self._host(topic_id, name, partition, epoch)
                 else:
-                    log.error("partition %s-%d (id %s) cannot be served: error %d", name, partition, topic_id, code)
+                    reason = error_name(code)
+                    log.error("partition %s-%d (id %s) cannot be served: %s", name, partition, topic_id, reason)
             if any((name, partition) in self._strays.left_alone for _, partition, name, _ in slots):
                 await self._staging.take_over(self._config["delete.topic.delay.ms"])
             await self._staging.returned({topic_id for topic_id, *_ in slots if topic_id in self._hosted})
@@ -213,11 +214,11 @@ class ReplicaManager:
                 name = names[topic_id]
                 stayed[name, partition] = code
                 log.error(
-                    "partition %s-%d (id %s) cannot be put aside for its successor: error %d",
+                    "partition %s-%d (id %s) cannot be put aside for its successor: %s",
                     name,
                     partition,
                     topic_id,
-                    code,
+                    error_name(code),
                 )
         return stayed
 

@@ -35,7 +35,7 @@ from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsr
 from pybroker.metadata.deletion_records import DEAD_STATES, decode_deletion_head
 from pybroker.metadata.store import MetadataStore, get_or_none
 from pybroker.native import LocalPartition, NativeBroker, StopOrder, Uuid
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas import partition_metadata
 from pybroker.replicas.partition_metadata import PartitionMetadataError
 from pybroker.replicas.staging import Staging
@@ -296,7 +296,7 @@ class Strays:
         staging.staged({d.topic_id for d in directories if d.topic_id is not None})
         for directory, code in zip(directories, codes, strict=True):
             if code:
-                log.error("%s cannot be staged for deletion: error %d", directory.directory, code)
+                log.error("%s cannot be staged for deletion: %s", directory.directory, error_name(code))
                 self._problems[directory.topic or "", directory.partition] = Problem(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.directory} cannot be staged"
                 )

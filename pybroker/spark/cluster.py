@@ -11,7 +11,7 @@ from typing import Any
 
 from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError
 from pybroker.spark.options import Subscription
 
@@ -45,8 +45,7 @@ class BrokerRefusalError(SparkSourceError):
 
     def __init__(self, code: int, what: str, message: str | None = None) -> None:
         self.code = code
-        name = ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
-        super().__init__(f"{what}: {name}" + (f": {message}" if message else ""))
+        super().__init__(f"{what}: {error_name(code)}" + (f": {message}" if message else ""))
 
 
 class Cluster:

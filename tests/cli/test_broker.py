@@ -119,7 +119,7 @@ def test_passwords_are_not_shown_to_others(tmp_path: Path, monkeypatch: pytest.M
         assert list((tmp_path / "temporary").iterdir()) == []
         with WireClient(broker.port) as client:
             assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-            token = "\0ann\0= s3cr\\et #\"é".encode()
+            token = '\0ann\0= s3cr\\et #"é'.encode()
             answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
             assert answer.error_code == 0, answer.error_message
 

@@ -214,6 +214,7 @@ async def until(condition: Callable[[], object]) -> None:
         (topic("x/y", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("ü", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("a\x00", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("__cluster_metadata", 1, 1), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (topic("n" * 249, 1, 1), 0),
         (topic("n" * 250, 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("there", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
@@ -297,6 +298,8 @@ async def test_automatic_creation(control_plane: ControlPlane) -> None:
     assert all(topic.error_code == 0 for answer in answers for topic in answer.topics)
     bad = (await metadata(control_plane, "no/good")).topics[0]
     assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    reserved = (await metadata(control_plane, "__cluster_metadata")).topics[0]
+    assert reserved.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     unknown = Uuid.random()
     for version, name in ((10, ""), (12, None)):
         request = MetadataRequest(topics=[MetadataRequest_MetadataRequestTopic(name=None, topic_id=unknown)])
