@@ -75,6 +75,14 @@ INGEST = (
         CLUSTER,
     ),
     ConfigKey(
+        "ingest.cached.bytes.max",
+        LONG,
+        4194304,
+        "Of each segment that a load stages, so many bytes go through the page cache; the rest is written past it (O_DIRECT, where the file system has it), so that loads do not displace what others read.",
+        at_least(0),
+        CLUSTER,
+    ),
+    ConfigKey(
         "ingest.quota.bytes.per.second",
         LONG,
         LONG_MAX,

@@ -24,6 +24,7 @@ OURS = {
     "ingest.copy.bytes.max",
     "ingest.id.retention.ms",
     "ingest.attempts.max",
+    "ingest.cached.bytes.max",
     "ingest.committed.max",
     "ingest.open.max",
     "ingest.quota.bytes.per.second",

@@ -141,6 +141,10 @@ impl NativeSettings {
                 attempts_max: given.number("ingest.attempts.max", self.ingest.attempts_max)?,
                 copy_bytes_max: given
                     .number("ingest.copy.bytes.max", self.ingest.copy_bytes_max)?,
+                cached_bytes_max: given.number(
+                    "ingest.cached.bytes.max",
+                    self.ingest.cached_bytes_max.min(i64::MAX as u64),
+                )?,
             },
             server: DynamicSettings {
                 auto_create_topics: given

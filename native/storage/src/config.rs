@@ -45,6 +45,9 @@ pub struct LogConfig {
     pub flush_mode: FlushMode,
     pub flush_messages: i64,
     pub flush_ms: i64,
+    /// What lies beyond so many bytes of a segment is written past the page cache. No topic config: staged logs have
+    /// it from `ingest.cached.bytes.max`.
+    pub cached_bytes_max: u64,
 }
 
 impl Default for LogConfig {
@@ -75,6 +78,7 @@ impl Default for LogConfig {
             flush_mode: FlushMode::Commit,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
+            cached_bytes_max: u64::MAX,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! of a clock hand; a slot used since the hand last passed gets another round. Closing only drops
 //! the cache's share: a read in progress keeps its descriptor through its own [`SegmentFile`].
 
+use crate::direct::DirectWrites;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -88,13 +89,16 @@ impl FileSlot {
 pub(crate) struct HandleCache {
     capacity: usize,
     clock: Mutex<VecDeque<Weak<FileSlot>>>,
+    /// For what does not go through the page cache.
+    pub(crate) direct: DirectWrites,
 }
 
 impl HandleCache {
-    pub(crate) const fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
             clock: Mutex::new(VecDeque::new()),
+            direct: DirectWrites::default(),
         }
     }
 

@@ -16,6 +16,7 @@
 mod checkpoint;
 mod clean_state;
 mod config;
+mod direct;
 mod error;
 mod file_names;
 mod files;

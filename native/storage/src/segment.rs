@@ -8,6 +8,7 @@ use crate::scan::{Depth, Fault, Scan};
 use crate::txn_index::AbortedTransaction;
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::BatchHeader;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -167,6 +168,18 @@ impl Segment {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         }
         Ok(file)
+    }
+
+    /// Writes a batch to `file`, the `.log` file, past the page cache as far as that can be had.
+    pub(crate) fn write_directly(
+        &self,
+        file: &File,
+        batch: &[u8],
+        position: u64,
+    ) -> std::io::Result<()> {
+        self.handles
+            .direct
+            .write_batch_at(file, || self.path(LOG), batch, position)
     }
 
     pub(crate) fn set_dirty(&self, dirty: bool) {

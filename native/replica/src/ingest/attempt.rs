@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use pybroker_storage::{Log, LogDir, StagedPartition, StagedTotals};
+use pybroker_storage::{Log, LogConfig, LogDir, StagedPartition, StagedTotals};
 
 use super::{Ingest, IngestError, Ingests, quota};
 use crate::{Partition, PartitionError, Replicas, TopicConfig};
@@ -90,9 +90,13 @@ impl Attempt {
             old.log.discard();
         }
         if staged.is_none() {
+            let config = LogConfig {
+                cached_bytes_max: ingests.quota.cached_bytes_max(),
+                ..LogConfig::clone(&config.log)
+            };
             let opened =
                 self.dir
-                    .open_staged(&self.place, self.writer, self.attempt, &config.log, now_ms);
+                    .open_staged(&self.place, self.writer, self.attempt, &config, now_ms);
             let (log, totals) = match opened {
                 Ok(opened) => opened,
                 Err(error) => {

@@ -24,6 +24,8 @@ pub struct IngestLimits {
     pub attempts_max: usize,
     /// `ingest.copy.bytes.max`.
     pub copy_bytes_max: u64,
+    /// `ingest.cached.bytes.max`.
+    pub cached_bytes_max: u64,
 }
 
 impl Default for IngestLimits {
@@ -34,6 +36,7 @@ impl Default for IngestLimits {
             staged_bytes_max: u64::MAX,
             attempts_max: 200_000,
             copy_bytes_max: 4 << 20,
+            cached_bytes_max: 4 << 20,
         }
     }
 }
@@ -46,6 +49,7 @@ pub(super) struct Quota {
     staged_bytes_max: AtomicU64,
     attempts_max: AtomicUsize,
     copy_bytes_max: AtomicU64,
+    cached_bytes_max: AtomicU64,
     due_us: Mutex<i64>,
 }
 
@@ -58,6 +62,7 @@ impl Default for Quota {
             staged_bytes_max: AtomicU64::new(limits.staged_bytes_max),
             attempts_max: AtomicUsize::new(limits.attempts_max),
             copy_bytes_max: AtomicU64::new(limits.copy_bytes_max),
+            cached_bytes_max: AtomicU64::new(limits.cached_bytes_max),
             due_us: Mutex::new(0),
         }
     }
@@ -73,11 +78,18 @@ impl Quota {
             .store(limits.staged_bytes_max, Relaxed);
         self.attempts_max.store(limits.attempts_max, Relaxed);
         self.copy_bytes_max.store(limits.copy_bytes_max, Relaxed);
+        self.cached_bytes_max
+            .store(limits.cached_bytes_max, Relaxed);
     }
 
     /// Up to how many bytes a commit is copied into a log instead of linked.
     pub(super) fn copy_bytes_max(&self) -> u64 {
         self.copy_bytes_max.load(Relaxed)
+    }
+
+    /// Up to how many bytes of a segment are staged through the page cache.
+    pub(super) fn cached_bytes_max(&self) -> u64 {
+        self.cached_bytes_max.load(Relaxed)
     }
 
     /// How many attempts may have staged something, each counted for each partition.

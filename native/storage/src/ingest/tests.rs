@@ -7,6 +7,7 @@ use crate::log::{Attached, Step};
 use crate::testing::{Fixture, NOW, batch, keyed, read_from, values};
 use pybroker_model::{Batches, Codec, ValidBatches};
 
+mod direct;
 mod trouble;
 
 const INGEST_NAME: &str = "key-1";

@@ -226,7 +226,12 @@ impl Log {
         if position == 0 && config.preallocate {
             preallocate(file.file(), u64::from(config.segment_bytes));
         }
-        if let Err(error) = file.file().write_all_at(bytes, position) {
+        let written = if position < config.cached_bytes_max {
+            file.file().write_all_at(bytes, position)
+        } else {
+            segment.write_directly(file.file(), bytes, position)
+        };
+        if let Err(error) = written {
             let error = StorageError::io("write", &segment.path(LOG))(error);
             // Nobody may read a half batch: put the file back, or give the directory up.
             if let Err(undo) = file.file().set_len(position) {

@@ -1,0 +1,181 @@
+//! Writes past the page cache (O_DIRECT), for much that is written at once and that nobody is about to read.
+//!
+//! A page of the cache costs more than the bytes that are copied into it, several times as much where a virtual machine
+//! has to get the memory from its host first, and a bulk load displaces the pages that consumers of other topics read.
+//! O_DIRECT wants whole blocks of memory and file, so the edges of each write still go through the cache; kernel and
+//! file system keep the two consistent. A write of either kind is on disk after the next sync of the file.
+
+use pybroker_model::HEADER_BYTES;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Positions, lengths and memory are multiples of it: no file system in use has larger blocks than pages.
+const BLOCK_BYTES: usize = 4096;
+/// Less than this is not worth waiting for the disk.
+const WORTH_BYTES: usize = 128 << 10;
+/// Memory of each thread that writes so: what is written does not lie at a block's border as it came.
+const BUFFER_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes past the page cache to the files of one log directory.
+#[derive(Debug, Default)]
+pub(crate) struct DirectWrites {
+    /// The file system does not know them: everything goes through the cache.
+    refused: AtomicBool,
+}
+
+impl DirectWrites {
+    /// Writes a batch at `position` of `file`, which is the one at `path`. The pages of the batch's header go through
+    /// the cache and mostly stay there: offsets are patched in them when the batch is attached.
+    ///
+    /// # Errors
+    /// Whatever the operating system says; some of the bytes may have been written.
+    pub(crate) fn write_batch_at(
+        &self,
+        file: &File,
+        path: impl FnOnce() -> PathBuf,
+        bytes: &[u8],
+        position: u64,
+    ) -> io::Result<()> {
+        let past_header = position + HEADER_BYTES as u64;
+        let head = (past_header.next_multiple_of(BLOCK_BYTES as u64) - position) as usize;
+        let blocks = bytes.len().saturating_sub(head) / BLOCK_BYTES * BLOCK_BYTES;
+        if blocks < WORTH_BYTES || self.refused.load(Ordering::Relaxed) {
+            return file.write_all_at(bytes, position);
+        }
+        file.write_all_at(&bytes[..head], position)?;
+        let written = match self.open(path())? {
+            Some(direct) => {
+                self.write_blocks(&direct, &bytes[head..head + blocks], position + head as u64)?
+            }
+            None => 0,
+        };
+        file.write_all_at(&bytes[head + written..], position + (head + written) as u64)
+    }
+
+    /// Whole blocks, through memory that begins at a block's border; answers how many bytes it has written: all, or
+    /// fewer where the file system refuses.
+    fn write_blocks(&self, direct: &File, blocks: &[u8], position: u64) -> io::Result<usize> {
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.is_empty() {
+                buffer.resize(BUFFER_BYTES + BLOCK_BYTES, 0);
+            }
+            let border = buffer.as_ptr().align_offset(BLOCK_BYTES);
+            let mut written = 0;
+            for chunk in blocks.chunks(BUFFER_BYTES) {
+                let aligned = &mut buffer[border..border + chunk.len()];
+                aligned.copy_from_slice(chunk);
+                match direct.write_all_at(aligned, position + written as u64) {
+                    Ok(()) => written += chunk.len(),
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        self.refused.store(true, Ordering::Relaxed);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(written)
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open(&self, path: PathBuf) -> io::Result<Option<File>> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        match File::options().write(true).custom_flags(flags).open(path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                self.refused.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open(&self, _path: PathBuf) -> io::Result<Option<File>> {
+        self.refused.store(true, Ordering::Relaxed);
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that differ from block to block and from each other's neighbours.
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len)
+            .map(|at| (at / 7 % 251) as u8 ^ (at / BLOCK_BYTES) as u8)
+            .collect()
+    }
+
+    #[test]
+    fn batches_of_all_sizes_and_places_are_in_the_file_as_they_were_given() {
+        for refused in [false, true] {
+            let dir = tempfile::tempdir().expect("temp dir");
+            let path = dir.path().join("file");
+            let file = File::create_new(&path).expect("creates");
+            let direct = DirectWrites {
+                refused: refused.into(),
+            };
+            let mut expected = Vec::new();
+            let blocks = WORTH_BYTES;
+            for len in [
+                1,
+                HEADER_BYTES,
+                BLOCK_BYTES,
+                blocks - 1,
+                blocks,
+                blocks + 2 * BLOCK_BYTES,
+                2 * BUFFER_BYTES + 3,
+                BUFFER_BYTES,
+                3 * BLOCK_BYTES + 5,
+                BUFFER_BYTES + 1,
+            ] {
+                let batch = bytes(len);
+                direct
+                    .write_batch_at(&file, || path.clone(), &batch, expected.len() as u64)
+                    .expect("writes");
+                expected.extend_from_slice(&batch);
+                // At a block's border, and one byte before it: the header is in two pages then.
+                for fill in [0, BLOCK_BYTES - 1] {
+                    let gap = (BLOCK_BYTES + fill - expected.len() % BLOCK_BYTES) % BLOCK_BYTES;
+                    file.write_all_at(&bytes(gap), expected.len() as u64)
+                        .expect("writes");
+                    expected.extend_from_slice(&bytes(gap));
+                    let batch = bytes(len);
+                    direct
+                        .write_batch_at(&file, || path.clone(), &batch, expected.len() as u64)
+                        .expect("writes");
+                    expected.extend_from_slice(&batch);
+                }
+            }
+            assert!(std::fs::read(&path).expect("reads") == expected);
+        }
+    }
+
+    #[test]
+    fn an_error_is_an_error() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("file");
+        let file = File::create_new(&path).expect("creates");
+        let elsewhere = dir.path().join("no").join("file");
+        let direct = DirectWrites::default();
+        let failed = direct.write_batch_at(&file, || elsewhere, &bytes(BUFFER_BYTES), 0);
+        if cfg!(target_os = "linux") {
+            assert_eq!(
+                failed.expect_err("no such file").kind(),
+                io::ErrorKind::NotFound
+            );
+            assert!(!direct.refused.load(Ordering::Relaxed));
+        }
+    }
+}
