@@ -118,6 +118,30 @@ def test_a_large_load_does_not_fill_the_page_cache(tmp_path: Path) -> None:
         assert [value for _, value in client.read(topic_id, 0)] == texts
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no O_DIRECT")
+def test_an_append_that_was_cut_short_does_not_end_direct_writes(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    settings = {"log.dirs": str(folder), "ingest.cached.bytes.max": 0}
+    with pybroker.Broker(settings) as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 1)
+        epoch, attempt = client.begin(topic_id, "big").epoch, Attempt(0)
+        texts = ["x" * 900_000]
+        client.append(topic_id, "big", epoch, attempt, 0, texts)
+        # Inside of a block, which a direct write cannot reach.
+        limit_bytes(broker.pid, 1_400_123)
+        refused = client.append_raw(topic_id, "big", epoch, attempt, [(0, 1, batch(texts))])
+        assert refused.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        limit_bytes(broker.pid, resource.RLIM_INFINITY)
+        for _ in range(4):
+            client.append(topic_id, "big", epoch, attempt, 0, texts)
+        [file] = folder.glob("ingest/*/*/p0/*/*.log")
+        pages = cached(file)
+        if knows_direct_writes(folder):
+            assert sum(pages) <= 4 * 5, f"{sum(pages)} of {len(pages)} pages"
+        assert client.commit(topic_id, "big", epoch, [attempt]).state == COMMITTED
+        assert [value for _, value in client.read(topic_id, 0)] == texts * 5
+
+
 @pytest.mark.checklist("C10")
 @pytest.mark.parametrize("cached_bytes", [1 << 30, 0])
 @pytest.mark.parametrize("kind", ["disk", "limit"] if can_mount() else ["limit"])

@@ -3,6 +3,7 @@
 use super::{StagedSegment, staged_file};
 use crate::error::StorageError;
 use crate::file_names::{LOG, TIME_INDEX};
+use crate::files;
 use crate::index::TimeEntry;
 use pybroker_model::{
     BatchHeader, HEADER_BYTES, TimestampType, set_base_offset, set_leader_epoch,
@@ -101,5 +102,7 @@ fn write_time_index(
     };
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
     file.write_all_at(&entry.to_bytes(), 0)
-        .map_err(StorageError::io("write", &path))
+        .map_err(StorageError::io("write", &path))?;
+    // An empty one would be believed after a power cut.
+    files::sync_data(&file).map_err(StorageError::io("sync", &path))
 }

@@ -93,6 +93,8 @@ impl Listing {
         let file = files::write_temporary(path, plan::render(&planned).as_bytes())?;
         files::sync_data(&file).map_err(StorageError::io("sync", path))?;
         files::replace(path)?;
+        // Once decided the files must be what the plan says: the last moment to refuse.
+        plan::segments(&self.place)?;
         intent::prepare(&self.place.intent_path())?;
         // The names of plan, intent and attempts.
         files::sync_dir(&self.place.path)

@@ -223,6 +223,9 @@ impl Log {
             segment.set_dirty(true);
         }
         let file = segment.file(true).map_err(|error| self.fatal(error))?;
+        segment
+            .expect_batch(position)
+            .map_err(|error| self.fatal(error))?;
         if position == 0 && config.preallocate {
             preallocate(file.file(), u64::from(config.segment_bytes));
         }
@@ -241,8 +244,10 @@ impl Log {
             }
             return Err(self.fatal(error).into());
         }
+        // Only the note of an aborted transaction needs the disk here. Its marker is written, and a restart will find
+        // it: who goes on without the note would show consumers what was aborted.
         self.note_written(writer, bytes, single, position, now_ms, &config)
-            .map_err(|error| self.fatal(error))?;
+            .map_err(|error| self.fatal_sync(error))?;
         let end = last_offset + 1;
         writer.active.set_end(end, position + bytes.len() as u64);
         self.log_end.store(end, Ordering::Release);
@@ -280,7 +285,7 @@ impl Log {
     ) -> Result<(), StorageError> {
         writer
             .active
-            .note_batch(header, position, config.index_interval_bytes)?;
+            .note_batch(header, position, config.index_interval_bytes);
         if !header.has_producer_id() {
             return Ok(());
         }

@@ -88,6 +88,7 @@ pub(super) fn go_on_after(
     recompute_crc(&mut batch);
     let position = last.size();
     let path = last.path(LOG);
+    last.expect_batch(position)?;
     let file = last.file(true)?;
     file.file()
         .write_all_at(&batch, position)
@@ -96,7 +97,7 @@ pub(super) fn go_on_after(
     if position == 0 {
         files::sync_dir(path.parent().unwrap_or(&path))?;
     }
-    last.note_batch(&header, position, index_interval_bytes)?;
+    last.note_batch(&header, position, index_interval_bytes);
     last.set_end(log_end, position + HEADER_BYTES as u64);
     Ok(())
 }

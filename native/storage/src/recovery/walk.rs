@@ -57,7 +57,8 @@ impl Walk<'_> {
                 Ok(Some((at, header, _))) => {
                     match self.accept(&file, at, &header, end, next_base, size) {
                         Ok(()) => {
-                            segment.note_batch(&header, at, self.config.index_interval_bytes)?;
+                            segment.expect_batch(at)?;
+                            segment.note_batch(&header, at, self.config.index_interval_bytes);
                             end = header.next_offset();
                             position = at + header.size_in_bytes() as u64;
                             continue;

@@ -32,30 +32,36 @@ pub(crate) struct Indexes {
 }
 
 impl Segment {
+    /// Does for a batch that is to be written at `position` what needs the disk and may fail, so that
+    /// [`Segment::note_batch`] cannot: bytes that are written and of which nobody is told would be in the log after a
+    /// restart.
+    pub(crate) fn expect_batch(&self, position: u64) -> Result<(), StorageError> {
+        let mut indexes = self.indexes.write();
+        if indexes.offsets.len() >= INDEX_TAIL_ENTRIES_MAX {
+            self.write_out(&mut indexes)?;
+        }
+        if indexes.largest.is_none() && position > 0 {
+            drop(indexes);
+            self.largest_timestamp()?;
+        }
+        Ok(())
+    }
+
     /// Takes note of a batch just written at `position`; publishes nothing.
     pub(crate) fn note_batch(
         &self,
         header: &BatchHeader,
         position: u64,
         index_interval_bytes: u32,
-    ) -> Result<(), StorageError> {
+    ) {
         let mut indexes = self.indexes.write();
-        if indexes.largest.is_none() && position > 0 {
-            drop(indexes);
-            self.largest_timestamp()?;
-            indexes = self.indexes.write();
-        }
         self.index_batch(&mut indexes, header, position, index_interval_bytes);
-        if indexes.offsets.len() >= INDEX_TAIL_ENTRIES_MAX {
-            self.write_out(&mut indexes)?;
-        }
         let place = Place {
             relative_offset: (header.base_offset - self.base_offset) as u32,
             position: position as u32,
         };
         let slot = self.recent_next.fetch_add(1, Ordering::Relaxed) % RECENT_BATCHES;
         self.recent[slot].store(place.pack(), Ordering::Relaxed);
-        Ok(())
     }
 
     /// Bytes the index files would have if written out now: (offset, time).

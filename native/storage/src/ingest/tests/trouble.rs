@@ -206,3 +206,126 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
         check_headers(&fixture);
     }
 }
+
+/// An index that has to be written out before the next append meets a full disk, until the file that is answered is
+/// removed.
+fn full_index(dir: &Path) -> PathBuf {
+    let index = file_names::of_segment(dir, 0, file_names::INDEX);
+    files::remove(&index).expect("removes");
+    std::os::unix::fs::symlink("/dev/full", &index).expect("links");
+    index
+}
+
+/// About as many batches as an index holds in memory, 4096: the write of it comes with, or soon after, what follows.
+const ALMOST_FULL: [usize; 3] = [4092, 4096, 4097];
+
+fn indexed(prefix: &str, count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|i| batch(&[&format!("{prefix}{i}")]))
+        .collect()
+}
+
+fn every_batch_indexed() -> LogConfig {
+    LogConfig {
+        index_interval_bytes: 1,
+        ..LogConfig::default()
+    }
+}
+
+/// Whether it was done; else a full disk refused it.
+fn done<T: std::fmt::Debug>(outcome: Result<T, AppendError>) -> bool {
+    if let Err(error) = &outcome {
+        let full = matches!(error, AppendError::Storage(StorageError::Full { .. }));
+        assert!(full, "{error:?}");
+    }
+    outcome.is_ok()
+}
+
+#[test]
+fn what_a_full_disk_refused_is_not_there_after_a_restart() {
+    for before in ALMOST_FULL {
+        let mut fixture = Fixture::new(every_batch_indexed());
+        for old in indexed("old", before) {
+            fixture.append(old).expect("appends");
+        }
+        let staged = stage(&fixture, 1, &texts("new", 5));
+        seal(&fixture, vec![staged]);
+        let full = full_index(&fixture.partition());
+        let attach = |fixture: &Fixture| {
+            let place = place(fixture);
+            fixture
+                .log()
+                .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY)
+        };
+        let copied = done(attach(&fixture));
+        let mut appended = 0;
+        while done(fixture.append(batch(&["more"]))) {
+            appended += 1;
+        }
+        let end = fixture.log().log_end_offset();
+        assert_eq!(
+            end,
+            (before + if copied { 10 } else { 0 } + appended) as i64
+        );
+        std::fs::remove_file(&full).expect("removes");
+        fixture.crash();
+        fixture.open();
+        assert_eq!(fixture.log().log_end_offset(), end, "after {before}");
+        assert_eq!(attach(&fixture).expect("attaches").repeated, copied);
+        let all = values(fixture.log());
+        let new: Vec<_> = all.into_iter().filter(|one| one.contains('-')).collect();
+        assert_eq!(new, expected(&[("new", 5)]), "after {before}: once");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_can_be_attached_whatever_was_refused_after_it() {
+    for before in ALMOST_FULL {
+        let fixture = Fixture::new(every_batch_indexed());
+        let (mut planned, log) = stage(&fixture, 1, &indexed("staged", before));
+        let full = full_index(&place(&fixture).attempt(1, 5));
+        loop {
+            let long = batch(&["refused in the end, and rather long"]);
+            let bytes = long.len() as u64;
+            let valid = ValidBatches::checked_owned(long).expect("a batch");
+            if !done(log.append_as_leader(valid, -1, AppendOrigin::Client, NOW)) {
+                break;
+            }
+            planned.rows += 1;
+            planned.bytes += bytes;
+        }
+        std::fs::remove_file(&full).expect("removes");
+        let rows = planned.rows;
+        seal(&fixture, vec![(planned, log)]);
+        let attached = fixture
+            .log()
+            .attach(
+                &place(&fixture),
+                EPOCH,
+                TimestampType::CreateTime,
+                NOW,
+                LINK,
+            )
+            .expect("attaches");
+        assert_eq!(attached.end_offset, rows, "after {before}");
+    }
+}
+
+#[test]
+fn files_that_are_not_what_a_plan_says_are_refused_before_the_decision() {
+    let fixture = Fixture::new(LogConfig::default());
+    let (planned, log) = stage(&fixture, 1, &texts("a", 3));
+    let file = file_names::of_segment(&log.directory(), 0, LOG);
+    let mut longer = std::fs::read(&file).expect("reads");
+    longer.push(0);
+    std::fs::write(&file, longer).expect("writes");
+    let listing = Listing {
+        place: place(&fixture),
+        attempts: vec![(planned, log)],
+    };
+    let sealed = fixture.dir().seal_partitions(&[listing]);
+    assert!(
+        matches!(sealed, Err(StorageError::Corrupt { .. })),
+        "{sealed:?}"
+    );
+}
