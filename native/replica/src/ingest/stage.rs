@@ -6,7 +6,8 @@ use pybroker_model::{
 use pybroker_storage::{AppendError, AppendOrigin, StorageError};
 use std::sync::atomic::Ordering;
 
-use super::{IngestError, IngestName, NewIngest};
+use super::attempt::{Attempt, Staged};
+use super::{Ingest, IngestError, IngestName, NewIngest};
 use crate::{Partition, Replicas};
 
 /// Staged bytes of one attempt's partition after which they are synced, by the thread that staged them: so a commit
@@ -58,6 +59,25 @@ impl Replicas {
                 next: staged.totals.rows,
             });
         }
+        let done = self.stage_batches(&ingest, &attempt, staged, sequence, records, now_ms);
+        // Also if a batch is refused: those before it are staged, and their file stays open until it is synced.
+        let flushed = self.flush_in_time(&attempt, staged);
+        done?;
+        flushed?;
+        ingest.touched_ms.store(now_ms, Ordering::Relaxed);
+        Ok(staged.totals.rows)
+    }
+
+    /// Stages the batches one after another, up to the first that is refused.
+    fn stage_batches(
+        &self,
+        ingest: &Ingest,
+        attempt: &Attempt,
+        staged: &mut Staged,
+        sequence: i64,
+        records: &mut [u8],
+        now_ms: i64,
+    ) -> Result<(), IngestError> {
         let rules = ingest.new.staging_rules(now_ms);
         let required = match ingest.new.config.compression {
             CompressionType::Producer => None,
@@ -122,6 +142,11 @@ impl Replicas {
             staged.unflushed += size as u64;
             next += rows;
         }
+        Ok(())
+    }
+
+    /// Syncs what an attempt has staged, or asks for it, once there is much of it or there are many attempts.
+    fn flush_in_time(&self, attempt: &Attempt, staged: &mut Staged) -> Result<(), IngestError> {
         if staged.unflushed >= FLUSH_BYTES {
             staged.unflushed = 0;
             staged.log.flush()?;
@@ -135,8 +160,7 @@ impl Replicas {
                 staged.log.flush()?;
             }
         }
-        ingest.touched_ms.store(now_ms, Ordering::Relaxed);
-        Ok(staged.totals.rows)
+        Ok(())
     }
 }
 

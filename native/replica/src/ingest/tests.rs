@@ -301,3 +301,42 @@ fn nothing_is_staged_for_a_partition_that_is_handed_over() {
     });
     assert!(!temp.path().join("ingest").exists());
 }
+
+#[test]
+fn of_many_attempts_all_are_synced_also_those_whose_last_batch_is_bad() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let host = host(&[temp.path().to_path_buf()]);
+    let id = TopicId::random();
+    let partition = lead(&host, &order(id, 0, 0));
+    let ingest = new(id, 1);
+    host.replicas
+        .open_ingest(ingest.clone(), NOW)
+        .expect("opens");
+    let good = batch(&["a"]);
+    let mut bad = good.clone();
+    *bad.last_mut().expect("bytes") ^= 1;
+    let data = [good, bad].concat();
+    let last = 600;
+    for attempt in 0..=last {
+        let mut data = data.clone();
+        let staged =
+            host.replicas
+                .stage_records(&ingest.name, 1, 0, attempt, &partition, 0, &mut data, NOW);
+        let refused = matches!(
+            staged,
+            Err(IngestError::Partition(PartitionError::Batch(_)))
+        );
+        assert!(refused, "{staged:?}");
+    }
+    let opened = host.replicas.ingests.get(&ingest.name, 1).expect("open");
+    let attempts = opened.attempts.lock();
+    let staged = attempts[&(0, 0, last)].staged.lock();
+    let log = Arc::clone(&staged.as_ref().expect("opened").log);
+    assert_eq!(log.log_end_offset(), 1, "what stands before it is staged");
+    // A file that is not synced stays open, whatever the bound on open files is.
+    let deadline = std::time::Instant::now() + crate::tests::WAIT;
+    while log.flushed_end_offset() < 1 {
+        assert!(std::time::Instant::now() < deadline, "never synced");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
