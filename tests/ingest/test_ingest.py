@@ -330,6 +330,22 @@ def test_limits() -> None:
         assert client.listing(ingest_id="a") == []
 
 
+def test_a_raised_quota_holds_at_once_and_one_append_is_waited_for_a_minute() -> None:
+    quota = "ingest.quota.bytes.per.second"
+    with pybroker.Broker({quota: 100}) as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 1)
+        first, other = (client.begin(topic_id, name).epoch for name in ("first", "other"))
+        large = client.append_raw(topic_id, "first", first, Attempt(0), [(0, 0, batch(["v" * 900_000]))])
+        assert (large.error_code, large.partitions[0].next_sequence) == (0, 1)
+        assert large.throttle_time_ms == 60_000
+        early = client.append_raw(topic_id, "other", other, Attempt(0), [(0, 0, batch(["x"]))])
+        assert early.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert early.throttle_time_ms <= 59_000
+        client.alter("", {quota: "1000000000"}, BROKER)
+        at_once = client.append_raw(topic_id, "other", other, Attempt(0), [(0, 0, batch(["x"]))])
+        assert (at_once.error_code, at_once.throttle_time_ms) == (0, 0)
+
+
 def test_beside_producers_a_load_keeps_to_its_share_and_alone_it_does_not() -> None:
     with (
         pybroker.Broker({"ingest.quota.shared.bytes.per.second": 100_000}) as broker,

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -112,7 +113,7 @@ impl Ingests {
     }
 
     /// Admission of an append, before its records are looked at: the milliseconds after which the next one may come.
-    /// `shared`: somebody produces at present.
+    /// `shared`: somebody produces at present. `now` is no time of the day: that can step back.
     ///
     /// # Errors
     /// `Unknown`, `Fenced`, `Committing`, `Throttled`.
@@ -122,11 +123,11 @@ impl Ingests {
         epoch: i32,
         bytes: u64,
         shared: bool,
-        now_ms: i64,
+        now: Instant,
     ) -> Result<i32, IngestError> {
         self.get(name, epoch)?;
         let staged = self.staged_bytes.load(Ordering::Relaxed);
-        self.quota.admit(bytes, staged, shared, now_ms)
+        self.quota.admit(bytes, staged, shared, now)
     }
 }
 

@@ -1,13 +1,17 @@
 //! How much may be staged, and how fast: other producers share the disk and the cores.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::IngestError;
 
-/// Appends are taken on credit up to so much of a second's rate.
-const CREDIT_MS: i64 = 1_000;
+/// Appends are taken as long as those before them are paid for within this time.
+const CREDIT: Duration = Duration::from_secs(1);
+/// One append is paid for within this time, however low the rate: it is taken whole, and must not keep all ingests
+/// waiting until they expire.
+const APPEND_MAX: Duration = Duration::from_secs(60);
 /// When to come again after the disk's share is used up: commits, aborts and expiry make room.
 const FULL_WAIT_MS: i32 = 1_000;
 
@@ -41,7 +45,50 @@ impl Default for IngestLimits {
     }
 }
 
-/// A bucket that runs full: `due_ms` is when the bytes taken so far would have come at the rate.
+/// What was taken on credit, as the time that the rate needs for it.
+#[derive(Debug, Default)]
+struct Debt {
+    left: Duration,
+    /// As of when. `None`: nothing was ever taken.
+    since: Option<Instant>,
+    /// The rate that it was reckoned with.
+    rate: u64,
+}
+
+impl Debt {
+    /// What is left of it `now`. A higher rate pays it sooner; under a lower one it lasts no longer than it would have.
+    fn left(&mut self, rate: u64, now: Instant) -> Duration {
+        if let Some(since) = self.since {
+            // Requests come from several threads, the later one first at times.
+            self.left = self
+                .left
+                .saturating_sub(now.saturating_duration_since(since));
+        }
+        if rate > self.rate {
+            let nanos = self.left.as_nanos() * u128::from(self.rate) / u128::from(rate);
+            self.left = nanos_or_max(nanos);
+        }
+        self.since = self.since.max(Some(now));
+        self.rate = rate;
+        self.left
+    }
+
+    /// Takes so many bytes on, at the rate last given.
+    fn add(&mut self, bytes: u64) {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate.max(1));
+        self.left += nanos_or_max(nanos).min(APPEND_MAX);
+    }
+}
+
+fn nanos_or_max(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+fn millis(time: Duration) -> i32 {
+    i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// The settings, and how far they are used up.
 #[derive(Debug)]
 pub(super) struct Quota {
     bytes_per_second: AtomicU64,
@@ -50,7 +97,7 @@ pub(super) struct Quota {
     attempts_max: AtomicUsize,
     copy_bytes_max: AtomicU64,
     cached_bytes_max: AtomicU64,
-    due_us: Mutex<i64>,
+    debt: Mutex<Debt>,
 }
 
 impl Default for Quota {
@@ -63,7 +110,7 @@ impl Default for Quota {
             attempts_max: AtomicUsize::new(limits.attempts_max),
             copy_bytes_max: AtomicU64::new(limits.copy_bytes_max),
             cached_bytes_max: AtomicU64::new(limits.cached_bytes_max),
-            due_us: Mutex::new(0),
+            debt: Mutex::default(),
         }
     }
 }
@@ -104,7 +151,7 @@ impl Quota {
         bytes: u64,
         staged: u64,
         shared: bool,
-        now_ms: i64,
+        now: Instant,
     ) -> Result<i32, IngestError> {
         if staged.saturating_add(bytes) > self.staged_bytes_max.load(Relaxed) {
             return Err(IngestError::Throttled {
@@ -113,22 +160,16 @@ impl Quota {
             });
         }
         let (rate, used_up) = self.rate(shared);
-        let now_us = now_ms.saturating_mul(1_000);
-        let mut due_us = self.due_us.lock();
-        let behind_ms = due_us.saturating_sub(now_us) / 1_000;
-        if behind_ms > CREDIT_MS {
+        let mut debt = self.debt.lock();
+        let left = debt.left(rate, now);
+        if left > CREDIT {
             return Err(IngestError::Throttled {
                 reason: used_up,
-                wait_ms: i32::try_from(behind_ms - CREDIT_MS)
-                    .unwrap_or(i32::MAX)
-                    .max(1),
+                wait_ms: millis(left - CREDIT).max(1),
             });
         }
-        let cost_us = u128::from(bytes) * 1_000_000 / u128::from(rate);
-        let cost_us = i64::try_from(cost_us).unwrap_or(i64::MAX);
-        *due_us = (*due_us).max(now_us).saturating_add(cost_us);
-        let behind_ms = due_us.saturating_sub(now_us) / 1_000;
-        Ok(i32::try_from(behind_ms).unwrap_or(i32::MAX))
+        debt.add(bytes);
+        Ok(millis(debt.left))
     }
 
     /// Bytes a second now, and what to say of a client that is too fast.
@@ -157,61 +198,111 @@ pub(super) const fn too_many_attempts() -> IngestError {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
+    fn limits(bytes_per_second: u64, shared_bytes_per_second: u64) -> IngestLimits {
+        IngestLimits {
+            bytes_per_second,
+            shared_bytes_per_second,
+            ..IngestLimits::default()
+        }
+    }
+
+    /// A quota, and points of time in milliseconds.
+    fn quota(limits: IngestLimits) -> (Quota, impl Fn(u64) -> Instant) {
+        let quota = Quota::default();
+        quota.set(limits);
+        let begun = Instant::now();
+        (quota, move |ms| begun + Duration::from_millis(ms))
+    }
+
+    fn wait_of(refused: Result<i32, IngestError>) -> i32 {
+        match refused {
+            Err(IngestError::Throttled { wait_ms, .. }) => wait_ms,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn the_rate_is_kept_and_the_credit_bounded() {
-        let quota = Quota::default();
-        assert_eq!(
-            quota.admit(1 << 40, 0, false, 5),
-            Ok(0),
-            "no bound by default"
-        );
+        let (quota, at) = quota(IngestLimits::default());
+        for bytes in [1 << 40, 1 << 40, 1] {
+            let admitted = quota.admit(bytes, 0, false, at(5));
+            assert_eq!(admitted, Ok(0), "no bound by default");
+        }
         quota.set(IngestLimits {
-            bytes_per_second: 1_000,
             staged_bytes_max: 10_000,
-            ..IngestLimits::default()
+            ..limits(1_000, u64::MAX)
         });
-        assert_eq!(quota.admit(500, 0, false, 10_000), Ok(500));
-        assert_eq!(quota.admit(1_000, 0, false, 10_000), Ok(1_500));
-        let refused = quota.admit(1, 0, false, 10_000);
-        assert!(matches!(
-            refused,
-            Err(IngestError::Throttled { wait_ms: 500, .. })
-        ));
-        assert_eq!(quota.admit(0, 0, false, 10_600), Ok(900));
-        assert_eq!(
-            quota.admit(100, 0, false, 20_000),
-            Ok(100),
-            "credit does not grow"
-        );
-        assert!(
-            quota.admit(1, 10_000, false, 30_000).is_err(),
-            "staged bytes"
-        );
+        assert_eq!(quota.admit(500, 0, false, at(10_000)), Ok(500));
+        assert_eq!(quota.admit(1_000, 0, false, at(10_000)), Ok(1_500));
+        assert_eq!(wait_of(quota.admit(1, 0, false, at(10_000))), 500);
+        assert_eq!(quota.admit(0, 0, false, at(10_600)), Ok(900));
+        let later = quota.admit(100, 0, false, at(20_000));
+        assert_eq!(later, Ok(100), "credit does not grow");
+        let full = quota.admit(1, 10_000, false, at(30_000));
+        assert!(full.is_err(), "staged bytes");
+    }
+
+    #[test]
+    fn small_appends_in_quick_succession_add_up() {
+        let (quota, at) = quota(limits(1_000_000, u64::MAX));
+        let admitted = (0..10_000).filter(|ms| quota.admit(2_000, 0, false, at(*ms)).is_ok());
+        // 10 s, and what is taken on credit.
+        let bytes = 2_000 * admitted.count();
+        assert!((11_000_000..=11_010_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn a_request_that_was_read_earlier_is_no_step_back() {
+        let (quota, at) = quota(limits(1_000, u64::MAX));
+        assert_eq!(quota.admit(500, 0, false, at(10_000)), Ok(500));
+        assert_eq!(quota.admit(100, 0, false, at(9_000)), Ok(600));
+        let paid = quota.admit(0, 0, false, at(10_200));
+        assert_eq!(paid, Ok(400), "the second before counts once");
+    }
+
+    #[test]
+    fn a_raised_quota_holds_at_once_and_a_lowered_one_for_what_comes() {
+        let (quota, at) = quota(limits(1_000, u64::MAX));
+        assert_eq!(quota.admit(30_000, 0, false, at(0)), Ok(30_000));
+        assert_eq!(wait_of(quota.admit(1, 0, false, at(0))), 29_000);
+        quota.set(limits(10_000, u64::MAX));
+        assert_eq!(wait_of(quota.admit(1, 0, false, at(0))), 2_000);
+        quota.set(limits(u64::MAX, u64::MAX));
+        assert_eq!(quota.admit(MIB, 0, false, at(0)), Ok(0));
+        quota.set(limits(1_000, u64::MAX));
+        let lowered = quota.admit(100, 0, false, at(0));
+        assert_eq!(lowered, Ok(100), "what came without a bound owes nothing");
+    }
+
+    #[test]
+    fn one_append_is_taken_whole_and_paid_within_a_minute() {
+        let (quota, at) = quota(limits(1, u64::MAX));
+        assert_eq!(quota.admit(100 * MIB, 0, false, at(0)), Ok(60_000));
+        assert_eq!(wait_of(quota.admit(MIB, 0, false, at(0))), 59_000);
+        assert_eq!(quota.admit(MIB, 0, false, at(59_000)), Ok(61_000));
     }
 
     #[test]
     fn beside_producers_the_smaller_rate_counts() {
-        let quota = Quota::default();
-        assert_eq!(quota.admit(1 << 40, 0, true, 5), Ok(0), "no bound");
-        let limits = IngestLimits {
-            bytes_per_second: 1_000,
-            shared_bytes_per_second: 100,
-            ..IngestLimits::default()
-        };
-        quota.set(limits);
-        assert_eq!(quota.admit(100, 0, false, 10_000), Ok(100));
-        assert_eq!(quota.admit(100, 0, true, 20_000), Ok(1_000));
-        assert_eq!(quota.admit(100, 0, true, 20_000), Ok(2_000));
-        let Err(IngestError::Throttled { reason, wait_ms }) = quota.admit(1, 0, true, 20_000)
-        else {
-            panic!("admitted");
-        };
-        assert_eq!(wait_ms, 1_000);
+        let (quota, at) = quota(IngestLimits::default());
+        assert_eq!(quota.admit(1 << 40, 0, true, at(5)), Ok(0), "no bound");
+        quota.set(limits(1_000, 100));
+        assert_eq!(quota.admit(100, 0, false, at(10_000)), Ok(100));
+        assert_eq!(quota.admit(100, 0, true, at(20_000)), Ok(1_000));
+        assert_eq!(quota.admit(100, 0, true, at(20_000)), Ok(2_000));
+        let refused = quota.admit(1, 0, true, at(20_000));
+        let reason = refused.as_ref().expect_err("too early").to_string();
         assert!(reason.starts_with("ingest.quota.shared.bytes.per.second"));
-        quota.set(IngestLimits {
-            bytes_per_second: 10,
-            ..limits
-        });
-        assert_eq!(quota.admit(10, 0, true, 30_000), Ok(1_000), "never faster");
+        assert_eq!(wait_of(refused), 1_000);
+        let alone = quota.admit(100, 0, false, at(20_000));
+        assert_eq!(alone, Ok(300), "nobody produces any more");
+        quota.set(limits(10, 100));
+        assert_eq!(
+            quota.admit(10, 0, true, at(30_000)),
+            Ok(1_000),
+            "never faster"
+        );
     }
 }

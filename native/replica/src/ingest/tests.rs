@@ -147,8 +147,9 @@ fn what_was_staged_before_a_restart_counts_at_once() {
         staged_bytes_max: 3 * size,
         ..IngestLimits::default()
     });
-    assert_eq!(ingests.admit(&ingest.name, 5, size, false, NOW), Ok(0));
-    let refused = ingests.admit(&ingest.name, 5, size + 1, false, NOW);
+    let now = std::time::Instant::now();
+    assert_eq!(ingests.admit(&ingest.name, 5, size, false, now), Ok(0));
+    let refused = ingests.admit(&ingest.name, 5, size + 1, false, now);
     assert!(matches!(refused, Err(IngestError::Throttled { .. })));
     // Opened, it is counted once.
     assert_eq!(stage(&host, &partition, -7, -1, 2), Ok(4));

@@ -145,9 +145,10 @@ fn stage(
         .map(|one| one.records.map_or(0, |records| records.len() as u64))
         .sum();
     let ingests = shared.replicas.ingests();
-    let shared_with_producers = shared.producers.are_served(Instant::now());
+    let now = Instant::now();
+    let shared_with_producers = shared.producers.are_served(now);
     let throttle_time_ms =
-        ingests.admit(&name, request.epoch, bytes, shared_with_producers, now_ms)?;
+        ingests.admit(&name, request.epoch, bytes, shared_with_producers, now)?;
     let (epoch, writer, attempt) = (request.epoch, request.writer, request.attempt);
     let wanted = request.partitions;
     let mut partitions = Vec::with_capacity(wanted.len());
