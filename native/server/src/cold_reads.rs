@@ -56,7 +56,7 @@ enum Job {
         done: Arc<AtomicBool>,
         waker: Waker,
     },
-    /// Something else that reads files; it tells its connection itself.
+    /// Something else that works with files; it tells its connection itself.
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -140,7 +140,7 @@ impl ColdReads {
         self.queue(job).ok().map(|()| ColdRead(done))
     }
 
-    /// Runs something that reads files on the pool, or here if the queue is full.
+    /// Runs something that works with files on the pool, or here if the queue is full.
     pub(crate) fn run(&self, work: Box<dyn FnOnce() + Send>) {
         if let Err(job) = self.queue(Job::Run(work)) {
             job.finish();

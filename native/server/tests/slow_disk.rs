@@ -6,6 +6,8 @@ use std::path::Path;
 
 use pybroker_model::ValidBatches;
 use pybroker_protocol::ApiKey;
+use pybroker_protocol::primitives::{Reader, Writer};
+use pybroker_replica::{IngestName, NewIngest, TopicConfig};
 use pybroker_storage::FlushMode;
 use support::records::{Fetch, Named, batch, produce_body, read_produced};
 use support::{Client, TestServer, now_ms, topic_id, wait_until};
@@ -113,5 +115,108 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
             .high_watermark,
         13
     );
+    drop(pipe);
+}
+
+/// IngestAppend of one record for partition 0, by an attempt of its own.
+fn append_body(name: &IngestName, attempt: i64) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut writer = Writer::new(&mut body, true);
+    writer.uuid(name.topic_id.uuid());
+    writer.string(&name.ingest_id);
+    writer.i64(name.batch_id);
+    writer.i32(1);
+    writer.i32(0);
+    writer.i64(attempt);
+    writer.array_len(1);
+    writer.i32(0);
+    writer.i64(0);
+    writer.bytes(&batch(&[b"staged"]));
+    writer.no_tags();
+    writer.no_tags();
+    body
+}
+
+/// Error, partition's error and next sequence of its answer.
+fn appended(client: &mut Client, correlation: i32) -> (i16, i16, i64) {
+    let body = client.receive(ApiKey::IngestAppend, 0, correlation);
+    let mut reader = Reader::new(&body);
+    let mut read = || {
+        reader.i32()?;
+        let error = reader.i16()?;
+        reader.nullable_string(true)?;
+        assert_eq!(reader.array_len(true, 1)?, 1);
+        reader.i32()?;
+        let of_partition = reader.i16()?;
+        reader.nullable_string(true)?;
+        Ok::<_, pybroker_protocol::primitives::DecodeError>((error, of_partition, reader.i64()?))
+    };
+    read().expect("an answer")
+}
+
+#[test]
+fn any_number_of_staged_appends_may_wait_and_no_data_thread_stages() {
+    /// More than any queue takes.
+    const WRITERS: i64 = 1_100;
+    let server = TestServer::with_flush(FlushMode::Os);
+    server.create_topic(topic_id(1), "slow", 1, 5);
+    server.create_topic(topic_id(2), "fast", 1, 5);
+    let replicas = &server.disk.replicas;
+    let name = IngestName {
+        topic_id: topic_id(1),
+        ingest_id: "load".into(),
+        batch_id: -1,
+    };
+    let new = NewIngest {
+        name: name.clone(),
+        directory: "load-1".into(),
+        epoch: 1,
+        config: TopicConfig::default().into(),
+    };
+    replicas.open_ingest(new, now_ms()).expect("opens");
+    let mut fast: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    let mut writers: Vec<Client> = (0..WRITERS).map(|_| server.connect()).collect();
+
+    let writer = hold_up(&server, &server.disk.path().join("slow-0"));
+    // Whoever waits for the end of an append keeps others from the partition.
+    let slow = replicas.snapshot();
+    let slow = slow.partition(topic_id(1), 0).cloned().expect("hosted");
+    let fencing = std::thread::spawn(move || slow.set_fenced(false));
+    let mut sent = Vec::new();
+    for (client, attempt) in writers.iter_mut().zip(0..) {
+        let append = client.send(ApiKey::IngestAppend, 0, &append_body(&name, attempt));
+        // Behind it, in order.
+        let behind = client.send(ApiKey::IngestAppend, 0, &append_body(&name, attempt));
+        sent.push([append, behind]);
+    }
+    // Some give up: those behind them get their places.
+    for client in writers.drain(WRITERS as usize - 100..) {
+        client.close();
+    }
+    for _ in 0..100 {
+        for client in &mut fast {
+            let produced = client.produce(9, topic("fast", 2), 0, &batch(&[b"x"]));
+            assert_eq!(produced.error, 0);
+        }
+    }
+    assert!(!writer.is_finished(), "it was held up meanwhile");
+
+    let pipe = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(
+            server
+                .disk
+                .path()
+                .join("slow-0/leader-epoch-checkpoint.tmp"),
+        )
+        .expect("opens the pipe");
+    writer.join().expect("goes on");
+    fencing.join().expect("goes on");
+    for (client, sent) in writers.iter_mut().zip(sent) {
+        for correlation in sent {
+            assert_eq!(appended(client, correlation), (0, 0, 1));
+        }
+    }
     drop(pipe);
 }

@@ -5,6 +5,8 @@
 //! start (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest not uploaded (v11+): nothing,
 //! −1. Others, or below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest offset first.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +18,7 @@ use pybroker_protocol::hot::list_offsets::{
 };
 use pybroker_replica::{Isolation, ListedOffset, OffsetSpec, Partition};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
@@ -35,9 +38,12 @@ enum Wanted {
     Nothing,
 }
 
+/// Ready when a pool has answered; an error if it never will.
+pub(crate) type PoolAnswer = Pin<Box<dyn Future<Output = Result<Answered, RecvError>> + Send>>;
+
 /// A look-up on the pool.
 pub(crate) struct PendingLookup {
-    pub(crate) answer: oneshot::Receiver<Answered>,
+    pub(crate) answer: PoolAnswer,
     pub(crate) api_key: i16,
     correlation_id: i32,
     flexible: bool,
@@ -95,7 +101,9 @@ pub(crate) fn run(
         }
     }));
     Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup::new(
-        call, receiver, 0,
+        call,
+        Box::pin(receiver),
+        0,
     )))))
 }
 
@@ -140,11 +148,7 @@ impl Answered {
 
 impl PendingLookup {
     /// Waits for a pool's answer to `call`, which holds so many bytes.
-    pub(crate) fn new(
-        call: &Call<'_, '_>,
-        answer: oneshot::Receiver<Answered>,
-        bytes: usize,
-    ) -> Self {
+    pub(crate) fn new(call: &Call<'_, '_>, answer: PoolAnswer, bytes: usize) -> Self {
         PendingLookup {
             answer,
             api_key: call.api_key,

@@ -12,9 +12,9 @@ use pybroker_protocol::hot::ingest_append::{
     IngestAppendPartitionResponse, IngestAppendRequest, IngestAppendResponse,
 };
 use pybroker_replica::{IngestError, IngestName, PartitionError};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::k02_list_offsets::{Answered, PendingLookup};
+use super::k02_list_offsets::{Answered, PendingLookup, PoolAnswer};
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
 use crate::authorizer::Operation;
@@ -56,7 +56,7 @@ impl From<IngestError> for Refusal {
     }
 }
 
-/// Hands the request to the pool.
+/// Hands the request to the pool, now or when it has a place for it: a data thread never stages.
 pub(crate) fn run(
     call: &mut Call<'_, '_>,
     mut body: OwnFrame,
@@ -78,14 +78,31 @@ pub(crate) fn run(
     }
     let (sender, receiver) = oneshot::channel();
     let (shared, version, now_ms) = (Arc::clone(call.shared), call.version, call.now_ms);
+    let places = Arc::clone(&shared.ingest_places);
     let bytes = body.capacity();
-    call.shared.ingest_io.run(Box::new(move || {
-        // The connection may have gone meanwhile.
-        let answered = answer(&shared, version, body.bytes(), now_ms);
-        drop(sender.send(answered.with_frame(body)));
-    }));
+    let hand_over = move |place: OwnedSemaphorePermit| {
+        let pool = Arc::clone(&shared);
+        pool.ingest_io.run(Box::new(move || {
+            drop(place);
+            // The connection may have gone meanwhile.
+            let answered = answer(&shared, version, body.bytes(), now_ms);
+            drop(sender.send(answered.with_frame(body)));
+        }));
+    };
+    let answer: PoolAnswer = if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+        hand_over(place);
+        Box::pin(receiver)
+    } else {
+        Box::pin(async move {
+            // Nobody closes the semaphore.
+            if let Ok(place) = places.acquire_owned().await {
+                hand_over(place);
+            }
+            receiver.await
+        })
+    };
     Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup::new(
-        call, receiver, bytes,
+        call, answer, bytes,
     )))))
 }
 

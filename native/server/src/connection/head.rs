@@ -81,7 +81,7 @@ impl Connection {
                         Poll::Pending => Some(Slot::Fetch(pending)),
                     }
                 }
-                Slot::Lookup(mut pending) => match Pin::new(&mut pending.answer).poll(context) {
+                Slot::Lookup(mut pending) => match pending.answer.as_mut().poll(context) {
                     Poll::Pending => Some(Slot::Lookup(pending)),
                     Poll::Ready(Err(_)) => {
                         return Err(CloseReason::ReplyLost {
