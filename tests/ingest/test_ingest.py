@@ -330,6 +330,21 @@ def test_limits() -> None:
         assert client.listing(ingest_id="a") == []
 
 
+def test_a_commit_names_a_partition_that_is_not_there(client: IngestClient) -> None:
+    topic_id = client.create("few", 2)
+    epoch = client.begin(topic_id, "job").epoch
+    attempt = Attempt(0)
+    client.append(topic_id, "job", epoch, attempt, 1, ["x"])
+    for partition in (2, 99, -1):
+        wrong = Attempt(1)
+        wrong.rows[partition] = wrong.bytes[partition] = 0
+        wrong.crcs[partition] = b""
+        refused = client.commit(topic_id, "job", epoch, [attempt, wrong])
+        assert (refused.error_code, refused.state) == (ErrorCode.INVALID_REQUEST, OPEN), refused
+        assert refused.error_message.startswith(f"partition {partition} is listed"), refused
+    assert client.commit(topic_id, "job", epoch, [attempt]).state == COMMITTED
+
+
 def test_a_raised_quota_holds_at_once_and_one_append_is_waited_for_a_minute() -> None:
     quota = "ingest.quota.bytes.per.second"
     with pybroker.Broker({quota: 100}) as broker, IngestClient(broker.port) as client:

@@ -70,7 +70,7 @@ impl Replicas {
                 topic_id: ingest.new.name.topic_id,
                 partition: part[0].partition,
             };
-            let partition = self.partition(tip).ok_or(PartitionError::NotLeader)?;
+            let partition = self.partition(tip).ok_or_else(|| self.absent(tip))?;
             partition.check_led()?;
             let mut attempts = Vec::new();
             let (mut rows, mut bytes) = (0, 0);
@@ -96,6 +96,19 @@ impl Replicas {
             dir.seal_partitions(of_dir)?;
         }
         Ok(prepared)
+    }
+
+    /// What a commit is told that lists a partition which is not hosted here. A client may come again for one that is
+    /// led elsewhere, or lies on a disk that is gone; for one that the topic never had it must not.
+    fn absent(&self, tip: TopicIdPartition) -> IngestError {
+        let hosted = self.snapshot().topic(tip.topic_id).is_some();
+        if tip.partition < 0 || (hosted && !self.dirs.any_offline()) {
+            return IngestError::Mismatch(format!(
+                "partition {} is listed, and the topic has no such partition",
+                tip.partition
+            ));
+        }
+        PartitionError::NotLeader.into()
     }
 
     fn check_listed(

@@ -341,3 +341,52 @@ fn of_many_attempts_all_are_synced_also_those_whose_last_batch_is_bad() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
+
+#[test]
+fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let host = host(&[temp.path().to_path_buf()]);
+    let id = TopicId::random();
+    let partition = lead(&host, &order(id, 0, 0));
+    let ingest = new(id, 1);
+    let open = |ingest: &NewIngest| {
+        let opened = host.replicas.open_ingest(ingest.clone(), NOW);
+        opened.expect("opens");
+    };
+    open(&ingest);
+    let mut data = batch(&["a"]);
+    let right = listed(0, &data, 1);
+    let staged = host
+        .replicas
+        .stage_records(&ingest.name, 1, 0, 1, &partition, 0, &mut data, NOW);
+    assert_eq!(staged, Ok(1));
+    for wrong in [99, -1, i32::MIN, i32::MAX] {
+        let wrong = Listed {
+            partition: wrong,
+            totals: StagedTotals::default(),
+            ..right
+        };
+        let refused = host
+            .replicas
+            .prepare_ingest(&ingest.name, 1, &[right, wrong], NOW);
+        let Err(IngestError::Mismatch(text)) = refused else {
+            panic!("{refused:?}");
+        };
+        let named = format!("partition {} is listed", wrong.partition);
+        assert!(text.starts_with(&named), "{text}");
+    }
+    assert!(
+        host.replicas
+            .prepare_ingest(&ingest.name, 1, &[right], NOW)
+            .is_ok(),
+        "it stayed open"
+    );
+    // Of this topic nothing is hosted: who leads it may be found elsewhere.
+    let elsewhere = new(TopicId::random(), 1);
+    open(&elsewhere);
+    let away = host
+        .replicas
+        .prepare_ingest(&elsewhere.name, 1, &[right], NOW);
+    let not_leader = IngestError::Partition(PartitionError::NotLeader);
+    assert_eq!(away, Err(not_leader));
+}
