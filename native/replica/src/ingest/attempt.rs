@@ -29,6 +29,10 @@ pub(super) struct Staged {
 }
 
 impl Replicas {
+    /// The attempt, where the partition lies.
+    ///
+    /// # Errors
+    /// `Mismatch` if it lies elsewhere, `Throttled` if it is one too many.
     pub(super) fn attempt_of(
         &self,
         ingest: &Ingest,
@@ -39,14 +43,24 @@ impl Replicas {
         let tip = partition.tip();
         let key = (tip.partition, writer, attempt);
         let mut attempts = ingest.attempts.lock();
-        if let Some(known) = attempts.get(&key) {
-            return Ok(Arc::clone(known));
-        }
         let dir = partition.log_dir().ok_or(PartitionError::NotLeader)?;
-        let open = &self.ingests.attempts;
-        if open.fetch_add(1, Ordering::Relaxed) >= self.ingests.quota.attempts_max() {
-            open.fetch_sub(1, Ordering::Relaxed);
-            return Err(quota::too_many_attempts());
+        match attempts.get(&key) {
+            Some(known) if Arc::ptr_eq(&known.dir, dir) => return Ok(Arc::clone(known)),
+            Some(known) if known.has_staged() => {
+                return Err(IngestError::Mismatch(format!(
+                    "partition {} has moved to another log directory since the ingest began: begin it anew",
+                    tip.partition
+                )));
+            }
+            // Its directory could not be made where the partition was: it begins where that is now.
+            Some(_) => {}
+            None => {
+                let open = &self.ingests.attempts;
+                if open.fetch_add(1, Ordering::Relaxed) >= self.ingests.quota.attempts_max() {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                    return Err(quota::too_many_attempts());
+                }
+            }
         }
         let place = dir.staged_partition(tip, &ingest.new.directory);
         let new = Arc::new(Attempt::new(Arc::clone(dir), place, writer, attempt, 0));
@@ -74,6 +88,12 @@ impl Attempt {
             bytes: AtomicU64::new(bytes),
             stale: AtomicBool::new(false),
         }
+    }
+
+    /// Whether something of it may be on disk.
+    fn has_staged(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > 0
+            || self.dir.has_staged(&self.place, self.writer, self.attempt)
     }
 
     /// What is staged, looked up on disk the first time and after a failed write.

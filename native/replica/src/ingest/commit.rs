@@ -126,12 +126,6 @@ impl Replicas {
         let place = dir.staged_partition(partition.tip(), &ingest.new.directory);
         let found = if known || dir.has_staged(&place, one.writer, one.attempt) {
             let attempt = self.attempt_of(ingest, partition, one.writer, one.attempt)?;
-            if !Arc::ptr_eq(&attempt.dir, dir) {
-                return Err(IngestError::Mismatch(format!(
-                    "partition {} has moved to another log directory since the ingest began: begin it anew",
-                    one.partition
-                )));
-            }
             let mut staged = attempt.staged.lock();
             let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
             Some((staged.totals, Arc::clone(&staged.log)))

@@ -390,3 +390,56 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
     let not_leader = IngestError::Partition(PartitionError::NotLeader);
     assert_eq!(away, Err(not_leader));
 }
+
+#[test]
+fn an_attempt_that_could_not_be_begun_follows_its_partition() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dirs = ["a", "b"].map(|name| temp.path().join(name));
+    let host = host(&dirs);
+    let ordered = order(TopicId::random(), 0, 3);
+    let partition = lead(&host, &ordered);
+    let (from, to) = match partition.dir() {
+        Some(0) => (0, 1),
+        _ => (1, 0),
+    };
+    let ingest = new(ordered.tip.topic_id, 5);
+    host.replicas
+        .open_ingest(ingest.clone(), NOW)
+        .expect("opens");
+    let data = batch(&["a"]);
+    let stage = |partition: &Partition| {
+        host.replicas
+            .stage_records(&ingest.name, 5, 1, 1, partition, 0, &mut data.clone(), NOW)
+    };
+    // As on a disk without room for a directory.
+    std::fs::write(dirs[from].join("ingest"), "").expect("writes");
+    let failed = stage(&partition);
+    assert!(
+        matches!(
+            failed,
+            Err(IngestError::Partition(PartitionError::Storage(_)))
+        ),
+        "{failed:?}"
+    );
+    std::fs::remove_file(dirs[from].join("ingest")).expect("removes");
+    let moved = host.replicas.move_partition(ordered.tip, &dirs[to]);
+    assert_eq!(moved, Ok(()));
+    let deadline = std::time::Instant::now() + crate::tests::WAIT;
+    let partition = loop {
+        let partition = host.replicas.partition(ordered.tip).expect("hosted");
+        if partition.dir() == Some(to) {
+            break partition;
+        }
+        assert!(std::time::Instant::now() < deadline, "never moved");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert_eq!(stage(&partition), Ok(1));
+    assert_eq!(host.replicas.ingests().figures().attempts, 1);
+    let right = [listed(1, &data, 1)];
+    let prepared = host.replicas.prepare_ingest(&ingest.name, 5, &right, NOW);
+    assert_eq!(prepared, Ok(vec![(0, 1, data.len() as u64)]));
+    let attached = host
+        .replicas
+        .attach_ingest(ordered.tip, "d-5", TimestampType::CreateTime, NOW);
+    assert_eq!(attached.expect("attaches").end_offset, 1);
+}
