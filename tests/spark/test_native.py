@@ -274,3 +274,28 @@ def test_what_is_staged_outlives_a_broker_that_is_killed(
         assert outcome.repeated is repeated
         assert sum(end - first for first, end in outcome.offsets.values()) == 12_000
     assert len(consumed(broker, topic)) == 12_000
+
+
+def test_a_damaged_batch_ends_a_read_with_an_error(start_broker: Callable[..., BrokerProcess], topic: str) -> None:
+    """One byte of the log changed on disk: what lies before it comes, then an error that names the place. Never does
+    the range end as if it were all there.
+    """
+    broker = start_broker()
+    Confluent(broker.bootstrap).create_topic(topic, 1)
+    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    target = Uuid.parse(found.id), topic, 1, 1_000_000
+    for number in range(5):
+        sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [target])
+        sink.write(pa.RecordBatch.from_pydict({"value": [f"batch{number}-row{row}" for row in range(10)]}))
+        sink.finish()
+    (log,) = (each for each in broker.data_dir.rglob("*.log") if b"batch2-row3" in each.read_bytes())
+    with log.open("r+b") as file:
+        file.seek(log.read_bytes().index(b"batch2-row3"))
+        file.write(b"B")
+    source = ArrowSource({"bootstrap.servers": broker.bootstrap}, target[0], topic, 0, 0, 50, ["offset"])
+    rows = pa.record_batch(source.next())
+    assert rows.column(0).to_pylist() == list(range(20))
+    with pytest.raises(NativeError) as damage:
+        source.next()
+    assert damage.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert f"{topic} ({target[0]}) partition 0 at offset 20: " in str(damage.value)

@@ -10,8 +10,12 @@ use arrow_array::{ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use pybroker_model::{
-    BatchError, BatchHeader, RecordRef, Records, TimestampType, decompressed_records,
+    BatchError, BatchHeader, Codec, HEADER_BYTES, RecordRef, Records, TimestampType,
+    decompressed_records,
 };
+
+/// Bytes that make up an Arrow batch: well below the 2 GiB that 32-bit offsets reach, whatever records decompress to.
+pub(crate) const ROWS_BYTES: usize = 8 << 20;
 
 /// Columns that a reader can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +151,20 @@ pub(crate) struct Decoder {
     filling: Vec<Filling>,
     rows: usize,
     bytes: usize,
+    /// What a row takes in the columns beside its record, about.
+    row_bytes: usize,
     scratch: Vec<u8>,
+    part: Option<Part>,
+}
+
+/// How far a batch is decoded that had too many rows for one Arrow batch.
+struct Part {
+    /// Where its next record starts.
+    at: usize,
+    /// Records from there on.
+    left: i32,
+    /// The lowest offset that the next record can have.
+    next: i64,
 }
 
 impl Decoder {
@@ -159,7 +176,9 @@ impl Decoder {
             filling: Vec::new(),
             rows: 0,
             bytes: 0,
+            row_bytes: 0,
             scratch: Vec::new(),
+            part: None,
         };
         decoder.start();
         decoder
@@ -169,9 +188,14 @@ impl Decoder {
         self.rows
     }
 
-    /// Bytes of records collected so far.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+    /// Whether there is enough for an Arrow batch.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.bytes >= ROWS_BYTES
+    }
+
+    /// The batch that [`Decoder::push`] was in the middle of does not come again.
+    pub(crate) fn leave(&mut self) {
+        self.part = None;
     }
 
     fn start(&mut self) {
@@ -199,50 +223,113 @@ impl Decoder {
                 })),
             })
             .collect();
+        let width = |filling: &Filling| match filling {
+            Filling::Constant(_, text) => text.len() + 4,
+            _ => 8,
+        };
+        self.row_bytes = self.filling.iter().map(width).sum();
         self.rows = 0;
         self.bytes = 0;
     }
 
-    /// Adds the records of one batch whose offsets lie in `start..end`.
+    /// Adds the records of one batch whose offsets lie in `position..end`, until the Arrow batch is full; whether that
+    /// was all of them. If not, the next call is about the same batch and goes on behind them, or comes after
+    /// [`Decoder::leave`]. `position` is behind what was decoded, also after an error.
     pub(crate) fn push(
         &mut self,
         header: &BatchHeader,
         batch: &[u8],
-        start: i64,
+        position: &mut i64,
         end: i64,
-    ) -> Result<(), BatchError> {
+    ) -> Result<bool, BatchError> {
         let mut scratch = core::mem::take(&mut self.scratch);
-        scratch.clear();
-        let bytes = decompressed_records(header, batch, &mut scratch)?;
-        let records = Records::new(header, bytes);
+        let all = self.push_records(header, batch, &mut scratch, position, end);
+        self.scratch = scratch;
+        if let Ok(true) = all {
+            *position = header.next_offset().max(*position);
+        }
+        all
+    }
+
+    fn push_records(
+        &mut self,
+        header: &BatchHeader,
+        batch: &[u8],
+        scratch: &mut Vec<u8>,
+        position: &mut i64,
+        end: i64,
+    ) -> Result<bool, BatchError> {
+        let part = self.part.take();
+        let bytes = match part {
+            // Compaction left only the header.
+            None if header.size_in_bytes() == HEADER_BYTES => &[][..],
+            Some(_) if header.codec()? != Codec::None => scratch.as_slice(),
+            _ => decompressed_records(header, batch, scratch)?,
+        };
+        let Part {
+            mut at,
+            mut left,
+            mut next,
+        } = part.unwrap_or(Part {
+            at: 0,
+            left: header.record_count,
+            next: header.base_offset,
+        });
+        let start = *position;
+        let rest = BatchHeader {
+            record_count: left,
+            ..*header
+        };
+        let records = Records::new(&rest, &bytes[at..]);
         let kind = i32::from(header.timestamp_type() == TimestampType::LogAppendTime);
         let places = records.clone();
         for record in records {
             let record = record?;
             let offset = places.offset(&record);
+            if offset < next || offset > header.last_offset() {
+                return Err(BatchError::invalid(
+                    "its offset does not follow the one before",
+                ));
+            }
+            at += record.raw.len();
+            left -= 1;
+            next = offset + 1;
             if offset < start || offset >= end {
                 continue;
             }
-            let timestamp = places.timestamp(&record);
-            self.rows += 1;
-            self.bytes += record.raw.len();
-            for filling in &mut self.filling {
-                match filling {
-                    Filling::Key(column) => column.append_option(record.key),
-                    Filling::Value(column) => column.append_option(record.value),
-                    Filling::Constant(column, text) => column.append_value(&*text),
-                    Filling::Partition(column, partition) => column.append_value(*partition),
-                    Filling::Offset(column) => column.append_value(offset),
-                    Filling::Timestamp(column) => {
-                        column.append_value(timestamp.saturating_mul(1000));
-                    }
-                    Filling::TimestampType(column) => column.append_value(kind),
-                    Filling::Headers(column) => column.push(&record),
-                }
+            self.append(&record, offset, places.timestamp(&record), kind);
+            *position = next;
+            if self.is_full() && left > 0 {
+                self.part = Some(Part { at, left, next });
+                return Ok(false);
             }
         }
-        self.scratch = scratch;
-        Ok(())
+        if at < bytes.len() {
+            return Err(BatchError::BadHeader(
+                "there are more records than it counts",
+            ));
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn append(&mut self, record: &RecordRef<'_>, offset: i64, timestamp: i64, kind: i32) {
+        self.rows += 1;
+        self.bytes += record.raw.len() + self.row_bytes;
+        for filling in &mut self.filling {
+            match filling {
+                Filling::Key(column) => column.append_option(record.key),
+                Filling::Value(column) => column.append_option(record.value),
+                Filling::Constant(column, text) => column.append_value(&*text),
+                Filling::Partition(column, partition) => column.append_value(*partition),
+                Filling::Offset(column) => column.append_value(offset),
+                Filling::Timestamp(column) => {
+                    column.append_value(timestamp.saturating_mul(1000));
+                }
+                Filling::TimestampType(column) => column.append_value(kind),
+                Filling::Headers(column) => column.push(record),
+            }
+        }
     }
 
     /// The columns so far; the next ones start empty.

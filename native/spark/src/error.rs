@@ -1,6 +1,5 @@
 //! What can go wrong, and the Kafka error code that tells it.
 
-use pybroker_model::BatchError;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::primitives::DecodeError;
 use thiserror::Error as ThisError;
@@ -43,6 +42,16 @@ pub enum Error {
         /// What is wrong with them.
         problem: String,
     },
+    /// Such bytes in place of records.
+    #[error("{what}: {broker} sent damaged records or no records: {problem}")]
+    Damaged {
+        /// The request, the topic, the partition and the offset.
+        what: String,
+        /// Host and port.
+        broker: String,
+        /// What is wrong with them.
+        problem: String,
+    },
 }
 
 impl Error {
@@ -54,7 +63,7 @@ impl Error {
             Error::Rows(_) => ErrorCode::INVALID_RECORD,
             Error::Network { .. } => ErrorCode::NETWORK_EXCEPTION,
             Error::Refused { code, .. } => *code,
-            Error::Protocol { .. } => ErrorCode::CORRUPT_MESSAGE,
+            Error::Protocol { .. } | Error::Damaged { .. } => ErrorCode::CORRUPT_MESSAGE,
         }
     }
 
@@ -67,13 +76,6 @@ impl Error {
     }
 
     pub(crate) fn decode(broker: &str, error: DecodeError) -> Self {
-        Error::Protocol {
-            broker: broker.to_owned(),
-            problem: error.to_string(),
-        }
-    }
-
-    pub(crate) fn batch(broker: &str, error: &BatchError) -> Self {
         Error::Protocol {
             broker: broker.to_owned(),
             problem: error.to_string(),

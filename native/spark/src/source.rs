@@ -1,11 +1,11 @@
 //! Reads one range of offsets of one partition: Fetch ahead, decode behind.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use pybroker_model::{BatchHeader, Batches, Uuid};
+use pybroker_model::{BatchError, BatchHeader, Batches, Uuid};
 use pybroker_protocol::hot::fetch_request::{self, FetchPartition, FetchRequest, FetchTopic};
 use pybroker_protocol::hot::fetch_response::{AbortedTransaction, FetchResponse};
 use pybroker_protocol::primitives::Span;
@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 
 /// Versions of Fetch spoken: from 4 (message format 2) on; from 13 by topic id.
 const FETCH: RangeInclusive<i16> = 4..=17;
-/// Collected bytes that make up an Arrow batch: well below the 2 GiB that 32-bit offsets reach.
-const ROWS_BYTES: usize = 8 << 20;
 /// How long a range may give nothing before its end: a follower that has just become leader catches up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often what may pass, but mostly does not, is asked for again: a topic that nobody knows, damaged records.
+const TRIES: u32 = 3;
 
 /// Which records to read, and what of them.
 #[derive(Clone, Debug)]
@@ -47,16 +47,35 @@ pub struct Source {
     plan: SourcePlan,
     decoder: Decoder,
     leader: Node,
+    /// Everything of the range before it is decoded, and nothing from it on.
     position: i64,
+    /// Where the last batch ended that was read whole; 0 = there was none.
+    batches_end: i64,
     pending: Option<Pending>,
+    answer: Option<Answer>,
     started: Instant,
-    failures: u32,
+    /// The last failure since rows came, and how often it came.
+    failures: (ErrorCode, u32),
     aborted: Aborted,
 }
 
 struct Pending {
     correlation_id: i32,
     version: i16,
+}
+
+/// An answer with records that are not decoded yet.
+struct Answer {
+    broker: String,
+    body: Vec<u8>,
+    /// Where they are in the body.
+    records: Range<usize>,
+    /// The first of them is checked, and some of its records are decoded.
+    in_batch: bool,
+    /// The offset that was asked for.
+    asked: i64,
+    /// What a broker gives out ends there.
+    high_watermark: i64,
 }
 
 /// Transactions that ended in an abort: their records are not for readers of committed records.
@@ -113,10 +132,12 @@ impl Source {
             client,
             leader: Node::Any,
             position: plan.start,
+            batches_end: 0,
             plan,
             pending: None,
+            answer: None,
             started: Instant::now(),
-            failures: 0,
+            failures: (ErrorCode::NONE, 0),
             aborted: Aborted::default(),
         }
     }
@@ -132,17 +153,20 @@ impl Source {
     /// # Errors
     /// The network, a refusal (a topic id that is gone, an offset that is not there any more), damaged batches.
     pub fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
-        while self.position < self.plan.end && self.decoder.bytes() < ROWS_BYTES {
-            let rows = self.decoder.rows();
-            match self.fetch() {
-                Ok(true) => (self.failures, self.started) = (0, Instant::now()),
-                Ok(false) if self.started.elapsed() > PATIENCE => return Err(self.ended_early()),
-                Ok(false) => {}
-                Err(problem) => self.retry(problem)?,
+        self.started = Instant::now();
+        // Rows are given on as they come while the next answer is on its way.
+        while self.position < self.plan.end && self.decoder.rows() == 0 {
+            let before = self.position;
+            let done = self.advance();
+            if self.position > before {
+                (self.failures, self.started) = ((ErrorCode::NONE, 0), Instant::now());
             }
-            // Rows are given on as they come while the next answer is on its way.
-            if self.decoder.rows() > rows {
-                break;
+            match done {
+                Ok(()) if self.position == before && self.started.elapsed() > PATIENCE => {
+                    return Err(self.ended_early());
+                }
+                Ok(()) => {}
+                Err(problem) => self.retry(problem)?,
             }
         }
         if self.decoder.rows() == 0 {
@@ -173,13 +197,25 @@ impl Source {
         )
     }
 
-    /// Finds the leader and starts over after something that may pass.
+    /// Finds the leader and starts over at the position after something that may pass.
     fn retry(&mut self, problem: Error) -> Result<()> {
-        let patient = match problem.code() {
+        // Also if that is the end: what is on its way belongs to an offset further on.
+        self.client.drop_connection(self.leader);
+        self.leader = Node::Any;
+        (self.pending, self.answer) = (None, None);
+        self.decoder.leave();
+        let code = problem.code();
+        if self.failures.0 != code {
+            self.failures = (code, 0);
+        }
+        self.failures.1 += 1;
+        let patient = match code {
             // The id is not known here (any more): Metadata tells whether it is anywhere.
             ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
-                self.failures < 3
+                self.failures.1 <= TRIES
             }
+            // Bytes that changed on the way come right the next time; those that changed in the log do not.
+            ErrorCode::CORRUPT_MESSAGE => self.failures.1 <= TRIES,
             code => {
                 code.is_retriable()
                     && self.started.elapsed() < self.client.settings().delivery_timeout
@@ -188,10 +224,6 @@ impl Source {
         if !patient {
             return Err(problem);
         }
-        self.failures += 1;
-        self.client.drop_connection(self.leader);
-        self.pending = None;
-        self.leader = Node::Any;
         std::thread::sleep(self.client.settings().retry_backoff);
         Ok(())
     }
@@ -213,7 +245,7 @@ impl Source {
         Ok(())
     }
 
-    fn send(&mut self) -> Result<Pending> {
+    fn send(&mut self, offset: i64) -> Result<Pending> {
         let settings = self.client.settings();
         let isolation_level = i8::from(settings.read_committed);
         let (wait_ms, bytes) = (settings.fetch_wait_ms, settings.fetch_bytes);
@@ -240,7 +272,7 @@ impl Source {
             partitions: vec![FetchPartition {
                 partition: self.plan.partition,
                 current_leader_epoch: -1,
-                fetch_offset: self.position,
+                fetch_offset: offset,
                 last_fetched_epoch: -1,
                 log_start_offset: -1,
                 partition_max_bytes: bytes,
@@ -259,14 +291,41 @@ impl Source {
         })
     }
 
-    /// One answer into the decoder; whether it brought us on.
-    fn fetch(&mut self) -> Result<bool> {
+    /// Decodes what has come, or waits for it first.
+    fn advance(&mut self) -> Result<()> {
+        let mut answer = match self.answer.take() {
+            Some(answer) => answer,
+            None => self.fetch().map_err(|problem| match problem {
+                Error::Protocol { broker, problem } => self.damaged(broker, problem),
+                other => other,
+            })?,
+        };
+        match self.decode(&mut answer) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.answer = Some(answer);
+                Ok(())
+            }
+            Err(problem) => Err(self.damaged(answer.broker, problem.to_string())),
+        }
+    }
+
+    fn damaged(&self, broker: String, problem: String) -> Error {
+        Error::Damaged {
+            what: self.describe(),
+            broker,
+            problem,
+        }
+    }
+
+    /// One answer, and the request for what follows it.
+    fn fetch(&mut self) -> Result<Answer> {
         if self.leader == Node::Any {
             self.find_leader()?;
         }
         let pending = match self.pending.take() {
             Some(pending) => pending,
-            None => self.send()?,
+            None => self.send(self.position)?,
         };
         let connection = self.client.connection(self.leader)?;
         let broker = connection.address().to_owned();
@@ -282,7 +341,7 @@ impl Source {
             .topics
             .iter_mut()
             .flat_map(|topic| &mut topic.partitions)
-            .next()
+            .find(|partition| partition.head.partition == self.plan.partition)
             .ok_or_else(|| Error::Protocol {
                 broker: broker.clone(),
                 problem: "a Fetch answer without the partition".into(),
@@ -295,42 +354,101 @@ impl Source {
             return Err(Error::refused(head.error_code, self.describe(), detail));
         }
         self.aborted.learn(head.aborted_transactions.take());
+        let high_watermark = head.high_watermark;
         let records = partition.records.unwrap_or_default();
-        self.take_records(records, &broker)
+        self.ask_ahead(records);
+        // The records are borrowed from the body: their place in it is the distance of the two.
+        let start = records.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
+        let records = if records.is_empty() {
+            0..0
+        } else {
+            start..start + records.len()
+        };
+        Ok(Answer {
+            broker,
+            body,
+            records,
+            in_batch: false,
+            asked: self.position,
+            high_watermark,
+        })
     }
 
-    fn take_records(&mut self, records: &[u8], broker: &str) -> Result<bool> {
-        let damaged = |error| Error::batch(broker, &error);
-        let (start, end) = (self.position, self.plan.end);
-        let mut next = start;
-        for batch in Batches::new(records) {
-            let (header, _) = batch.map_err(damaged)?;
-            next = next.max(header.next_offset());
-        }
-        self.position = next;
-        if next > start && next < end {
-            // Ask for what follows before decoding: the broker works meanwhile. A failure shows at the next call.
-            self.pending = self.send().ok();
+    /// Asks for what follows these records before they are decoded: the broker works meanwhile. A failure shows at the
+    /// next call.
+    fn ask_ahead(&mut self, records: &[u8]) {
+        let next = Batches::new(records)
+            .map_while(core::result::Result::ok)
+            .map(|(header, _)| header.next_offset())
+            .max();
+        if let Some(next) = next.filter(|next| (self.position + 1..self.plan.end).contains(next)) {
+            self.pending = self.send(next).ok();
             if self.pending.is_none() {
                 self.client.drop_connection(self.leader);
             }
         }
-        for batch in Batches::new(records) {
-            let (header, bytes) = batch.map_err(damaged)?;
-            if self.client.settings().check_crcs {
-                header.check_crc(bytes).map_err(damaged)?;
-            }
-            let hidden = if self.client.settings().read_committed {
-                self.aborted.hides(&header)
-            } else {
-                header.is_control()
-            };
-            if !hidden {
-                self.decoder
-                    .push(&header, bytes, start, end)
-                    .map_err(damaged)?;
-            }
-        }
-        Ok(next > start)
     }
+
+    /// An answer into the decoder, until there are enough rows; whether that was all of it.
+    fn decode(&mut self, answer: &mut Answer) -> core::result::Result<bool, BatchError> {
+        let end = self.plan.end;
+        while self.position < end {
+            if self.decoder.is_full() {
+                return Ok(false);
+            }
+            let records = &answer.body[answer.records.clone()];
+            let Some(batch) = Batches::new(records).next() else {
+                // A cut batch at the end comes again, whole; if it is the first, nothing would ever come.
+                return if self.position == answer.asked && !records.is_empty() {
+                    Err(BatchError::BadHeader("the batch is longer than the answer"))
+                } else {
+                    Ok(true)
+                };
+            };
+            let (header, bytes) = batch?;
+            let settings = self.client.settings();
+            let hidden = if answer.in_batch {
+                false
+            } else {
+                check_place(&header, self.batches_end..answer.high_watermark)?;
+                if settings.check_crcs {
+                    header.check_crc(bytes)?;
+                }
+                if settings.read_committed {
+                    self.aborted.hides(&header)
+                } else {
+                    header.is_control()
+                }
+            };
+            if hidden {
+                self.position = self.position.max(header.next_offset());
+            } else {
+                answer.in_batch = true;
+                let position = &mut self.position;
+                if !self.decoder.push(&header, bytes, position, end)? {
+                    return Ok(false);
+                }
+                answer.in_batch = false;
+            }
+            self.batches_end = header.next_offset();
+            answer.records.start += bytes.len();
+        }
+        Ok(true)
+    }
+}
+
+/// Checks offsets, which the checksum of a batch does not cover: between the batch before and the high watermark.
+fn check_place(header: &BatchHeader, place: Range<i64>) -> core::result::Result<(), BatchError> {
+    header.check()?;
+    if header.base_offset < place.start {
+        return Err(BatchError::BadHeader(
+            "its offsets are not behind those of the batch before",
+        ));
+    }
+    if header.next_offset() > place.end {
+        return Err(BatchError::BadHeader(
+            "its offsets are beyond the high watermark",
+        ));
+    }
+    Ok(())
 }

@@ -1,5 +1,8 @@
 //! Arrow → record batches → the model's own reader, and → Arrow again.
 
+mod broker;
+mod source;
+
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, ListBuilder, StringBuilder, StructBuilder};
@@ -148,7 +151,7 @@ proptest! {
         let mut decoder = Decoder::new(&columns, place);
         for batch in WireBatches::new(&wire) {
             let (header, bytes) = batch.expect("whole batches");
-            decoder.push(&header, bytes, 0, i64::MAX).expect("decodes");
+            decoder.push(&header, bytes, &mut 0, i64::MAX).expect("decodes");
         }
         let found = decoder.take().expect("columns of one length");
         prop_assert_eq!(found.num_rows(), rows.len());
@@ -185,7 +188,7 @@ fn only_offsets_of_the_range_are_decoded() {
     let mut decoder = Decoder::new(&[Column::Offset], place);
     for batch in WireBatches::new(&wire) {
         let (header, bytes) = batch.expect("whole batches");
-        decoder.push(&header, bytes, 3, 7).expect("decodes");
+        decoder.push(&header, bytes, &mut 3, 7).expect("decodes");
     }
     let found = decoder.take().expect("columns");
     let offsets = found.column(0).as_primitive::<Int64Type>();

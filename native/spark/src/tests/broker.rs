@@ -1,0 +1,201 @@
+//! A broker that answers what a test tells it: one node, one topic, on a port of its own.
+
+use std::borrow::Cow;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use pybroker_model::Uuid;
+use pybroker_protocol::ApiKey;
+use pybroker_protocol::header::{RequestHeader, RequestPrefix, write_response_header};
+use pybroker_protocol::hot::NodeEndpoint;
+use pybroker_protocol::hot::api_versions::{ApiVersion, ApiVersionsResponse};
+use pybroker_protocol::hot::fetch_request::FetchRequest;
+use pybroker_protocol::hot::fetch_response::{
+    FetchPartitionHead, FetchPartitionResponse, FetchResponse, FetchableTopicResponse,
+};
+use pybroker_protocol::hot::metadata::{
+    MetadataHead, MetadataPartition, MetadataResponse, MetadataTopic,
+};
+use pybroker_protocol::primitives::Reader;
+
+use crate::client::Client;
+use crate::settings::Settings;
+
+pub(super) const TOPIC: &str = "t";
+const ID: i32 = 1;
+const FETCH: i16 = 12;
+const METADATA: i16 = 12;
+
+/// A request, as far as tests look at it.
+pub(super) struct Request {
+    pub(super) key: i16,
+    pub(super) body: Vec<u8>,
+}
+
+impl Request {
+    /// The offset that a Fetch asks for.
+    pub(super) fn fetch_offset(&self) -> i64 {
+        let mut fetch = FetchRequest::default();
+        fetch.decode(&self.body, FETCH).expect("a Fetch");
+        fetch.partitions[0].fetch_offset
+    }
+}
+
+/// A body, or nothing: the connection is closed.
+pub(super) type Reply = Option<Vec<u8>>;
+
+/// Where it listens; ends with the test process.
+pub(super) struct Broker {
+    address: String,
+    topic_id: Uuid,
+}
+
+impl Broker {
+    /// `answer` answers all but ApiVersions and Metadata.
+    pub(super) fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let topic_id = Uuid::from_bytes([7; 16]);
+        let answer = Arc::new(move |request: &Request| {
+            if request.key == ApiKey::Metadata as i16 {
+                Some(metadata(topic_id, port))
+            } else {
+                answer(request)
+            }
+        });
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let answer = answer.clone();
+                std::thread::spawn(move || serve(stream, &*answer));
+            }
+        });
+        Self {
+            address: format!("127.0.0.1:{port}"),
+            topic_id,
+        }
+    }
+
+    pub(super) fn client(&self, settings: &[(&str, &str)]) -> Client {
+        let given = [
+            ("bootstrap.servers", self.address.as_str()),
+            ("retry.backoff.ms", "1"),
+        ];
+        let values = given.iter().chain(settings);
+        let values = values.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Client::new(Settings::new(&values.collect()).expect("settings"))
+    }
+
+    pub(super) const fn topic_id(&self) -> Uuid {
+        self.topic_id
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()> {
+    loop {
+        let mut size = [0; 4];
+        stream.read_exact(&mut size).ok()?;
+        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
+        stream.read_exact(&mut frame).ok()?;
+        let mut reader = Reader::new(&frame);
+        let prefix = RequestPrefix::read(&mut reader).expect("a request");
+        let key = prefix.api_key;
+        // Fetch, Metadata and ApiVersions in the versions named here; the others are not flexible.
+        let known = [ApiKey::Fetch, ApiKey::Metadata, ApiKey::ApiVersions];
+        let flexible = known.iter().any(|each| *each as i16 == key);
+        RequestHeader::read_rest(prefix, &mut reader, flexible).expect("a header");
+        let body = reader.rest().to_vec();
+        let reply = if key == ApiKey::ApiVersions as i16 {
+            Some(versions(prefix.api_version))
+        } else {
+            answer(&Request { key, body })
+        }?;
+        let mut out = vec![0; 4];
+        let flexible = flexible && key != ApiKey::ApiVersions as i16;
+        write_response_header(&mut out, prefix.correlation_id, flexible);
+        out.extend(reply);
+        let size = (out.len() - 4) as u32;
+        out[..4].copy_from_slice(&size.to_be_bytes());
+        stream.write_all(&out).ok()?;
+    }
+}
+
+fn versions(version: i16) -> Vec<u8> {
+    let serves = |key: ApiKey, version: i16| ApiVersion {
+        api_key: key as i16,
+        min_version: 0,
+        max_version: version,
+    };
+    let response = ApiVersionsResponse {
+        error_code: 0,
+        api_keys: vec![
+            serves(ApiKey::Fetch, FETCH),
+            serves(ApiKey::Metadata, METADATA),
+            serves(ApiKey::InitProducerId, 1),
+        ],
+        throttle_time_ms: 0,
+    };
+    let mut body = Vec::new();
+    response.encode(version, &mut body);
+    body
+}
+
+fn metadata(topic_id: Uuid, port: u16) -> Vec<u8> {
+    let node = Cow::Borrowed(&[ID][..]);
+    let response = MetadataResponse {
+        head: MetadataHead {
+            throttle_time_ms: 0,
+            brokers: vec![NodeEndpoint {
+                node_id: ID,
+                host: "127.0.0.1",
+                port: port.into(),
+                rack: None,
+            }],
+            cluster_id: Some("c"),
+            controller_id: ID,
+        },
+        topics: vec![MetadataTopic {
+            error_code: 0,
+            name: Some(TOPIC),
+            topic_id,
+            internal: false,
+            partitions: vec![MetadataPartition {
+                error_code: 0,
+                partition: 0,
+                leader: ID,
+                leader_epoch: 0,
+                replicas: node.clone(),
+                isr: node,
+                offline: Cow::Borrowed(&[]),
+            }],
+            authorized_operations: i32::MIN,
+        }],
+        cluster_authorized_operations: i32::MIN,
+        error_code: 0,
+    };
+    let mut body = Vec::new();
+    response.encode(METADATA, &mut body);
+    body
+}
+
+/// A Fetch answer with those records; `high_watermark` is one past the last offset of the log.
+pub(super) fn fetched(records: &[u8], high_watermark: i64) -> Reply {
+    let mut head = FetchPartitionHead::refused(0, 0);
+    head.high_watermark = high_watermark;
+    head.last_stable_offset = high_watermark;
+    head.log_start_offset = 0;
+    let response = FetchResponse {
+        topics: vec![FetchableTopicResponse {
+            name: TOPIC,
+            topic_id: Uuid::ZERO,
+            partitions: vec![FetchPartitionResponse {
+                head,
+                records: Some(records),
+            }],
+        }],
+        ..FetchResponse::default()
+    };
+    let mut body = Vec::new();
+    response.encode(FETCH, &mut body);
+    Some(body)
+}
