@@ -87,12 +87,13 @@ struct Aborted {
 }
 
 impl Aborted {
+    /// An answer tells of every aborted transaction that its offsets touch, also of those that began before them:
+    /// what is known from the answers before is out of date.
     fn learn(&mut self, transactions: Option<Vec<AbortedTransaction>>) {
-        if let Some(transactions) = transactions {
-            self.waiting = transactions;
-            self.waiting
-                .sort_by_key(|each| core::cmp::Reverse(each.first_offset));
-        }
+        self.open.clear();
+        self.waiting = transactions.unwrap_or_default();
+        self.waiting
+            .sort_by_key(|each| core::cmp::Reverse(each.first_offset));
     }
 
     /// Whether the batch is to be left out.

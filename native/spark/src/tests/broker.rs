@@ -12,7 +12,8 @@ use pybroker_protocol::hot::NodeEndpoint;
 use pybroker_protocol::hot::api_versions::{ApiVersion, ApiVersionsResponse};
 use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_protocol::hot::fetch_response::{
-    FetchPartitionHead, FetchPartitionResponse, FetchResponse, FetchableTopicResponse,
+    AbortedTransaction, FetchPartitionHead, FetchPartitionResponse, FetchResponse,
+    FetchableTopicResponse,
 };
 use pybroker_protocol::hot::metadata::{
     MetadataHead, MetadataPartition, MetadataResponse, MetadataTopic,
@@ -180,7 +181,22 @@ fn metadata(topic_id: Uuid, port: u16) -> Vec<u8> {
 
 /// A Fetch answer with those records; `high_watermark` is one past the last offset of the log.
 pub(super) fn fetched(records: &[u8], high_watermark: i64) -> Reply {
+    fetched_committed(records, high_watermark, &[])
+}
+
+/// The same for readers of committed records: (producer id, first offset) of aborted transactions.
+pub(super) fn fetched_committed(
+    records: &[u8],
+    high_watermark: i64,
+    aborted: &[(i64, i64)],
+) -> Reply {
     let mut head = FetchPartitionHead::refused(0, 0);
+    let aborted = aborted.iter();
+    let aborted = aborted.map(|&(producer_id, first_offset)| AbortedTransaction {
+        producer_id,
+        first_offset,
+    });
+    head.aborted_transactions = Some(aborted.collect());
     head.high_watermark = high_watermark;
     head.last_stable_offset = high_watermark;
     head.log_start_offset = 0;

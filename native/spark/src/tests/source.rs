@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use pybroker_model::{BatchBuilder, Codec};
 
-use super::broker::{Broker, TOPIC, fetched};
+use super::broker::{Broker, TOPIC, fetched, fetched_committed};
 use crate::decode::{Column, ROWS_BYTES};
 use crate::error::{Error, Result};
 use crate::source::{Source, SourcePlan};
@@ -221,4 +221,28 @@ fn an_answer_that_decompresses_to_much_becomes_several_arrow_batches() {
         }
         assert_eq!(offsets, all());
     }
+}
+
+#[test]
+fn a_transaction_without_its_marker_hides_no_later_one() {
+    const PRODUCER: i64 = 9;
+    let broker = Broker::start(|request| {
+        let from = request.fetch_offset();
+        let number = from / ROWS;
+        let mut builder = BatchBuilder::new(Codec::None)
+            .base_offset(number * ROWS)
+            .producer(PRODUCER, 0, 0)
+            .transactional();
+        for _ in 0..ROWS {
+            builder.push(0, None, None);
+        }
+        let records = builder.build().expect("builds");
+        // Number 1 was aborted; its marker is not in the log any more.
+        let aborted: &[(i64, i64)] = if number == 1 { &[(PRODUCER, 10)] } else { &[] };
+        fetched_committed(&records, END, aborted)
+    });
+    let (offsets, end) = read(&broker, &[("isolation.level", "read_committed")]);
+    end.expect("whole");
+    let committed: Vec<i64> = (0..10).chain(20..50).collect();
+    assert_eq!(offsets, committed);
 }
