@@ -135,7 +135,7 @@ impl Client {
                 ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
                     UNKNOWN_ID_PATIENCE.min(self.settings.delivery_timeout)
                 }
-                code if code.is_retriable() => self.settings.delivery_timeout,
+                _ if refused.may_pass() => self.settings.delivery_timeout,
                 _ => return Err(refused),
             };
             if started.elapsed() > patience {

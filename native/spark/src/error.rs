@@ -67,6 +67,17 @@ impl Error {
         }
     }
 
+    /// Whether the same request may succeed a moment later.
+    pub(crate) fn may_pass(&self) -> bool {
+        let code = self.code();
+        match self {
+            Error::Protocol { .. } | Error::Damaged { .. } => false,
+            // Kafka's clients give up on it; here it also says that Metadata named a leader without its address, which
+            // happens while brokers start and stop.
+            _ => code.is_retriable() || code == ErrorCode::BROKER_NOT_AVAILABLE,
+        }
+    }
+
     pub(crate) fn refused(code: i16, what: impl Into<String>, detail: Option<&str>) -> Self {
         Error::Refused {
             code: ErrorCode(code),

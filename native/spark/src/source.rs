@@ -217,8 +217,8 @@ impl Source {
             }
             // Bytes that changed on the way come right the next time; those that changed in the log do not.
             ErrorCode::CORRUPT_MESSAGE => self.failures.1 <= TRIES,
-            code => {
-                code.is_retriable()
+            _ => {
+                problem.may_pass()
                     && self.started.elapsed() < self.client.settings().delivery_timeout
             }
         };

@@ -151,8 +151,7 @@ impl Sink {
 
     fn may_pass(problem: &Error) -> bool {
         // Out of order: an earlier batch of the partition was refused; `recover` sends both again, in order.
-        problem.code().is_retriable() && !matches!(problem, Error::Protocol { .. })
-            || problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
+        problem.may_pass() || problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
     }
 
     fn acknowledge(&mut self, sent: &Sent, base_offset: i64) {

@@ -188,7 +188,7 @@ pub(super) fn init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
     loop {
         match try_init_producer_id(client) {
             Err(problem)
-                if problem.code().is_retriable()
+                if problem.may_pass()
                     && patience.elapsed() < client.settings().delivery_timeout =>
             {
                 std::thread::sleep(client.settings().retry_backoff);

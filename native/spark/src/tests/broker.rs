@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pybroker_model::Uuid;
 use pybroker_protocol::ApiKey;
@@ -55,12 +56,22 @@ pub(super) struct Broker {
 impl Broker {
     /// `answer` answers all but ApiVersions and Metadata.
     pub(super) fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_late(0, answer)
+    }
+
+    /// The first `absent` answers to Metadata name the leader, but no broker of that id.
+    pub(super) fn start_late(
+        absent: usize,
+        answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let topic_id = Uuid::from_bytes([7; 16]);
+        let asked = AtomicUsize::new(0);
         let answer = Arc::new(move |request: &Request| {
             if request.key == ApiKey::Metadata as i16 {
-                Some(metadata(topic_id, port))
+                let there = asked.fetch_add(1, Ordering::Relaxed) >= absent;
+                Some(metadata(topic_id, port, there))
             } else {
                 answer(request)
             }
@@ -141,13 +152,13 @@ fn versions(version: i16) -> Vec<u8> {
     body
 }
 
-fn metadata(topic_id: Uuid, port: u16) -> Vec<u8> {
+fn metadata(topic_id: Uuid, port: u16, there: bool) -> Vec<u8> {
     let node = Cow::Borrowed(&[ID][..]);
     let response = MetadataResponse {
         head: MetadataHead {
             throttle_time_ms: 0,
             brokers: vec![NodeEndpoint {
-                node_id: ID,
+                node_id: if there { ID } else { ID + 1 },
                 host: "127.0.0.1",
                 port: port.into(),
                 rack: None,

@@ -246,3 +246,13 @@ fn a_transaction_without_its_marker_hides_no_later_one() {
     let committed: Vec<i64> = (0..10).chain(20..50).collect();
     assert_eq!(offsets, committed);
 }
+
+#[test]
+fn a_leader_that_is_not_among_the_brokers_is_waited_for() {
+    let broker = Broker::start_late(4, |request| {
+        fetched(&log(request.fetch_offset(), Codec::None, |_| ()), END)
+    });
+    let (offsets, end) = read(&broker, &[]);
+    end.expect("whole");
+    assert_eq!(offsets, all());
+}
