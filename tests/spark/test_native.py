@@ -176,6 +176,17 @@ def test_the_partition_column_decides_and_is_checked(target: tuple[Uuid, str, in
         write(beyond)
 
 
+def test_fields_of_a_header_go_by_their_names(
+    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+) -> None:
+    """A struct that names its value first, as Spark's named_struct can, means the same header."""
+    swapped = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
+    for kind in (swapped, HEADERS):
+        entries = pa.array([[{"key": "trace", "value": b"7"}, {"key": "no-value", "value": None}]], kind)
+        write(pa.RecordBatch.from_pydict({"value": [b"v"], "headers": entries}))
+    assert [found[3] for found in consumed(broker, target[1])] == [[("trace", b"7"), ("no-value", None)]] * 2
+
+
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
@@ -183,6 +194,10 @@ def test_the_partition_column_decides_and_is_checked(target: tuple[Uuid, str, in
         ({"value": [1]}, "column value: string or binary is needed"),
         ({"value": ["a"], "partition": [1.5]}, "column partition: int is needed"),
         ({"value": ["a"], "headers": ["x"]}, "column headers: array<struct"),
+        ({"value": ["a"], "headers": [[{"name": "a", "value": b"1"}]]}, "column headers: array<struct"),
+        ({"value": ["a"], "headers": [[{"key": "a", "value": b"1", "more": 1}]]}, "column headers: array<struct"),
+        ({"value": ["a"], "headers": pa.array([[None]], HEADERS)}, "column headers: an entry of the array is null"),
+        ({"value": ["a"], "headers": pa.array([[{"value": b"1"}]], HEADERS)}, "a header has no key"),
     ],
 )
 def test_columns_of_the_wrong_type_are_named(write: Write, columns: dict[str, list[object]], told: str) -> None:

@@ -59,6 +59,7 @@ pub(crate) struct Rows<'a> {
 
 struct Headers<'a> {
     lists: &'a ArrayRef,
+    entries: &'a StructArray,
     keys: Bytes<'a>,
     values: Bytes<'a>,
 }
@@ -164,10 +165,16 @@ impl<'a> Headers<'a> {
             .as_struct_opt()
             .filter(|entries| entries.num_columns() == 2)
             .ok_or_else(|| wrong("headers", expected, lists.data_type()))?;
+        let field = |name: &str| {
+            entries
+                .column_by_name(name)
+                .ok_or_else(|| wrong("headers", expected, lists.data_type()))
+        };
         Ok(Self {
             lists,
-            keys: Bytes::of(entries.column(0), "headers.key")?,
-            values: Bytes::of(entries.column(1), "headers.value")?,
+            entries,
+            keys: Bytes::of(field("key")?, "headers.key")?,
+            values: Bytes::of(field("value")?, "headers.value")?,
         })
     }
 
@@ -186,6 +193,11 @@ impl<'a> Headers<'a> {
             }
         };
         for entry in range {
+            if self.entries.is_null(entry) {
+                return Err(Error::Rows(
+                    "column headers: an entry of the array is null, not a header".into(),
+                ));
+            }
             let key = self
                 .keys
                 .get(entry)
