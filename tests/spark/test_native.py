@@ -193,6 +193,8 @@ def test_fields_of_a_header_go_by_their_names(
         ({"key": ["a"]}, "no column named value"),
         ({"value": [1]}, "column value: string or binary is needed"),
         ({"value": ["a"], "partition": [1.5]}, "column partition: int is needed"),
+        ({"value": ["a"], "timestamp": [-1]}, "column timestamp: -1 ms is before 1970"),
+        ({"value": ["a"], "timestamp": [-315619200000]}, "column timestamp: -315619200000 ms is before 1970"),
         ({"value": ["a"], "headers": ["x"]}, "column headers: array<struct"),
         ({"value": ["a"], "headers": [[{"name": "a", "value": b"1"}]]}, "column headers: array<struct"),
         ({"value": ["a"], "headers": [[{"key": "a", "value": b"1", "more": 1}]]}, "column headers: array<struct"),

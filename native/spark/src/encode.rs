@@ -124,19 +124,28 @@ impl<'a> Rows<'a> {
 
     /// Milliseconds since 1970, if the row has a time of its own.
     #[inline]
-    pub(crate) fn timestamp(&self, row: usize) -> Option<i64> {
-        let (array, divisor) = self.timestamp?;
+    pub(crate) fn timestamp(&self, row: usize) -> Result<Option<i64>> {
+        let Some((array, divisor)) = self.timestamp else {
+            return Ok(None);
+        };
         if array.is_null(row) {
-            return None;
+            return Ok(None);
         }
-        Some(if divisor == 1 {
+        let time = if divisor == 1 {
             array.as_primitive::<Int64Type>().value(row)
         } else {
             array
                 .as_primitive::<TimestampMicrosecondType>()
                 .value(row)
                 .div_euclid(divisor)
-        })
+        };
+        if time < 0 {
+            // In a record −1 is "no time"; the others below 0 are no times at all.
+            return Err(Error::Rows(format!(
+                "column timestamp: {time} ms is before 1970, which no record can say"
+            )));
+        }
+        Ok(Some(time))
     }
 
     /// The row's headers go to `out`, which is cleared.

@@ -164,7 +164,7 @@ impl Sink {
                 // A full batch moves rows without key on to another partition.
                 partition = self.partition_of(topic, rows.partition(row), key)?;
             }
-            let timestamp = rows.timestamp(row).unwrap_or(now);
+            let timestamp = rows.timestamp(row)?.unwrap_or(now);
             self.topics[topic]
                 .batches
                 .push(partition as usize, timestamp, key, value, &headers);

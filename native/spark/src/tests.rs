@@ -81,7 +81,8 @@ fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
             assert!(codec != Codec::None || batch.bytes.len() <= limit || batch.records == 1);
             out.extend(batch.bytes);
         }
-        let at = rows.timestamp(row).expect("all rows have a time");
+        let at = rows.timestamp(row).expect("a time that records can have");
+        let at = at.expect("all rows have a time");
         batches.push(0, at, key, value, &headers);
     }
     if let Some(batch) = batches.seal(0, None).expect("builds") {
@@ -196,10 +197,15 @@ fn only_offsets_of_the_range_are_decoded() {
 }
 
 #[test]
-fn microseconds_before_1970_round_down() {
-    let value: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
-    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), None]));
-    let partition: ArrayRef = Arc::new(Int32Array::from(vec![Some(3), None]));
+fn times_before_1970_are_refused() {
+    let value: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
+    // The last microsecond before 1970 is in the millisecond −1, which records use for "no time".
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
+        Some(-1),
+        None,
+        Some(999),
+    ]));
+    let partition: ArrayRef = Arc::new(Int32Array::from(vec![Some(3), None, None]));
     let columns = vec![
         ("value", value),
         ("timestamp", at),
@@ -207,6 +213,9 @@ fn microseconds_before_1970_round_down() {
     ];
     let array = StructArray::try_from(columns).expect("columns of one length");
     let rows = Rows::of(&array).expect("columns of a writer");
-    assert_eq!((rows.timestamp(0), rows.timestamp(1)), (Some(-1), None));
+    let told = rows.timestamp(0).expect_err("refused").to_string();
+    assert!(told.contains("-1 ms is before 1970"), "{told}");
+    assert_eq!(rows.timestamp(1).expect("none"), None);
+    assert_eq!(rows.timestamp(2).expect("in 1970"), Some(0));
     assert_eq!((rows.partition(0), rows.partition(1)), (Some(3), None));
 }
