@@ -2,7 +2,7 @@
 //! which knows the nearest one; values are checked here.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pybroker_model::Codec;
@@ -48,13 +48,15 @@ pub struct Settings {
 }
 
 /// Larger than the Java producer's 16 KiB, because this is a bulk load; below `max.message.bytes` (1 MiB + 12).
-const BATCH_BYTES: usize = 1_000_000;
+const BATCH_BYTES: i64 = 1_000_000;
 /// More than the Java producer's 32 MiB: one task holds a batch for every partition.
-const BUFFER_BYTES: usize = 64 << 20;
+const BUFFER_BYTES: i64 = 64 << 20;
 /// A partition at a time is read, so one answer may be larger than the Java consumer's 1 MiB.
-const FETCH_BYTES: i32 = 4 << 20;
+const FETCH_BYTES: i64 = 4 << 20;
 /// Batches of one producer and partition that a broker remembers (KIP-98): more in flight could not be told apart.
 const IN_FLIGHT_MAX: usize = 5;
+/// What a Java `int` holds: most of Kafka's settings are one.
+const INT_MAX: i64 = i32::MAX as i64;
 
 impl Settings {
     /// Reads settings.
@@ -89,8 +91,8 @@ impl Settings {
             )
         })?;
         let level = match codec {
-            Codec::Gzip => read.optional("compression.gzip.level")?,
-            Codec::Zstd => read.optional("compression.zstd.level")?,
+            Codec::Gzip => read.level("compression.gzip.level", -1..=9)?,
+            Codec::Zstd => read.level("compression.zstd.level", -131_072..=22)?,
             _ => None,
         };
         let protocol = match read.text("security.protocol").unwrap_or("PLAINTEXT") {
@@ -115,7 +117,7 @@ impl Settings {
             ));
         }
         let (username, password) = read.sasl_credentials();
-        let idempotence = read.number("enable.idempotence", acks == -1)?;
+        let idempotence = read.flag("enable.idempotence", acks == -1)?;
         if idempotence && acks != -1 {
             return Err(Error::Setting(
                 "kafka.enable.idempotence needs kafka.acks=all".into(),
@@ -148,25 +150,28 @@ impl Settings {
             ssl_key_file: text("ssl.key.location").or_else(|| text("ssl.keystore.location")),
             ssl_check_host: text("ssl.endpoint.identification.algorithm")
                 .is_none_or(|algorithm| !algorithm.is_empty() && algorithm != "none"),
-            connect_timeout: read.milliseconds("socket.connection.setup.timeout.ms", 10_000)?,
-            request_timeout: read.milliseconds("request.timeout.ms", 30_000)?,
-            delivery_timeout: read.milliseconds("delivery.timeout.ms", 120_000)?,
-            retry_backoff: read.milliseconds("retry.backoff.ms", 100)?,
+            connect_timeout: read.milliseconds("socket.connection.setup.timeout.ms", 10_000, 1)?,
+            request_timeout: read.milliseconds("request.timeout.ms", 30_000, 1)?,
+            delivery_timeout: read.milliseconds("delivery.timeout.ms", 120_000, 0)?,
+            retry_backoff: read.milliseconds("retry.backoff.ms", 100, 0)?,
             acks,
             idempotence,
-            in_flight_max: read
-                .number("max.in.flight.requests.per.connection", IN_FLIGHT_MAX)?
-                .clamp(1, IN_FLIGHT_MAX),
-            batch_bytes: read.number("batch.size", BATCH_BYTES)?.max(1),
-            buffer_bytes: read.number("buffer.memory", BUFFER_BYTES)?,
+            in_flight_max: (read.whole(
+                "max.in.flight.requests.per.connection",
+                IN_FLIGHT_MAX as i64,
+                1..=INT_MAX,
+            )? as usize)
+                .min(IN_FLIGHT_MAX),
+            batch_bytes: read.whole("batch.size", BATCH_BYTES, 0..=INT_MAX)?.max(1) as usize,
+            buffer_bytes: read.whole("buffer.memory", BUFFER_BYTES, 0..=i64::MAX)? as usize,
             codec,
             level,
             fetch_bytes: read
-                .number("max.partition.fetch.bytes", FETCH_BYTES)?
-                .max(1),
-            fetch_wait_ms: read.number("fetch.max.wait.ms", 500)?.max(0),
+                .whole("max.partition.fetch.bytes", FETCH_BYTES, 0..=INT_MAX)?
+                .max(1) as i32,
+            fetch_wait_ms: read.whole("fetch.max.wait.ms", 500, 0..=INT_MAX)? as i32,
             read_committed: isolation == "read_committed",
-            check_crcs: read.number("check.crcs", true)?,
+            check_crcs: read.flag("check.crcs", true)?,
         })
     }
 }
@@ -182,22 +187,36 @@ impl<'a> Values<'a> {
         self.0.get(name).map(|value| value.trim())
     }
 
-    fn optional<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
-        match self.text(name) {
-            None => Ok(None),
-            Some(text) => text
-                .parse()
-                .map(Some)
-                .map_err(|_| unusable(name, text, core::any::type_name::<T>())),
-        }
+    fn flag(&self, name: &str, default: bool) -> Result<bool> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        // Python's True and False too.
+        text.to_ascii_lowercase()
+            .parse()
+            .map_err(|_| unusable(name, text, "true or false"))
     }
 
-    fn number<T: FromStr>(&self, name: &str, default: T) -> Result<T> {
-        Ok(self.optional(name)?.unwrap_or(default))
+    fn whole(&self, name: &str, default: i64, allowed: RangeInclusive<i64>) -> Result<i64> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let number = text.parse().ok().filter(|number| allowed.contains(number));
+        number.ok_or_else(|| {
+            let (low, high) = allowed.into_inner();
+            unusable(name, text, &format!("a whole number from {low} to {high}"))
+        })
     }
 
-    fn milliseconds(&self, name: &str, default: u64) -> Result<Duration> {
-        self.number(name, default).map(Duration::from_millis)
+    fn level(&self, name: &str, allowed: RangeInclusive<i64>) -> Result<Option<i32>> {
+        let given = self.text(name).is_some();
+        let level = self.whole(name, 0, allowed)?;
+        Ok(given.then_some(level as i32))
+    }
+
+    fn milliseconds(&self, name: &str, default: i64, low: i64) -> Result<Duration> {
+        let number = self.whole(name, default, low..=INT_MAX)?;
+        Ok(Duration::from_millis(number.unsigned_abs()))
     }
 
     /// librdkafka's two names, or the user and password inside a Java login line.
@@ -238,7 +257,7 @@ mod tests {
     fn defaults_are_idempotent_and_bulky() {
         let read = settings(&[]).expect("usable");
         assert_eq!(read.bootstrap, ["a:1", "b:2"]);
-        assert!(read.idempotence && read.acks == -1 && read.batch_bytes == BATCH_BYTES);
+        assert!(read.idempotence && read.acks == -1 && read.batch_bytes == 1_000_000);
     }
 
     #[test]
@@ -253,16 +272,71 @@ mod tests {
 
     #[test]
     fn unusable_values_name_their_setting() {
-        for (name, value) in [
-            ("acks", "2"),
-            ("compression.type", "brotli"),
-            ("security.protocol", "TLS"),
-            ("batch.size", "many"),
-            ("isolation.level", "x"),
+        for (name, value, expected) in [
+            ("acks", "2", "all, -1, 0 or 1"),
+            ("compression.type", "brotli", "none, gzip"),
+            ("security.protocol", "TLS", "PLAINTEXT, SSL"),
+            ("isolation.level", "x", "read_uncommitted or"),
+            ("batch.size", "many", "a whole number from 0 to 2147483647"),
+            ("batch.size", "-1", "a whole number from 0 to 2147483647"),
+            ("buffer.memory", "64 MB", "a whole number from 0 to"),
+            (
+                "max.partition.fetch.bytes",
+                "4e6",
+                "a whole number from 0 to",
+            ),
+            (
+                "max.in.flight.requests.per.connection",
+                "0",
+                "a whole number from 1 to",
+            ),
+            (
+                "fetch.max.wait.ms",
+                "4294967296",
+                "a whole number from 0 to",
+            ),
+            (
+                "request.timeout.ms",
+                "abc",
+                "a whole number from 1 to 2147483647",
+            ),
+            (
+                "request.timeout.ms",
+                "0",
+                "a whole number from 1 to 2147483647",
+            ),
+            (
+                "socket.connection.setup.timeout.ms",
+                "0",
+                "a whole number from 1 to",
+            ),
+            (
+                "delivery.timeout.ms",
+                "99999999999999999999",
+                "a whole number from 0 to",
+            ),
+            ("retry.backoff.ms", "0.5", "a whole number from 0 to"),
+            ("check.crcs", "perhaps", "true or false"),
+            ("enable.idempotence", "1", "true or false"),
         ] {
             let text = settings(&[(name, value)]).expect_err(name).to_string();
-            assert!(text.contains(name) && text.contains(value), "{text}");
+            let told = format!("kafka.{name}={value}: expected {expected}");
+            assert!(text.starts_with(&told), "{text}");
         }
+        let level = [
+            ("compression.type", "gzip"),
+            ("compression.gzip.level", "best"),
+        ];
+        let text = settings(&level).expect_err("no level").to_string();
+        assert!(
+            text.ends_with("expected a whole number from -1 to 9"),
+            "{text}"
+        );
+        assert!(
+            !settings(&[("check.crcs", "False")])
+                .expect("Python's")
+                .check_crcs
+        );
         assert!(settings(&[("acks", "1"), ("enable.idempotence", "true")]).is_err());
         assert!(Settings::new(&BTreeMap::new()).is_err());
     }
