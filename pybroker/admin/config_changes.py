@@ -28,6 +28,8 @@ from pybroker.config import (
 from pybroker.config.protocol_version import PROTOCOL_VERSION, check_protocol_version, has_topic_ids
 from pybroker.config.topic_defs import broker_default
 from pybroker.errors import KafkaError
+from pybroker.metadata.store import VALUE_BYTES_MAX
+from pybroker.metadata.znodes import encode_config
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -115,7 +117,19 @@ def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
         check_resolved(resolve_topic_configs(after, config))
     except ConfigError as problem:
         raise _invalid(str(problem)) from None
+    check_stored_size(after)
     return changes
+
+
+def check_stored_size(config: Mapping[str, str]) -> None:
+    """Refuses settings that the metadata store does not take: those of a topic or broker are one value. Raises
+    KafkaError (INVALID_CONFIG, as Kafka answers to a value that its metadata does not take)."""
+    size = len(encode_config(config))
+    if size > VALUE_BYTES_MAX:
+        raise _invalid(
+            f"The settings of a topic or broker may take {VALUE_BYTES_MAX} bytes in the metadata store, "
+            f"these would take {size}."
+        )
 
 
 def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:

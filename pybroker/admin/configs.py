@@ -21,6 +21,7 @@ from pybroker.admin.config_changes import (
     broker_changes,
     check_broker_name,
     check_request,
+    check_stored_size,
     logger_changes,
     topic_changes,
 )
@@ -180,13 +181,14 @@ class ConfigAdmin:
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
     def _check_effect(self, change: ConfigChange, current: Mapping[str, str]) -> bool:
-        """Refuses a change after which the defaults of topics contradict each other, or topic ids would have to go.
-        Gives whether topics have ids then."""
+        """Refuses a change after which the defaults of topics contradict each other, topic ids would have to go, or
+        the store would not take the settings. Gives whether topics have ids then."""
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
         for name, text in change.changes.items():
             if text is None:
                 after.pop(name, None)
+        check_stored_size(after)
         cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
         broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
         then = self._config.with_dynamic(cluster=_usable(cluster), broker=_usable(broker))

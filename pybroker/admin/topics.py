@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pybroker.admin.closing import Closed, Closing
+from pybroker.admin.config_changes import check_stored_size
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
@@ -139,6 +140,7 @@ class TopicAdmin:
             check_resolved(resolve_topic_configs(config, self._config))
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        check_stored_size(config)
         return config
 
     async def _create(

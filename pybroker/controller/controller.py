@@ -91,6 +91,7 @@ from pybroker.metadata.store import (
     Set,
     StoreClosedError,
     StoreError,
+    ValueTooLargeError,
     get_or_none,
 )
 from pybroker.native import Uuid
@@ -331,6 +332,11 @@ class Controller:
                 self._active = False
                 log.error("another controller has taken over: %s", error.cause)
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.") from error
+            if isinstance(error.cause, ValueTooLargeError):
+                # The request asked for too much, and nothing was changed.
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
+                ) from error
             # The image says that this write fits, the store says it does not: somebody else writes to the store.
             fatal = FatalError(f"the metadata store was changed by somebody else: {error}")
             self._on_fatal(fatal)

@@ -10,8 +10,9 @@ import pytest
 from pybroker.admin.config_changes import OpType
 from pybroker.admin.config_views import ConfigEntry
 from pybroker.config import ConfigSource
-from pybroker.controller.events import AlterConfigs, ConfigChange
+from pybroker.controller.events import AlterConfigs, ConfigChange, CreateAcls
 from pybroker.errors import KafkaError
+from pybroker.metadata.acls import AclBinding
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -20,6 +21,7 @@ from pybroker.protocol.messages import (
     AlterConfigsRequest_AlterConfigsResource,
     CreateTopicsRequest,
     CreateTopicsRequest_CreatableTopic,
+    CreateTopicsRequest_CreatableTopicConfig,
     DescribeConfigsRequest,
     DescribeConfigsRequest_DescribeConfigsResource,
     DescribeConfigsResponse_DescribeConfigsResourceResult,
@@ -171,6 +173,47 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
     with pytest.raises(KafkaError) as caught:
         await describe(control_plane, 32, "group")
     assert caught.value.code == ErrorCode.INVALID_REQUEST
+
+
+async def test_settings_that_the_store_does_not_take_are_refused(control_plane: ControlPlane) -> None:
+    """They have to fit into one value of the store; the broker and what is set already stay."""
+    await control_plane.start()
+    await create(control_plane, "t")
+    followers, leaders = "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"
+    half, too_long = ",".join(["0:1"] * 140_000), ",".join(["0:1"] * 300_000)
+    assert await alter(control_plane, TOPIC, "t", (followers, SET, half)) == 0
+    for name, value in ((followers, too_long), (leaders, half)):
+        for validate_only in (True, False):
+            refused = await alter(control_plane, TOPIC, "t", (name, SET, value), validate_only=validate_only)
+            assert refused == ErrorCode.INVALID_CONFIG
+    configs = [CreateTopicsRequest_CreatableTopicConfig(name=leaders, value=too_long)]
+    topics = [
+        CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=wanted)
+        for name, wanted in (("large", configs), ("small", []))
+    ]
+    answer = await control_plane.call(19, CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_CONFIG, 0]
+    assert "may take 1048576 bytes in the metadata store, these would take 12000" in answer.topics[0].error_message
+    broker = control_plane.broker
+    assert broker is not None
+    assert not broker.failed.done()
+    assert await alter(control_plane, TOPIC, "t", (leaders, SET, "0:1")) == 0
+    assert (await describe(control_plane, TOPIC, "t", followers))[followers].value == half
+
+
+async def test_a_value_that_is_too_large_for_the_store_fails_its_request_only(control_plane: ControlPlane) -> None:
+    broker = await control_plane.start()
+    await create(control_plane, "t")
+    assert broker.services is not None
+    controller = broker.services.controller
+    entries = tuple(AclBinding(2, 3, "t", f"User:{number}", "h" * 30_000, 3, 3) for number in range(40))
+    with pytest.raises(KafkaError) as caught:
+        await controller.submit(CreateAcls(entries))
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+    assert "at most 1048576" in (caught.value.message or "")
+    assert not broker.failed.done()
+    await controller.submit(CreateAcls(entries[:1]))
+    assert [node.bindings for node in controller.image.acls.values()] == [entries[:1]]
 
 
 async def test_appends_that_meet_lose_nothing(control_plane: ControlPlane) -> None:
