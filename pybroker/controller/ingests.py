@@ -6,6 +6,8 @@ decided, whatever crashes; the brokers attach, and `FinishIngest` writes down wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from pybroker.controller.decision import Decision, nothing
@@ -22,10 +24,11 @@ from pybroker.metadata.ingest_records import (
     IngestRecord,
     series_of,
 )
-from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Operation, Set
 from pybroker.protocol.error_codes import ErrorCode
 
-EPOCH_MAX = 2**31 - 1
+EPOCH_MAX = INDEX_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
 
 
 def committed_record(image: ClusterImage, key: IngestKey) -> IngestRecord | None:
@@ -65,8 +68,26 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
         if path in image.damaged_ingests:
             # It may have been committed: what would be written now could be there twice.
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
+    _check_room(record, {INDEX_MAX: IngestedPartition(OFFSET_MAX, OFFSET_MAX)}, ErrorCode.INVALID_CONFIG)
     write: Operation = Create(record.path, record.encode()) if known is None else Set(record.path, record.encode())
     return Decision((write,), ImageDelta(ingests=(record,)), record)
+
+
+def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition], code: ErrorCode) -> None:
+    """Refuses an ingest whose record would not fit into one value of the store once offsets are in it: what is decided
+    can be finished."""
+    widest = {
+        index: msgspec.structs.replace(part, base_offset=OFFSET_MAX, end_offset=OFFSET_MAX)
+        for index, part in partitions.items()
+    }
+    longest = msgspec.structs.replace(record, state=COMMITTING, committed_ms=OFFSET_MAX, partitions=widest)
+    size = len(longest.encode())
+    if size > VALUE_BYTES_MAX:
+        raise KafkaError(
+            code,
+            f"The record of this ingest may take {VALUE_BYTES_MAX} bytes in the metadata store. With the topic's "
+            f"settings and {len(partitions)} partition{'s' * (len(partitions) != 1)} it could take {size}.",
+        )
 
 
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
@@ -86,12 +107,11 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
         raise KafkaError(
             ErrorCode.CONCURRENT_TRANSACTIONS, f"Batch {before.batch_id} of the stream is still being attached."
         )
-    record = msgspec.structs.replace(
-        known,
-        state=COMMITTING if event.partitions else COMMITTED,
-        committed_ms=event.now_ms,
-        partitions={index: IngestedPartition(rows, size) for index, (rows, size) in event.partitions.items()},
-    )
+    partitions = {index: IngestedPartition(rows, size) for index, (rows, size) in event.partitions.items()}
+    _check_room(known, partitions, ErrorCode.INVALID_REQUEST)
+    record = msgspec.structs.replace(known, state=COMMITTING, committed_ms=event.now_ms, partitions=partitions)
+    if not partitions:
+        record = record.committed()
     data = record.encode()
     write: Operation = Create(record.path, data) if before is None else Set(record.path, data)
     return Decision(
@@ -110,7 +130,7 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
         index: msgspec.structs.replace(part, base_offset=event.offsets[index][0], end_offset=event.offsets[index][1])
         for index, part in known.partitions.items()
     }
-    record = msgspec.structs.replace(known, state=COMMITTED, partitions=partitions)
+    record = msgspec.structs.replace(known, partitions=partitions).committed()
     return Decision((Set(record.path, record.encode()),), ImageDelta(committed_ingests=(record,)), record)
 
 

@@ -26,6 +26,9 @@ COMMITTED = "committed"
 
 NO_BATCH = -1
 
+ANSWERED_SETTINGS = ("cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type")
+"""Of the topic's settings: what IngestBegin answers. A committed ingest keeps no others, its records are attached."""
+
 IngestKey = tuple[Uuid, str, int]
 """(topic id, ingest id, batch id)."""
 SeriesKey = tuple[Uuid, str, bool]
@@ -52,7 +55,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
     ttl_ms: int
     created_ms: int
     config: Mapping[str, str]
-    """The topic's settings when it began: the rules of all its records."""
+    """The topic's settings when it began: the rules of all its records. Of a committed one ANSWERED_SETTINGS."""
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
 
@@ -81,8 +84,17 @@ class IngestRecord(msgspec.Struct, frozen=True):
             return f"{INGEST_OPEN}/{self.topic_id}/{_digest(str(self.batch_id), self.ingest_id)}"
         return f"{INGEST_COMMITTED}/{self.topic_id}/{_digest('stream' if self.series[2] else 'one', self.ingest_id)}"
 
+    def committed(self) -> IngestRecord:
+        """The record when its partitions have the records."""
+        rules = {name: self.config[name] for name in ANSWERED_SETTINGS if name in self.config}
+        return msgspec.structs.replace(self, state=COMMITTED, config=rules)
+
     def encode(self) -> bytes:
-        return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self), "topic_id": str(self.topic_id)})
+        fields = msgspec.structs.asdict(self)
+        fields["topic_id"] = str(self.topic_id)
+        # Four numbers each, without names: a commit to 10,000 partitions fits into one value of the store.
+        fields["partitions"] = {index: msgspec.structs.astuple(part) for index, part in self.partitions.items()}
+        return msgspec.json.encode({"version": 1, **fields})
 
 
 def series_of(key: IngestKey) -> SeriesKey:
@@ -109,13 +121,19 @@ class _RecordJson(msgspec.Struct):
     created_ms: int
     config: dict[str, str]
     committed_ms: int = 0
-    partitions: dict[int, IngestedPartition] = {}
+    partitions: dict[int, tuple[int, int, int, int] | IngestedPartition] = {}
+    """Earlier builds wrote the numbers with their names."""
 
 
 def decode_ingest(path: str, data: bytes) -> IngestRecord:
     """The record in a node; DamagedNodeError says which and why."""
     node: _RecordJson = decode_json(path, data, _RecordJson)
-    fields = {**msgspec.structs.asdict(node), "topic_id": parse_topic_id(path, node.topic_id)}
+    fields = msgspec.structs.asdict(node)
+    fields["topic_id"] = parse_topic_id(path, node.topic_id)
+    fields["partitions"] = {
+        index: part if isinstance(part, IngestedPartition) else IngestedPartition(*part)
+        for index, part in node.partitions.items()
+    }
     record = IngestRecord(**fields)
     if record.path != path:
         raise DamagedNodeError(f"{path}: its content belongs to {record.path}")

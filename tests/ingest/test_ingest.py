@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -359,6 +360,38 @@ def test_a_raised_quota_holds_at_once_and_one_append_is_waited_for_a_minute() ->
         client.alter("", {quota: "1000000000"}, BROKER)
         at_once = client.append_raw(topic_id, "other", other, Attempt(0), [(0, 0, batch(["x"]))])
         assert (at_once.error_code, at_once.throttle_time_ms) == (0, 0)
+
+
+def test_a_record_that_the_store_could_not_take_is_refused_before_anything_is_decided() -> None:
+    with pybroker.Broker() as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 50)
+
+        def set_long(entries: int) -> None:
+            client.alter("t", {"leader.replication.throttled.replicas": ",".join(["0:1"] * entries)})
+
+        entries = 262_000
+        set_long(entries)
+        refused = client.begin(topic_id, "job")
+        assert refused.error_code == ErrorCode.INVALID_CONFIG
+        found = re.search(r"may take 1048576 bytes .* 1 partition it could take (\d+)\.", refused.error_message)
+        assert found is not None, refused.error_message
+        set_long(entries - (int(found[1]) - 1_048_576) // 4 - 1)
+        begun = client.begin(topic_id, "job")
+        assert (begun.error_code, begun.state) == (0, OPEN)
+        attempt, small = Attempt(0), Attempt(1)
+        for partition in range(50):
+            client.append(topic_id, "job", begun.epoch, attempt, partition, ["x"])
+        client.append(topic_id, "job", begun.epoch, small, 7, ["y"])
+        refused = client.commit(topic_id, "job", begun.epoch, [attempt])
+        assert (refused.error_code, refused.state) == (ErrorCode.INVALID_REQUEST, 0)
+        assert "settings and 50 partitions it could take" in refused.error_message
+        assert values(client, topic_id, 50) == [[]] * 50
+        # Nothing was decided: it is still open, and less of it has room.
+        answer = client.commit(topic_id, "job", begun.epoch, [small])
+        assert (answer.error_code, answer.state) == (0, COMMITTED)
+        assert values(client, topic_id, 50)[7] == ["y"]
+        again = client.begin(topic_id, "job")
+        assert (again.state, again.max_message_bytes) == (COMMITTED, begun.max_message_bytes)
 
 
 def test_beside_producers_a_load_keeps_to_its_share_and_alone_it_does_not() -> None:

@@ -21,7 +21,7 @@ from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord, decode_ingest
 from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import Create, Delete, Node, Set
+from pybroker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Node, Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created, deleted
@@ -130,6 +130,77 @@ def test_what_is_remembered_has_a_limit() -> None:
     full = opened(image, (topic_id, "other", -1))
     throttled = refusal(lambda: decide_begin_ingest(full, begin((topic_id, "third", -1), committed_max=3)))
     assert throttled == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_what_is_decided_can_be_finished() -> None:
+    """The record grows from the begin to the finish; it has to fit into one value of the store at its longest."""
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+
+    def with_settings(size: int) -> BeginIngest:
+        return msgspec.structs.replace(begin(key), config={"max.message.bytes": "1", "long": "x" * size})
+
+    room = VALUE_BYTES_MAX - len(decide_begin_ingest(image, with_settings(0)).reply.encode())
+    # The last size at which the begin is accepted leaves room for one partition, not for two hundred.
+    refused = [size for size in range(room - 400, room) if not accepted(image, with_settings(size))]
+    assert refused
+    assert refused == list(range(refused[0], room))
+    with pytest.raises(KafkaError, match="may take 1048576 bytes in the metadata store") as caught:
+        decide_begin_ingest(image, with_settings(room))
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    image = image.apply(decide_begin_ingest(image, with_settings(refused[0] - 1)).delta)
+    many = dict.fromkeys(range(200), (2**63 - 1, 2**63 - 1))
+    with pytest.raises(KafkaError, match="settings and 200 partitions it could take") as caught:
+        decide_commit_ingest(image, CommitIngest(key, 7, many, 60))
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+    one = {2**31 - 1: (2**63 - 1, 2**63 - 1)}
+    decision = decide_commit_ingest(image, CommitIngest(key, 7, one, 2**63 - 1))
+    assert len(decision.reply.encode()) <= VALUE_BYTES_MAX
+    finish = decide_finish_ingest(
+        image.apply(decision.delta), FinishIngest(key, dict.fromkeys(one, (2**62, 2**63 - 1)))
+    )
+    assert len(finish.reply.encode()) <= VALUE_BYTES_MAX
+
+
+def test_a_commit_to_ten_thousand_partitions_has_room() -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    image = opened(image, key)
+    terabytes = CommitIngest(key, 7, dict.fromkeys(range(10_000), (10**9, 10**12)), 60)
+    record = decide_commit_ingest(image, terabytes).reply
+    assert decode_ingest(record.path, record.encode()) == record
+
+
+def test_partitions_as_earlier_builds_wrote_them_are_read() -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    record = committed(opened(image, key), key).committed_ingests[topic_id, "job", False]
+    now = record.encode()
+    before = now.replace(b"[3,99,10,13]", b'{"rows":3,"bytes":99,"base_offset":10,"end_offset":13}')
+    assert before != now
+    assert decode_ingest(record.path, before) == decode_ingest(record.path, now) == record
+
+
+def accepted(image: ClusterImage, event: BeginIngest) -> bool:
+    try:
+        decide_begin_ingest(image, event)
+    except KafkaError:
+        return False
+    return True
+
+
+def test_a_commit_that_an_earlier_build_decided_without_room_is_finished() -> None:
+    image, topic_id = topic_cluster()
+    key = (topic_id, "job", -1)
+    image = opened(image, key)
+    record = decide_commit_ingest(image, CommitIngest(key, 7, {0: (3, 99)}, 60)).reply
+    room = VALUE_BYTES_MAX - len(record.encode()) - len(',"long":""')
+    full = msgspec.structs.replace(record, config={**record.config, "long": "x" * room})
+    assert len(full.encode()) == VALUE_BYTES_MAX
+    image = msgspec.structs.replace(image, ingests={}, committed_ingests={full.series: full})
+    done = decide_finish_ingest(image, FinishIngest(key, {0: (10, 13)})).reply
+    assert len(done.encode()) < 1000
+    assert done.config == {"max.message.bytes": "1"}, "what IngestBegin answers"
 
 
 @pytest.mark.parametrize(
