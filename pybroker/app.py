@@ -36,6 +36,7 @@ from pybroker.ingest.ingests import Ingests
 from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.cluster_id import get_or_generate_cluster_id
 from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
 from pybroker.metadata.load import LocalIds, LoweredError
 from pybroker.metadata.store import MetadataStore, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError, Endpoint
@@ -103,7 +104,7 @@ class Broker:
         refuse_others_data(config.log_dirs, broker_id)
         store = self._store = await EmbeddedStore.open(first_dir, self._fail)
         try:
-            for path in PERSISTENT_PATHS:
+            for path in (*PERSISTENT_PATHS, INGEST_OPEN, INGEST_COMMITTED):
                 await ensure_path(store, path)
             await ensure_security_paths(store)
             cluster_id = await get_or_generate_cluster_id(store)
@@ -214,7 +215,6 @@ class Broker:
 
         ingests = self._ingests = Ingests(
             native=native,
-            store=store,
             controller=controller,
             cache=cache,
             config=config,

@@ -230,11 +230,13 @@ class FinishIngest(msgspec.Struct, frozen=True):
 
 
 class DropIngests(msgspec.Struct, frozen=True):
-    """Ends open ingests, with their epoch or any (None), and forgets committed ones, with their batch. Reply: the
-    records of the open ones."""
+    """Ends open ingests, with their epoch, and forgets committed ones, with their batch. Reply: the records of the open
+    ones."""
 
-    open: tuple[tuple[IngestKey, int | None], ...] = ()
+    open: tuple[tuple[IngestKey, int], ...] = ()
     committed: tuple[tuple[SeriesKey, int], ...] = ()
+    topics: tuple[Uuid, ...] = ()
+    """Topics that cannot come back: the nodes above their ingests go as well, as far as they are empty."""
 
 
 Event = (

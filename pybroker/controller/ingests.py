@@ -6,7 +6,8 @@ decided, whatever crashes; the brokers attach, and `FinishIngest` writes down wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -14,6 +15,7 @@ from pybroker.controller.decision import Decision, nothing
 from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
 from pybroker.controller.topics import unknown_topic
 from pybroker.errors import KafkaError
+from pybroker.metadata.deletion_records import REMOVED
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.ingest_records import (
     COMMITTED,
@@ -23,8 +25,10 @@ from pybroker.metadata.ingest_records import (
     IngestKey,
     IngestRecord,
     series_of,
+    topic_paths,
 )
 from pybroker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Operation, Set
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 EPOCH_MAX = INDEX_MAX = 2**31 - 1
@@ -70,7 +74,14 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
     _check_room(record, {INDEX_MAX: IngestedPartition(OFFSET_MAX, OFFSET_MAX)}, ErrorCode.INVALID_CONFIG)
     write: Operation = Create(record.path, record.encode()) if known is None else Set(record.path, record.encode())
-    return Decision((write,), ImageDelta(ingests=(record,)), record)
+    folder = _missing_folder(image, record)
+    delta = ImageDelta(ingests=(record,), made_ingest_folders=folder)
+    return Decision((*map(Create, folder), write), delta, record)
+
+
+def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid]:
+    """The node above a record's, if it has to be made with it."""
+    return {} if record.folder in image.ingest_folders else {record.folder: record.topic_id}
 
 
 def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition], code: ErrorCode) -> None:
@@ -114,9 +125,9 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
         record = record.committed()
     data = record.encode()
     write: Operation = Create(record.path, data) if before is None else Set(record.path, data)
-    return Decision(
-        (Delete(known.path), write), ImageDelta(ended_ingests=(known.key,), committed_ingests=(record,)), record
-    )
+    folder = _missing_folder(image, record)
+    delta = ImageDelta(ended_ingests=(known.key,), committed_ingests=(record,), made_ingest_folders=folder)
+    return Decision((Delete(known.path), *map(Create, folder), write), delta, record)
 
 
 def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
@@ -138,18 +149,42 @@ def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
     """Ends open ingests (aborted, expired, their topic is gone) and forgets committed ones. What is not there is passed
     over; so is an ingest that has begun anew since. Reply: the open ones that ended."""
     ended = [
-        record
-        for key, epoch in event.open
-        if (record := image.ingests.get(key)) is not None and epoch in (None, record.epoch)
+        record for key, epoch in event.open if (record := image.ingests.get(key)) is not None and epoch == record.epoch
     ]
     forgotten = [
         record
         for key, batch_id in event.committed
         if (record := image.committed_ingests.get(key)) is not None and record.batch_id == batch_id
     ]
-    operations = tuple(Delete(record.path) for record in (*ended, *forgotten))
+    paths = [record.path for record in (*ended, *forgotten)]
+    folders = _emptied_folders(image, event.topics, set(paths)) if event.topics else ()
     delta = ImageDelta(
         ended_ingests=tuple(record.key for record in ended),
         forgotten_ingests=tuple(record.series for record in forgotten),
+        removed_ingest_folders=folders,
     )
-    return Decision(operations, delta, ended)
+    return Decision(tuple(map(Delete, (*paths, *folders))), delta, ended)
+
+
+def _emptied_folders(image: ClusterImage, topics: Iterable[Uuid], dropped: AbstractSet[str]) -> tuple[str, ...]:
+    """Of dead topics, the nodes under which nothing is left without `dropped`."""
+    left = {record.path for record in (*image.ingests.values(), *image.committed_ingests.values())}
+    used = {path.rpartition("/")[0] for path in (left | image.damaged_ingests) - dropped}
+    return tuple(
+        path
+        for topic_id in topics
+        if is_dead(image, topic_id)
+        for path in topic_paths(topic_id)
+        if path in image.ingest_folders and path not in used
+    )
+
+
+def is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
+    """Whether the topic is known not to live. One whose nodes are damaged may be any that is missing."""
+    return topic_id not in image.names and (topic_id in image.deletions or not image.damaged)
+
+
+def is_dead(image: ClusterImage, topic_id: Uuid) -> bool:
+    """Whether it cannot come back either."""
+    deletion = image.deletions.get(topic_id)
+    return is_deleted(image, topic_id) and (deletion is None or deletion.state == REMOVED)

@@ -18,13 +18,10 @@ from pybroker.clock import Clock
 from pybroker.config import BrokerConfig
 from pybroker.controller.controller import Controller
 from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
-from pybroker.controller.ingests import committed_record
+from pybroker.controller.ingests import committed_record, is_dead, is_deleted
 from pybroker.errors import KafkaError
 from pybroker.metadata.cache import MetadataCache, RemovedTopic
-from pybroker.metadata.deletion_records import REMOVED
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord, topic_paths
-from pybroker.metadata.store import MetadataStore, StoreError, ensure_path
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
 from pybroker.native import NativeBroker, NativeError, NativeIngests, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -70,7 +67,6 @@ class Ingests:
         self,
         *,
         native: NativeBroker,
-        store: MetadataStore,
         controller: Controller,
         cache: MetadataCache,
         config: BrokerConfig,
@@ -78,7 +74,6 @@ class Ingests:
         resolved_config: Callable[[Uuid], dict[str, str]],
     ) -> None:
         self._broker = native
-        self._store = store
         self._controller = controller
         self._config = config
         self._clock = clock
@@ -137,10 +132,6 @@ class Ingests:
     async def begin(self, key: IngestKey, ttl_ms: int, join: bool) -> IngestRecord:
         """The open ingest, or the record of its commit. Raises KafkaError."""
         async with self._lock(key):
-            open_path, committed_path = topic_paths(key[0])
-            if self._controller.image.topic_by_id(key[0]) is not None:
-                await ensure_path(self._store, open_path)
-                await ensure_path(self._store, committed_path)
             ttl = self._config["ingest.ttl.ms"] if ttl_ms < 0 else ttl_ms
             event = BeginIngest(
                 key,
@@ -258,16 +249,7 @@ class Ingests:
             self._topic(record),
             attached_ms,
         )
-        try:
-            await self._call(self._native.drop, record.key, record.directory)
-        except KafkaError as error:
-            # The next start removes it.
-            log.warning(
-                "the staged files of ingest %r of topic %s could not be removed: %s",
-                record.ingest_id,
-                self._topic(record),
-                error,
-            )
+        await self._remove(record)
         return finished
 
     def _finish_soon(self, key: IngestKey) -> None:
@@ -365,26 +347,36 @@ class Ingests:
         """Drops the open ingests of deleted topics, and what is remembered of those that cannot come back. Of a topic
         that waits for its removal the commits are remembered: undeleted, it has their records, or gets the rest."""
         image = self._controller.image
-        ended = [record for record in image.ingests.values() if _is_deleted(image, record.topic_id)]
-        committed = [record for record in image.committed_ingests.values() if _is_dead(image, record.topic_id)]
-        if not ended and not committed:
+        ended = [record for record in image.ingests.values() if is_deleted(image, record.topic_id)]
+        committed = [record for record in image.committed_ingests.values() if is_dead(image, record.topic_id)]
+        topics = {topic_id for topic_id in image.ingest_folders.values() if is_dead(image, topic_id)}
+        if not ended and not committed and not topics:
             return
-        await self._decide(
+        ended = await self._decide(
             DropIngests(
-                tuple((record.key, None) for record in ended),
+                tuple((record.key, record.epoch) for record in ended),
                 tuple((record.series, record.batch_id) for record in committed),
+                tuple(topics),
             )
         )
-        for record in (*ended, *committed):
-            if native:
-                await self._call(self._native.drop, record.key, record.directory)
-        for topic_id in {record.topic_id for record in (*ended, *committed)}:
-            for path in topic_paths(topic_id):
-                try:
-                    await self._store.delete(path)
-                except StoreError as error:
-                    # Another ingest keeps it, or it is gone: an empty node harms nobody.
-                    log.debug("%s stays: %s", path, error)
+        if native:
+            for record in (*ended, *committed):
+                # What runs for it ends first: nothing stages or prepares what is removed.
+                async with self._lock(record.key):
+                    await self._remove(record)
+
+    async def _remove(self, record: IngestRecord) -> None:
+        """Removes the staged files of an ingest that is over."""
+        try:
+            await self._call(self._native.drop, record.key, record.directory)
+        except KafkaError as error:
+            # The next start removes them.
+            log.warning(
+                "the staged files of ingest %r of topic %s could not be removed: %s",
+                record.ingest_id,
+                self._topic(record),
+                error,
+            )
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
@@ -418,17 +410,6 @@ class Ingests:
             return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
         except NativeError as error:
             raise KafkaError(error.code, error.message) from None
-
-
-def _is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
-    """Whether the topic is known not to live. One whose nodes are damaged may be any that is missing."""
-    return topic_id not in image.names and (topic_id in image.deletions or not image.damaged)
-
-
-def _is_dead(image: ClusterImage, topic_id: Uuid) -> bool:
-    """Whether it cannot come back either."""
-    deletion = image.deletions.get(topic_id)
-    return _is_deleted(image, topic_id) and (deletion is None or deletion.state == REMOVED)
 
 
 async def _first(wait: Any, seconds: float) -> None:

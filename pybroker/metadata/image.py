@@ -98,6 +98,8 @@ class ImageDelta(msgspec.Struct, frozen=True):
     ended_ingests: tuple[IngestKey, ...] = ()
     committed_ingests: tuple[IngestRecord, ...] = ()
     forgotten_ingests: tuple[SeriesKey, ...] = ()
+    made_ingest_folders: Mapping[str, Uuid] = {}
+    removed_ingest_folders: tuple[str, ...] = ()
     dropped_orders: tuple[str, ...] = ()
     """Of `delete_orders`, besides those of removed topics."""
     raised: bool = False
@@ -131,6 +133,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     ingests: Mapping[IngestKey, IngestRecord] = {}
     """Open ones."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
+    ingest_folders: Mapping[str, Uuid] = {}
+    """The nodes that are there of those above the records of a topic's ingests: path → topic id."""
     damaged_ingests: frozenset[str] = frozenset()
     """Nodes of ingests that cannot be read: whether those are committed, and which files are theirs, nobody knows."""
     reserved: Mapping[str, Uuid] = {}
@@ -209,6 +213,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
                 {one.series: one for one in delta.committed_ingests},
                 delta.forgotten_ingests,
             ),
+            ingest_folders=_changed(self.ingest_folders, delta.made_ingest_folders, delta.removed_ingest_folders),
             damaged_ingests=self.damaged_ingests,
             delete_orders=orders,
             topic_ids=self.topic_ids or delta.raised,

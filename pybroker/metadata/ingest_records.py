@@ -18,6 +18,7 @@ from pybroker.native import Uuid
 
 INGEST_OPEN = "/ingest/open"
 INGEST_COMMITTED = "/ingest/committed"
+"""Both are made by the start of a broker; the nodes of a topic by the decision that needs them."""
 
 OPEN = "open"
 COMMITTING = "committing"
@@ -83,6 +84,11 @@ class IngestRecord(msgspec.Struct, frozen=True):
         if self.state == OPEN:
             return f"{INGEST_OPEN}/{self.topic_id}/{_digest(str(self.batch_id), self.ingest_id)}"
         return f"{INGEST_COMMITTED}/{self.topic_id}/{_digest('stream' if self.series[2] else 'one', self.ingest_id)}"
+
+    @property
+    def folder(self) -> str:
+        """The node above its own."""
+        return self.path.rpartition("/")[0]
 
     def committed(self) -> IngestRecord:
         """The record when its partitions have the records."""

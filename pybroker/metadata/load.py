@@ -122,6 +122,7 @@ def load_image(
         users=_users(nodes.configs),
         ingests={record.key: record for record in ingests if record.state == OPEN},
         committed_ingests={record.series: record for record in ingests if record.state != OPEN},
+        ingest_folders=_ingest_folders(nodes.ingest),
         damaged_ingests=damaged_ingests,
         delete_orders=_delete_orders(nodes.admin, deletions),
         topic_ids=topic_ids,
@@ -307,6 +308,17 @@ def _ingests(nodes: Mapping[str, Node]) -> tuple[list[IngestRecord], frozenset[s
             damaged.add(path)
             log.error("the record of an ingest is damaged, its id cannot be used: %s", problem)
     return found, frozenset(damaged)
+
+
+def _ingest_folders(nodes: Mapping[str, Node]) -> dict[str, Uuid]:
+    found: dict[str, Uuid] = {}
+    for path in nodes:
+        if path.count("/") == 3:
+            try:
+                found[path] = znodes.parse_topic_id(path, path.rsplit("/", 1)[1])
+            except DamagedNodeError as problem:
+                log.warning("a node among those of ingests belongs to no topic: %s", problem)
+    return found
 
 
 def _floors(admin: Mapping[str, Node]) -> dict[str, int]:

@@ -79,7 +79,8 @@ def kind_of(operations: Sequence[Operation]) -> str:
             if isinstance(operation, Create | Set):
                 return "begin"
             continue
-        if operation.path.startswith(INGEST_COMMITTED + "/") and isinstance(operation, Create | Set):
+        # The node above a topic's commits has no data.
+        if operation.path.startswith(INGEST_COMMITTED + "/") and isinstance(operation, Create | Set) and operation.data:
             record = decode_ingest(operation.path, operation.data)
             return "finish" if record.state == COMMITTED else "commit"
     if any(isinstance(one, Delete) and one.path.startswith(INGEST_OPEN + "/") for one in operations):

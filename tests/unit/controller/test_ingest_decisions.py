@@ -19,7 +19,15 @@ from pybroker.controller.ingests import (
 )
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord, decode_ingest
+from pybroker.metadata.ingest_records import (
+    COMMITTED,
+    COMMITTING,
+    OPEN,
+    IngestKey,
+    IngestRecord,
+    decode_ingest,
+    topic_paths,
+)
 from pybroker.metadata.load import Nodes, load_image
 from pybroker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Node, Set
 from pybroker.native import Uuid
@@ -59,8 +67,8 @@ def test_a_commit_is_one_multi() -> None:
     record = image.ingests[key]
     assert (record.state, record.epoch) == (OPEN, 7)
     decision = decide_commit_ingest(image, CommitIngest(key, 7, {0: (3, 99), 2: (1, 70)}, 60))
-    assert [type(operation) for operation in decision.operations] == [Delete, Create]
-    assert decision.operations[0].path == record.path
+    assert [type(operation) for operation in decision.operations] == [Delete, Create, Create]
+    assert [one.path for one in decision.operations] == [record.path, decision.reply.folder, decision.reply.path]
     after = image.apply(decision.delta)
     assert after.ingests == {}
     decided = committed_record(after, key)
@@ -98,7 +106,7 @@ def test_epochs_fence() -> None:
     assert decide_begin_ingest(wrapped, begin(key)).reply.epoch == 1
     kept = decide_drop_ingests(image, DropIngests(open=((key, 7),)))
     assert kept.operations == (), "began anew since"
-    dropped = decide_drop_ingests(image, DropIngests(open=((key, 8), (key, None))))
+    dropped = decide_drop_ingests(image, DropIngests(open=((key, 8),)))
     assert image.apply(dropped.delta).ingests == {}
 
 
@@ -247,6 +255,33 @@ def test_a_stream_is_remembered_by_its_last_batch() -> None:
     assert stale.operations == (), "a later batch has come"
 
 
+def test_the_nodes_above_the_records_come_and_go_with_the_topic() -> None:
+    image, topic_id = topic_cluster()
+    one, two = (topic_id, "one", -1), (topic_id, "two", -1)
+    open_folder, committed_folder = topic_paths(topic_id)
+    first = decide_begin_ingest(image, begin(one))
+    assert [type(operation) for operation in first.operations] == [Create, Create]
+    image = image.apply(first.delta)
+    assert set(image.ingest_folders) == {open_folder}
+    assert len(decide_begin_ingest(image, begin(two)).operations) == 1
+    image = committed(opened(image, two), two)
+    assert set(image.ingest_folders) == {open_folder, committed_folder}
+
+    ids = (topic_id,)
+    everything = DropIngests(open=((one, 7),), committed=(((topic_id, "two", False), -1),), topics=ids)
+    ended = DropIngests(open=((one, 7),), topics=ids)
+    assert len(decide_drop_ingests(image, everything).operations) == 2, "the topic lives"
+    waiting = deleted(image, "t")
+    waits = decide_drop_ingests(waiting, ended)
+    assert [operation.path for operation in waits.operations] == [image.ingests[one].path], "it can come back"
+    dead = msgspec.structs.replace(waiting, deletions={})
+    assert [one.path for one in decide_drop_ingests(dead, everything).operations][2:] == [open_folder, committed_folder]
+    assert dead.apply(decide_drop_ingests(dead, everything).delta).ingest_folders == {}
+    assert [one.path for one in decide_drop_ingests(dead, ended).operations][1:] == [open_folder]
+    damaged = msgspec.structs.replace(dead, damaged_ingests=frozenset([f"{open_folder}/x"]))
+    assert len(decide_drop_ingests(damaged, ended).operations) == 1, "not empty"
+
+
 def test_the_nodes_give_the_same_image() -> None:
     image, topic_id = topic_cluster()
     keys = [(topic_id, "a/b ü", -1), (topic_id, "query", 4), (topic_id, "query", -1)]
@@ -258,7 +293,9 @@ def test_the_nodes_give_the_same_image() -> None:
     for record in (*image.ingests.values(), *image.committed_ingests.values()):
         nodes[record.path] = Node(record.encode(), 0, 0, 0, 0, 0)
     damaged = {f"/ingest/open/{topic_id}/x": Node(b"{", 0, 0, 0, 0, 0)}
+    nodes |= {path: Node(b"", 0, 0, 0, 0, 0) for path in topic_paths(topic_id)}
     loaded = load_image(1, Nodes({}, {}, {}, {}, ingest={**nodes, **damaged, "/ingest/open": Node(b"", 0, 0, 0, 0, 0)}))
     assert loaded.image.ingests == image.ingests
     assert loaded.image.committed_ingests == image.committed_ingests
+    assert loaded.image.ingest_folders == image.ingest_folders == dict.fromkeys(topic_paths(topic_id), topic_id)
     assert loaded.image.damaged_ingests == set(damaged)

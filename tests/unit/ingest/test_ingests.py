@@ -1,0 +1,174 @@
+"""The life of ingests beside deletions and undeletions, over a native core whose calls can be held up or fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.metadata.ingest_records import COMMITTED, IngestKey
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequest_CreatableTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsRequest_DeleteTopicState,
+    UndeleteTopicsRequest,
+    UndeleteTopicsRequest_UndeletableTopic,
+)
+from tests.support.fake_native import FakeIngests
+from tests.unit.control_plane import ControlPlane
+
+LISTED: Listed = (0, 0, 0, 1, 70, 0)
+LIMIT_S = 30.0
+
+
+class HeldIngests(FakeIngests):
+    """Staged ingests. What is cleared in `drops` or `prepares` holds those calls up; drops of `failing` fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.drops, self.prepares = threading.Event(), threading.Event()
+        self.drops.set()
+        self.prepares.set()
+        self.failing: set[str] = set()
+
+    def open(self, name: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
+        self.calls.append(("open", name[1]))
+
+    def prepare(self, name: IngestKey, epoch: int, listed: Sequence[Listed]) -> list[tuple[int, int, int]]:
+        self.calls.append(("prepare", name[1]))
+        assert self.prepares.wait(LIMIT_S)
+        self.calls.append(("prepared", name[1]))
+        return [(0, 1, 70)]
+
+    def reopen(self, name: IngestKey, epoch: int) -> None:
+        self.calls.append(("reopen", name[1]))
+
+    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
+        return 0, 1, False
+
+    def drop(self, name: IngestKey, directory: str) -> None:
+        assert self.drops.wait(LIMIT_S)
+        self.calls.append(("drop", name[1]))
+        if name[1] in self.failing:
+            raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+
+@pytest.fixture
+def held(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> HeldIngests:
+    held = HeldIngests()
+    monkeypatch.setattr(type(control_plane.native), "ingests", lambda _: held)
+    return held
+
+
+def ingests(plane: ControlPlane) -> Ingests:
+    assert plane.broker is not None
+    assert plane.broker.services is not None
+    return plane.broker.services.ingests
+
+
+def alive(plane: ControlPlane) -> bool:
+    assert plane.broker is not None
+    return not plane.broker.failed.done()
+
+
+async def create(plane: ControlPlane) -> Uuid:
+    topic = CreateTopicsRequest_CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    answer = await plane.call(19, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+    topic_id: Uuid = answer.topics[0].topic_id
+    return topic_id
+
+
+async def delete(plane: ControlPlane, topic_id: Uuid) -> None:
+    topics = [DeleteTopicsRequest_DeleteTopicState(name=None, topic_id=topic_id)]
+    [answer] = (await plane.call(20, DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)).responses
+    assert answer.error_code == 0, answer
+
+
+async def undelete(plane: ControlPlane, topic_id: Uuid) -> None:
+    topics = [UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id)]
+    [answer] = (await plane.call(32143, UndeleteTopicsRequest(topics=topics, timeout_ms=30_000))).topics
+    assert answer.error_code == 0, answer
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError
+
+
+async def test_a_topic_that_is_back_before_its_ingests_are_removed_takes_new_ones(
+    control_plane: ControlPlane, held: HeldIngests
+) -> None:
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    await ingests(control_plane).begin((topic_id, "old", -1), -1, False)
+    held.drops.clear()
+    await delete(control_plane, topic_id)
+    await undelete(control_plane, topic_id)
+    key = (topic_id, "new", -1)
+    begun = await ingests(control_plane).begin(key, -1, False)
+    held.drops.set()
+    await until(lambda: ("drop", "old") in held.calls)
+    await asyncio.sleep(0.05)
+    outcome = await ingests(control_plane).commit(key, begun.epoch, [LISTED])
+    assert (outcome.record.state, outcome.problem) == (COMMITTED, None)
+    assert alive(control_plane)
+
+
+async def test_a_node_that_is_missing_in_the_store_is_made_by_the_commit(
+    control_plane: ControlPlane, held: HeldIngests
+) -> None:
+    """As an earlier build may have left it."""
+    broker = await control_plane.start()
+    topic_id = await create(control_plane)
+    key = (topic_id, "job", -1)
+    begun = await ingests(control_plane).begin(key, -1, False)
+    assert broker.services is not None
+    names = await broker.services.store.children("/ingest/committed")
+    for name in names:
+        await broker.services.store.delete(f"/ingest/committed/{name}")
+    await control_plane.stop()
+    await control_plane.start()
+    assert (await ingests(control_plane).commit(key, begun.epoch, [LISTED])).record.state == COMMITTED
+    assert alive(control_plane)
+
+
+async def test_what_runs_for_an_ingest_ends_before_its_files_are_removed(
+    control_plane: ControlPlane, held: HeldIngests
+) -> None:
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    key = (topic_id, "job", -1)
+    begun = await ingests(control_plane).begin(key, -1, False)
+    held.prepares.clear()
+    commit = asyncio.create_task(ingests(control_plane).commit(key, begun.epoch, [LISTED]))
+    await until(lambda: ("prepare", "job") in held.calls)
+    await delete(control_plane, topic_id)
+    await asyncio.sleep(0.1)
+    assert ("drop", "job") not in held.calls
+    held.prepares.set()
+    await asyncio.wait([commit])
+    assert getattr(commit.exception(), "code", None) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    await until(lambda: ("drop", "job") in held.calls)
+    assert [name for name, _ in held.calls] == ["open", "prepare", "prepared", "reopen", "drop"]
+
+
+async def test_files_that_cannot_be_removed_do_not_keep_the_others(
+    control_plane: ControlPlane, held: HeldIngests, caplog: pytest.LogCaptureFixture
+) -> None:
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    for name in ("one", "two", "three"):
+        await ingests(control_plane).begin((topic_id, name, -1), -1, False)
+    held.failing = {"one"}
+    await delete(control_plane, topic_id)
+    await until(lambda: {name for call, name in held.calls if call == "drop"} == {"one", "two", "three"})
+    assert "staged files of ingest 'one' of topic t" in caplog.text
