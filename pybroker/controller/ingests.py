@@ -24,6 +24,7 @@ from pybroker.metadata.ingest_records import (
     IngestedPartition,
     IngestKey,
     IngestRecord,
+    ingest_paths,
     series_of,
     topic_paths,
 )
@@ -49,6 +50,7 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
     done = committed_record(image, event.key)
     if done is not None:
         return nothing(done)
+    _check_readable(image, event.key)
     known = image.ingests.get(event.key)
     if known is not None and event.join:
         return nothing(known)
@@ -68,15 +70,19 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
         )
     epoch = event.first_epoch if known is None else known.epoch % EPOCH_MAX + 1
     record = IngestRecord(topic_id, ingest_id, batch_id, epoch, OPEN, event.ttl_ms, event.now_ms, dict(event.config))
-    for path in (record.path, msgspec.structs.replace(record, state=COMMITTED).path):
-        if path in image.damaged_ingests:
-            # It may have been committed: what would be written now could be there twice.
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
     _check_room(record, {INDEX_MAX: IngestedPartition(OFFSET_MAX, OFFSET_MAX)}, ErrorCode.INVALID_CONFIG)
     write: Operation = Create(record.path, record.encode()) if known is None else Set(record.path, record.encode())
     folder = _missing_folder(image, record)
     delta = ImageDelta(ingests=(record,), made_ingest_folders=folder)
     return Decision((*map(Create, folder), write), delta, record)
+
+
+def _check_readable(image: ClusterImage, key: IngestKey) -> None:
+    """Refuses an id with a damaged record: it may have been committed, what would be written now could be there
+    twice."""
+    for path in ingest_paths(key):
+        if path in image.damaged_ingests:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
 
 
 def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid]:
@@ -106,6 +112,7 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
     done = committed_record(image, event.key)
     if done is not None:
         return nothing(done)
+    _check_readable(image, event.key)
     known = image.ingests.get(event.key)
     if known is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open.")

@@ -81,9 +81,8 @@ class IngestRecord(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """Its node, in its state."""
-        if self.state == OPEN:
-            return f"{INGEST_OPEN}/{self.topic_id}/{_digest(str(self.batch_id), self.ingest_id)}"
-        return f"{INGEST_COMMITTED}/{self.topic_id}/{_digest('stream' if self.series[2] else 'one', self.ingest_id)}"
+        opened, committed = ingest_paths(self.key)
+        return opened if self.state == OPEN else committed
 
     @property
     def folder(self) -> str:
@@ -106,6 +105,16 @@ class IngestRecord(msgspec.Struct, frozen=True):
 def series_of(key: IngestKey) -> SeriesKey:
     """Under which entry its commit is remembered."""
     return key[0], key[1], key[2] != NO_BATCH
+
+
+def ingest_paths(key: IngestKey) -> tuple[str, str]:
+    """The nodes of an ingest: while it is open, and as decided."""
+    topic_id, ingest_id, batch_id = key
+    kind = "stream" if series_of(key)[2] else "one"
+    return (
+        f"{INGEST_OPEN}/{topic_id}/{_digest(str(batch_id), ingest_id)}",
+        f"{INGEST_COMMITTED}/{topic_id}/{_digest(kind, ingest_id)}",
+    )
 
 
 def topic_paths(topic_id: Uuid) -> tuple[str, str]:

@@ -160,6 +160,14 @@ def test_others_append_meanwhile_and_survive(crashing: Crashing) -> None:
     crashing.stop()
 
 
+def replace_commit(crashing: Crashing, data: bytes) -> bytes:
+    """Puts other bytes into the one record of a commit; gives those before. Between two lives of the broker."""
+    with contextlib.closing(sqlite3.connect(crashing.directory / "metadata.db")) as found, found:
+        [(before,)] = found.execute("SELECT data FROM node WHERE parent LIKE '/ingest/committed/%'").fetchall()
+        found.execute("UPDATE node SET data = ? WHERE parent LIKE '/ingest/committed/%'", (data,))
+        return bytes(before)
+
+
 def test_a_damaged_record_costs_nothing_that_is_staged(crashing: Crashing) -> None:
     """Whether it was committed is not known any more: its files stay, and nothing is written under its id."""
     crashing.start("after commit is stored")
@@ -170,13 +178,7 @@ def test_a_damaged_record_costs_nothing_that_is_staged(crashing: Crashing) -> No
         crashing.client.commit(topic_id, "job", epoch, attempts)
     crashing.dies()
 
-    def store(data: bytes) -> bytes:
-        with contextlib.closing(sqlite3.connect(crashing.directory / "metadata.db")) as found, found:
-            [(before,)] = found.execute("SELECT data FROM node WHERE parent LIKE '/ingest/committed/%'").fetchall()
-            found.execute("UPDATE node SET data = ? WHERE parent LIKE '/ingest/committed/%'", (data,))
-            return bytes(before)
-
-    whole = store(b"{")
+    whole = replace_commit(crashing, b"{")
     crashing.start()
     assert crashing.values(topic_id) == [[]] * PARTITIONS
     assert len(crashing.staged_directories(topic_id)) == 1
@@ -185,7 +187,36 @@ def test_a_damaged_record_costs_nothing_that_is_staged(crashing: Crashing) -> No
     assert "damaged" in refused.error_message
     assert crashing.client.begin(topic_id, "another").state == OPEN
     crashing.stop()
-    store(whole)
+    replace_commit(crashing, whole)
     crashing.start()
     until(lambda: crashing.values(topic_id) == [EXPECTED] * PARTITIONS)
+    crashing.stop()
+
+
+def test_a_damaged_record_of_a_stream_refuses_its_open_batch(crashing: Crashing) -> None:
+    crashing.start()
+    topic_id = crashing.client.create("t", PARTITIONS)
+    epochs, attempts = [], []
+    for batch_id in range(2):
+        epochs.append(crashing.client.begin(topic_id, "query", batch_id=batch_id).epoch)
+        attempts.append(Attempt(0))
+        crashing.client.append(topic_id, "query", epochs[-1], attempts[-1], 0, [str(batch_id)], batch_id=batch_id)
+        if batch_id == 0:
+            done = crashing.client.commit(topic_id, "query", epochs[0], attempts, batch_id=0)
+            assert done.error_code == 0
+    crashing.stop()
+    whole = replace_commit(crashing, b"{")
+    crashing.start()
+    refused = crashing.client.begin(topic_id, "query", batch_id=1, join=True)
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "damaged: /ingest/committed/" in refused.error_message
+    refused = crashing.client.commit(topic_id, "query", epochs[1], attempts[1:], batch_id=1)
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "damaged: /ingest/committed/" in refused.error_message
+    assert crashing.values(topic_id)[0] == ["0"]
+    crashing.stop()
+    replace_commit(crashing, whole)
+    crashing.start()
+    done = crashing.client.commit(topic_id, "query", epochs[1], attempts[1:], batch_id=1)
+    assert (done.error_code, crashing.values(topic_id)[0]) == (0, ["0", "1"])
     crashing.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ from pybroker.metadata.ingest_records import (
     IngestKey,
     IngestRecord,
     decode_ingest,
+    ingest_paths,
     topic_paths,
 )
 from pybroker.metadata.load import Nodes, load_image
@@ -237,6 +239,24 @@ def test_an_id_whose_record_is_damaged_is_not_used(state: str) -> None:
     assert refusal(lambda: decide_begin_ingest(damaged, begin(key))) == ErrorCode.KAFKA_STORAGE_ERROR
     other = decide_begin_ingest(damaged, begin((topic_id, "other", -1)))
     assert damaged.apply(other.delta).damaged_ingests == {path}
+
+
+def test_a_stream_whose_last_commit_is_damaged_commits_nothing() -> None:
+    """Which batches were committed is not known any more, also of one that is open."""
+    image, topic_id = topic_cluster()
+    key = (topic_id, "query", 1)
+    image = opened(image, key)
+    _, path = ingest_paths(key)
+    damaged = msgspec.structs.replace(image, damaged_ingests=frozenset([path]))
+    for join in (True, False):
+        code = refusal(partial(decide_begin_ingest, damaged, begin(key, join=join)))
+        assert code == ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match=path) as caught:
+        decide_commit_ingest(damaged, CommitIngest(key, 7, {0: (1, 1)}, 60))
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert decide_drop_ingests(damaged, DropIngests(open=((key, 7),))).reply == [image.ingests[key]], (
+        "it can be aborted"
+    )
 
 
 def test_a_stream_is_remembered_by_its_last_batch() -> None:
