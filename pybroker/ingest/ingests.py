@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -79,12 +79,12 @@ class Ingests:
         self._clock = clock
         self._resolved_config = resolved_config
         self._native: NativeIngests
+        self._running = False
         self._executor = ThreadPoolExecutor(THREADS, "ingest")
         self._locks: WeakValueDictionary[IngestKey, asyncio.Lock] = WeakValueDictionary()
         self._work: set[asyncio.Task[Any]] = set()
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-        self._stopping = False
         self._finishing: set[IngestKey] = set()
         cache.on_topics_removed(self._topics_removed)
         cache.on_topics_shown(self._topics_shown)
@@ -111,13 +111,14 @@ class Ingests:
                 await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
             except KafkaError as error:
                 log.warning("ingest %r cannot go on: %s", record.ingest_id, error)
-        for record in unfinished:
-            self._finish_soon(record.key)
+        self._running = True
+        # Also of topics that have come back meanwhile.
+        self._topics_shown(self._controller.image.names)
         self._keeper = asyncio.create_task(self._keep(), name="ingests")
 
     async def stop(self) -> None:
         """Ends background work; a commit under way is finished or goes on after the next start."""
-        self._stopping = True
+        self._running = False
         work: list[asyncio.Task[Any]] = [*self._work]
         if self._keeper is not None:
             work.append(self._keeper)
@@ -266,7 +267,7 @@ class Ingests:
             self._finishing.discard(key)
 
     async def _finish(self, key: IngestKey) -> None:
-        while not self._stopping:
+        while self._running:
             async with self._lock(key):
                 record = committed_record(self._controller.image, key)
                 if record is None or record.key != key or record.state == COMMITTED:
@@ -335,12 +336,15 @@ class Ingests:
     def _topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
         image = self._controller.image
         concerned = {topic_id for topic_id, *_ in image.ingests}
-        if not self._stopping and any(topic.topic_id in concerned for topic in removed):
+        if self._running and any(topic.topic_id in concerned for topic in removed):
             self._spawn(self._forget_gone())
 
-    def _topics_shown(self, shown: Sequence[Uuid]) -> None:
+    def _topics_shown(self, shown: Collection[Uuid]) -> None:
+        """The start shows all topics before it is this one's turn."""
+        if not self._running:
+            return
         for record in self._controller.image.committed_ingests.values():
-            if record.state == COMMITTING and record.topic_id in shown and not self._stopping:
+            if record.state == COMMITTING and record.topic_id in shown:
                 self._finish_soon(record.key)
 
     async def _forget_gone(self, *, native: bool = True) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pybroker.ingest.ingests import Ingests, Listed
-from pybroker.metadata.ingest_records import COMMITTED, IngestKey
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -36,6 +36,7 @@ class HeldIngests(FakeIngests):
         self.drops.set()
         self.prepares.set()
         self.failing: set[str] = set()
+        self.full = False
 
     def open(self, name: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
         self.calls.append(("open", name[1]))
@@ -50,6 +51,8 @@ class HeldIngests(FakeIngests):
         self.calls.append(("reopen", name[1]))
 
     def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
+        if self.full:
+            raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         return 0, 1, False
 
     def drop(self, name: IngestKey, directory: str) -> None:
@@ -172,3 +175,20 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
     await delete(control_plane, topic_id)
     await until(lambda: {name for call, name in held.calls if call == "drop"} == {"one", "two", "three"})
     assert "staged files of ingest 'one' of topic t" in caplog.text
+
+
+async def test_a_decided_commit_is_finished_by_the_start(
+    control_plane: ControlPlane, held: HeldIngests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its topic is shown long before ingests are started; that is no reason to begin without them."""
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    key = (topic_id, "job", -1)
+    begun = await ingests(control_plane).begin(key, -1, False)
+    held.full = True
+    assert (await ingests(control_plane).commit(key, begun.epoch, [LISTED])).record.state == COMMITTING
+    await control_plane.stop()
+    held.full = False
+    await control_plane.start()
+    await until(lambda: [view.record.state for view in ingests(control_plane).views(True)] == [COMMITTED])
+    assert "this is a bug" not in caplog.text
