@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -170,21 +170,19 @@ class Ingests:
             await self._end(known)
             return None
 
-    def views(self, include_committed: bool) -> list[IngestView]:
-        """All of them, open ones first."""
+    def views(self, include_committed: bool) -> Iterator[IngestView]:
+        """All of them as of the first one's turn, open ones first."""
         staged = {
             name: (touched, writers, {index: (rows, size) for index, rows, size in partitions})
             for name, _, touched, writers, partitions in self._native.list()
         }
         image = self._controller.image
-        views = []
         for record in image.ingests.values():
             touched, writers, partitions = staged.get(record.key, (record.created_ms, 0, {}))
-            views.append(IngestView(record, touched, writers, partitions))
+            yield IngestView(record, touched, writers, partitions)
         for record in image.committed_ingests.values():
             if include_committed or record.state == COMMITTING:
-                views.append(IngestView(record, record.committed_ms, 0, {}))
-        return views
+                yield IngestView(record, record.committed_ms, 0, {})
 
     # --- commit -------------------------------------------------------------------------------------------------------
 

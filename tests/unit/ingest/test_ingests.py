@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.metadata.image import ImageDelta
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -17,6 +19,7 @@ from pybroker.protocol.messages import (
     CreateTopicsRequest_CreatableTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequest_DeleteTopicState,
+    ListIngestsRequest,
     UndeleteTopicsRequest,
     UndeleteTopicsRequest_UndeletableTopic,
 )
@@ -192,3 +195,27 @@ async def test_a_decided_commit_is_finished_by_the_start(
     await control_plane.start()
     await until(lambda: [view.record.state for view in ingests(control_plane).views(True)] == [COMMITTED])
     assert "this is a bug" not in caplog.text
+
+
+async def test_a_long_listing_holds_nobody_up(control_plane: ControlPlane, held: HeldIngests) -> None:
+    broker = await control_plane.start()
+    topic_id = await create(control_plane)
+    one = await ingests(control_plane).begin((topic_id, "one", -1), -1, False)
+    done = msgspec.structs.replace(one, committed_ms=one.created_ms).committed()
+    many = [msgspec.structs.replace(done, ingest_id=str(number)) for number in range(5000)]
+    assert broker.services is not None
+    controller = broker.services.controller
+    controller._image = controller.image.apply(ImageDelta(committed_ingests=tuple(many)))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    answer = await control_plane.call(32154, ListIngestsRequest(topic_ids=None, ingest_id=None, include_committed=True))
+    beside.cancel()
+    assert [listed.ingest_id for listed in answer.ingests] == ["one", *map(str, range(5000))]
+    assert turns >= 9
