@@ -316,3 +316,15 @@ def test_a_damaged_batch_ends_a_read_with_an_error(start_broker: Callable[..., B
         source.next()
     assert damage.value.code == ErrorCode.CORRUPT_MESSAGE
     assert f"{topic} ({target[0]}) partition 0 at offset 20: " in str(damage.value)
+
+
+def test_a_connection_that_the_broker_closed_while_idle_costs_the_driver_nothing(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    """A driver may have nothing to ask for longer than `connections.max.idle.ms`."""
+    broker = start_broker({"connections.max.idle.ms": "500"})
+    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    for _ in range(2):
+        assert cluster.topics_named(["none"]) == {}
+        time.sleep(2)
+    assert cluster.topics_named(["none"]) == {}

@@ -95,7 +95,8 @@ impl Client {
         Ok(self.connection(node)?.version(api_key, ours))
     }
 
-    /// One request and the body of its response.
+    /// One request and the body of its response. Requests are such that a second time does no harm: if the broker turns
+    /// out to have closed a connection that was idle, the request goes out once more over a new one.
     ///
     /// # Errors
     /// The network; the connection is dropped then, and the next call opens another.
@@ -107,13 +108,20 @@ impl Client {
         flexible: bool,
         body: &[u8],
     ) -> Result<Vec<u8>> {
-        let answer = self
-            .connection(node)?
-            .call(api_key, version, flexible, body);
-        if answer.is_err() {
+        let mut idle = self.connections.contains_key(&node);
+        loop {
+            let connection = self.connection(node)?;
+            let answer = connection.call(api_key, version, flexible, body);
+            let Err(problem) = &answer else {
+                return answer;
+            };
+            let again = idle && connection.was_closed(problem);
             self.drop_connection(node);
+            if !again {
+                return answer;
+            }
+            idle = false;
         }
-        answer
     }
 
     /// The topics of those ids (names where the id is zero), each with every leader known.

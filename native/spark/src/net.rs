@@ -28,6 +28,8 @@ pub(crate) struct Connection {
     client_id: String,
     versions: BTreeMap<i16, (i16, i16)>,
     correlation_id: i32,
+    /// Nothing has come since the last request was sent.
+    silent: bool,
 }
 
 impl Connection {
@@ -38,6 +40,7 @@ impl Connection {
             client_id: settings.client_id.clone(),
             versions: BTreeMap::new(),
             correlation_id: 0,
+            silent: true,
         };
         connection.learn_versions()?;
         if settings.protocol.sasl {
@@ -48,6 +51,24 @@ impl Connection {
 
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether `problem` says that the broker had closed the connection before it saw the last request: it answers
+    /// requests that it has read, or begins to.
+    pub(crate) fn was_closed(&self, problem: &Error) -> bool {
+        use std::io::ErrorKind;
+        let Error::Network { problem, .. } = problem else {
+            return false;
+        };
+        self.silent
+            && matches!(
+                problem.kind(),
+                ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::NotConnected
+            )
     }
 
     /// The highest version that both sides know.
@@ -81,6 +102,7 @@ impl Connection {
         body: &[&[u8]],
     ) -> Result<i32> {
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
+        self.silent = true;
         let prefix = RequestPrefix {
             api_key,
             api_version,
@@ -108,7 +130,16 @@ impl Connection {
     /// The next response: correlation id and what follows it.
     pub(crate) fn receive(&mut self) -> Result<Vec<u8>> {
         let mut size = [0; 4];
-        self.read_exact(&mut size)?;
+        let mut got = 0;
+        while got < size.len() {
+            match self.stream.read(&mut size[got..]) {
+                Ok(0) => return Err(self.network(std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(read) => got += read,
+                Err(problem) if problem.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(problem) => return Err(self.network(problem)),
+            }
+            self.silent = false;
+        }
         let size = usize::try_from(i32::from_be_bytes(size))
             .ok()
             .filter(|size| (4..=FRAME_BYTES_MAX).contains(size))
@@ -192,12 +223,6 @@ impl Connection {
             .map(|api| (api.api_key, (api.min_version, api.max_version)))
             .collect();
         Ok(())
-    }
-
-    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
-        self.stream
-            .read_exact(bytes)
-            .map_err(|problem| self.network(problem))
     }
 
     fn network(&self, problem: std::io::Error) -> Error {

@@ -1,6 +1,7 @@
 //! Arrow → record batches → the model's own reader, and → Arrow again.
 
 mod broker;
+mod client;
 mod source;
 
 use std::sync::Arc;

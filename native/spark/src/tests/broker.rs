@@ -33,6 +33,8 @@ const METADATA: i16 = 12;
 pub(super) struct Request {
     pub(super) key: i16,
     pub(super) body: Vec<u8>,
+    /// How many requests came over its connection before it, ApiVersions not counted.
+    pub(super) before: usize,
 }
 
 impl Request {
@@ -104,6 +106,7 @@ impl Broker {
 }
 
 fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()> {
+    let mut before = 0;
     loop {
         let mut size = [0; 4];
         stream.read_exact(&mut size).ok()?;
@@ -120,7 +123,9 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()
         let reply = if key == ApiKey::ApiVersions as i16 {
             Some(versions(prefix.api_version))
         } else {
-            answer(&Request { key, body })
+            before += 1;
+            let before = before - 1;
+            answer(&Request { key, body, before })
         }?;
         let mut out = vec![0; 4];
         let flexible = flexible && key != ApiKey::ApiVersions as i16;
