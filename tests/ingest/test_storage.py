@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.disks import LoopDisk, can_mount
 from tests.support.kafka_tools import run_tool
 
 PAGE_BYTES = 4096
+FEW_FILES = 400
 
 
 def limit_bytes(pid: int, size: int) -> None:
@@ -140,6 +142,29 @@ def test_an_append_that_was_cut_short_does_not_end_direct_writes(tmp_path: Path)
             assert sum(pages) <= 4 * 5, f"{sum(pages)} of {len(pages)} pages"
         assert client.commit(topic_id, "big", epoch, [attempt]).state == COMMITTED
         assert [value for _, value in client.read(topic_id, 0)] == texts * 5
+
+
+def refuse_many() -> None:
+    """Run in a process of its own, whose limits the broker inherits."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
+    with pybroker.Broker({"message.max.bytes": 2_000_000}) as broker, IngestClient(broker.port) as client:
+        topic_id = client.create("t", 1)
+        epoch = client.begin(topic_id, "big").epoch
+        limit_bytes(broker.pid, 1 << 20)
+        data = batch(["x" * 1_200_000])
+        for number in range(FEW_FILES + 100):
+            refused = client.append_raw(topic_id, "big", epoch, Attempt(number), [(0, 0, data)])
+            assert refused.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR, number
+        limit_bytes(broker.pid, resource.RLIM_INFINITY)
+        with IngestClient(broker.port) as another:
+            another.append(topic_id, "big", epoch, Attempt(0), 0, ["y"])
+
+
+@pytest.mark.checklist("C10")
+def test_appends_that_a_full_disk_refuses_keep_no_files_open() -> None:
+    command = [sys.executable, "-c", "from tests.ingest.test_storage import refuse_many; refuse_many()"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.checklist("C10")

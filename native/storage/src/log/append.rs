@@ -222,10 +222,15 @@ impl Log {
         if config.flush_mode == FlushMode::Commit {
             segment.set_dirty(true);
         }
-        let file = segment.file(true).map_err(|error| self.fatal(error))?;
-        segment
-            .expect_batch(position)
-            .map_err(|error| self.fatal(error))?;
+        let failed = |error| {
+            if position == 0 {
+                // Nothing is in it that waits for a sync, so its file may be closed.
+                segment.set_dirty(false);
+            }
+            self.fatal(error)
+        };
+        let file = segment.file(true).map_err(failed)?;
+        segment.expect_batch(position).map_err(failed)?;
         if position == 0 && config.preallocate {
             preallocate(file.file(), u64::from(config.segment_bytes));
         }
@@ -242,7 +247,7 @@ impl Log {
                     .fatal(StorageError::io("truncate", &segment.path(LOG))(undo))
                     .into());
             }
-            return Err(self.fatal(error).into());
+            return Err(failed(error).into());
         }
         // Only the note of an aborted transaction needs the disk here. Its marker is written, and a restart will find
         // it: who goes on without the note would show consumers what was aborted.
