@@ -6,12 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-import msgspec
 import pytest
 
 from pybroker.ingest.ingests import Ingests, Listed
 from pybroker.metadata.image import ImageDelta
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, IngestRecord
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -100,6 +99,19 @@ async def undelete(plane: ControlPlane, topic_id: Uuid) -> None:
     topics = [UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id)]
     [answer] = (await plane.call(32143, UndeleteTopicsRequest(topics=topics, timeout_ms=30_000))).topics
     assert answer.error_code == 0, answer
+
+
+def remember(plane: ControlPlane, topic_id: Uuid, count: int) -> None:
+    """Puts commits into the image that nobody has made."""
+    assert plane.broker is not None
+    assert plane.broker.services is not None
+    controller = plane.broker.services.controller
+    now = plane.clock.wall_ms()
+    many = tuple(
+        IngestRecord(topic_id, str(number), -1, 1, COMMITTED, 1000, now, {}, committed_ms=now)
+        for number in range(count)
+    )
+    controller._image = controller.image.apply(ImageDelta(committed_ingests=many))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -198,14 +210,10 @@ async def test_a_decided_commit_is_finished_by_the_start(
 
 
 async def test_a_long_listing_holds_nobody_up(control_plane: ControlPlane, held: HeldIngests) -> None:
-    broker = await control_plane.start()
+    await control_plane.start()
     topic_id = await create(control_plane)
-    one = await ingests(control_plane).begin((topic_id, "one", -1), -1, False)
-    done = msgspec.structs.replace(one, committed_ms=one.created_ms).committed()
-    many = [msgspec.structs.replace(done, ingest_id=str(number)) for number in range(5000)]
-    assert broker.services is not None
-    controller = broker.services.controller
-    controller._image = controller.image.apply(ImageDelta(committed_ingests=tuple(many)))
+    await ingests(control_plane).begin((topic_id, "one", -1), -1, False)
+    remember(control_plane, topic_id, 5000)
     turns = 0
 
     async def others() -> None:
@@ -219,3 +227,26 @@ async def test_a_long_listing_holds_nobody_up(control_plane: ControlPlane, held:
     beside.cancel()
     assert [listed.ingest_id for listed in answer.ingests] == ["one", *map(str, range(5000))]
     assert turns >= 9
+
+
+async def test_many_ingests_are_looked_through_less_often(
+    control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    looks = 0
+
+    async def look(_: Ingests) -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(Ingests, "_expire", look)
+    await ingests(control_plane).begin((topic_id, "short", -1), 1, False)
+    await until(lambda: looks >= 3)
+    remember(control_plane, topic_id, 20_000)
+    await asyncio.sleep(0.1)
+    looks = 0
+    for number in range(20):
+        await ingests(control_plane).begin((topic_id, f"more {number}", -1), 1, False)
+        await asyncio.sleep(0.03)
+    assert looks <= 1
