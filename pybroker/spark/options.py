@@ -44,7 +44,11 @@ READ = (
     "groupId",
     "columns",
 )
-WRITE = ("topic", "topicId", "mode", "ingestId", "ingestTtlMs", "checkpointLocation")
+WRITE = ("topic", "topicId", "mode", "ingestId", "ingestTtlMs")
+# What Spark itself adds to the options of a streaming sink.
+SPARKS = ("checkpointLocation", "queryName")
+# load("…"), save("…") and start("…") with a path.
+PATHS = ("path", "paths")
 # What native/spark/src/settings.rs reads.
 CLIENT = (
     "acks",
@@ -166,6 +170,8 @@ class _Given:
                 self._client_setting(low.removeprefix(KAFKA), value)
             elif low in names:
                 self.values[names[low]] = str(value).strip()
+            elif low in PATHS:
+                raise OptionError(f"{low}={value}: there is no path here; the topics are chosen by options")
             else:
                 raise OptionError(_unknown(name, [*names.values(), *(KAFKA + each for each in CLIENT)]))
         if not self.client.get("bootstrap.servers"):
@@ -329,7 +335,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Checks the options of a write. Raises OptionError."""
-    given = _Given(options, WRITE)
+    given = _Given(options, (*WRITE, *SPARKS))
     exactly_once = given.choice("mode", MODES) == "exactly-once"
     topic = given.text("topic")
     if exactly_once and topic is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,7 @@ class Jobs:
         query = (
             frame.writeStream.format(sink)
             .options(checkpointLocation=str(checkpoint), **_dotted(options))
+            .queryName(f"copy-{uuid.uuid4()}")
             .trigger(availableNow=True)
             .start()
         )

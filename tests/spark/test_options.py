@@ -35,6 +35,7 @@ def read(**options: str) -> object:
         ({"maxOffsetsPerTrigger": "0"}, "above 0"),
         ({"maxTriggerDelay": "soon"}, "a time like"),
         ({"kafka.group.id": "g"}, "groupId"),
+        ({"path": "/x"}, "path=/x: there is no path here"),
     ],
 )
 def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> None:
@@ -91,6 +92,12 @@ def test_settings_without_effect_are_accepted_and_not_handed_on() -> None:
     options = write_options({**HERE, "topic": "t", "kafka.linger.ms": "20", "kafka.batch.size": "1000"})
     assert options.client == {"bootstrap.servers": "127.0.0.1:9092", "batch.size": "1000"}
     assert options.exactly_once
+
+
+def test_what_spark_adds_to_a_streaming_sink_is_accepted() -> None:
+    """`queryName(…)` and `checkpointLocation` arrive among the sink's options, in lower case."""
+    given = {**HERE, "topic": "t", "queryname": "copy", "checkpointlocation": "/checkpoints/copy"}
+    assert write_options(given).topic == "t"
 
 
 def test_every_client_setting_is_read_by_the_native_client() -> None:
