@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
@@ -19,11 +20,14 @@ EARLIEST, LATEST = -2, -1
 METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2, 8, 10, 32
 METADATA_WITH_IDS = 10
 DELIVERY_TIMEOUT_MS = 120_000
-PATIENCE_S = 30.0
+LEADER_PATIENCE_S = 30.0
 UNKNOWN_PATIENCE_S = 2.0
-PAUSE_S = 0.1
+PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
 TOPIC_RESOURCE = 2
+AWAY = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE})
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,37 +53,73 @@ class BrokerRefusalError(SparkSourceError):
 
 
 class Cluster:
-    """A cluster, asked by one blocking client. `patience_s`: how long a step is repeated (Kafka's
-    `delivery.timeout.ms`)."""
+    """A cluster, asked by one blocking client. Everything it is asked may be asked twice.
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    `waits`: a broker that is away is waited for, `patience_s` long (Kafka's `delivery.timeout.ms`). In any case a
+    request is sent again at once when its connection is broken: brokers close connections that were idle.
+    """
+
+    def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(dict(settings))
         self._committed = settings.get("isolation.level") == "read_committed"
         # As the native client: the user's bound of an attempt is the driver's too.
         self.patience_s = int(settings.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)) / 1000
+        self._away_s = self.patience_s if waits else 0.0
+        self._leaders_s = self.patience_s if waits else LEADER_PATIENCE_S
+        self._repeating = False
         self._id: str | None = None
 
     @property
     def id(self) -> str:
-        """The cluster's id."""
+        """The cluster's id. Raises NativeError."""
         if self._id is None:
-            self._id = self._client.cluster_id() or ""
+            self._id = self._asked(self._client.cluster_id) or ""
         return self._id
+
+    def patiently(self, step: Callable[[], T], passing: Container[int], patience_s: float) -> T:
+        """What a step gives. It is repeated as a whole, requests inside it are not, while its error is one of
+        `passing`: once at once, then with growing pauses. Raises what the last attempt raised."""
+        if self._repeating:
+            return step()
+        give_up = time.monotonic() + patience_s
+        pause = 0.0
+        self._repeating = True
+        try:
+            while True:
+                try:
+                    return step()
+                except (NativeError, BrokerRefusalError) as error:
+                    left = give_up - time.monotonic()
+                    if error.code not in passing or (pause and left <= 0):
+                        raise
+                    if pause == PAUSE_S:
+                        log.warning("%s; tried again for %.0f s", error, left)
+                    time.sleep(max(0.0, min(pause, left)))
+                    pause = min(max(PAUSE_S, 2 * pause), PAUSE_MAX_S)
+        finally:
+            self._repeating = False
+
+    def _asked(self, request: Callable[[], T]) -> T:
+        return self.patiently(request, AWAY, self._away_s)
 
     def send(self, message: Any, api_key: int, low: int, high: int, node: int | None = None) -> Any:
         """A request in the highest version of low..high that the node serves (None: any node, −1: the controller).
 
-        Raises NativeError, also when there is no such version.
+        Raises NativeError, and BrokerRefusalError when there is no such version.
         """
-        version = self._client.version(api_key, low, high, node)
-        if version is None:
-            name = type(message).__name__
-            raise BrokerRefusalError(ErrorCode.UNSUPPORTED_VERSION, f"{name} in versions {low}-{high}")
-        return self._client.request(message, version, node)
+
+        def once() -> Any:
+            version = self._client.version(api_key, low, high, node)
+            if version is None:
+                name = type(message).__name__
+                raise BrokerRefusalError(ErrorCode.UNSUPPORTED_VERSION, f"{name} in versions {low}-{high}")
+            return self._client.request(message, version, node)
+
+        return self._asked(once)
 
     def serves(self, api_key: int) -> bool:
         """Whether the brokers know an API key at all."""
-        return self._client.version(api_key, 0, 32767) is not None
+        return self._asked(lambda: self._client.version(api_key, 0, 32767)) is not None
 
     # ---- topics
 
@@ -88,9 +128,9 @@ class Cluster:
         found: list[Any] = self.send(request, METADATA, METADATA_WITH_IDS, 12).topics
         return found
 
-    def _known(self, topics: list[Any] | None, *, patience_s: float = PATIENCE_S) -> list[Any]:
+    def _known(self, topics: list[Any] | None) -> list[Any]:
         """Topics, once all of them that exist have leaders; unknown ones keep their error code."""
-        give_up = time.monotonic() + patience_s
+        give_up = time.monotonic() + self._leaders_s
         while True:
             found = self._metadata(topics)
             waiting = [each for each in found if each.error_code == ErrorCode.LEADER_NOT_AVAILABLE]
@@ -169,7 +209,7 @@ class Cluster:
         """
         todo = list(wanted)
         found: dict[tuple[str, int], int] = {}
-        give_up = time.monotonic() + PATIENCE_S
+        give_up = time.monotonic() + self._leaders_s
         while todo:
             todo = self._some_offsets(todo, found, last=time.monotonic() > give_up)
             if todo:
@@ -199,7 +239,10 @@ class Cluster:
                     for name, asked in by_name.items()
                 ],
             )
-            answer = self.send(request, LIST_OFFSETS, 2, 9, leader)
+            answer = self._from_leader(request, leader, last=last)
+            if answer is None:
+                again += places
+                continue
             answers = {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
             for each in places:
                 topic, number, _ = each
@@ -213,6 +256,15 @@ class Cluster:
                 else:
                     again.append(each)
         return again
+
+    def _from_leader(self, request: Any, leader: int, *, last: bool) -> Any:
+        """The answer; None if the leader is away just now and another one may be told later."""
+        try:
+            return self.patiently(lambda: self.send(request, LIST_OFFSETS, 2, 9, leader), AWAY, 0.0)
+        except NativeError as error:
+            if last or error.code not in AWAY or not self._away_s:
+                raise
+            return None
 
     def bounds(self, topics: Iterable[Topic]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """First offset and end of every partition."""
@@ -229,6 +281,9 @@ class Cluster:
 
         Raises BrokerRefusalError.
         """
+        self._asked(lambda: self._commit_offsets(group_id, offsets))
+
+    def _commit_offsets(self, group_id: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
         request = m.FindCoordinatorRequest(key=group_id, key_type=0)
         coordinator = self.send(request, FIND_COORDINATOR, 0, 3)
         if coordinator.error_code:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,18 +10,15 @@ from typing import Any
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import BrokerRefusalError, Cluster
+from pybroker.spark.cluster import AWAY, BrokerRefusalError, Cluster
 from pybroker.spark.errors import IngestError, TopicChangedError
 
 BEGIN, COMMIT, ABORT, LIST = 32150, 32152, 32153, 32154
 NO_BATCH = -1
-PAUSE_S = 0.2
-_MAY_PASS = frozenset(
+_MAY_PASS = AWAY | frozenset(
     {
-        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -93,21 +89,24 @@ def begin(
     cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, *, ttl_ms: int = -1, join: bool
 ) -> Ingest:
     """Begins (or joins) an ingest. Raises IngestError, TopicChangedError."""
-    if not cluster.serves(BEGIN):
-        raise IngestError(
-            "the brokers do not serve staged ingest, which mode=exactly-once needs; mode=append writes to any broker, "
-            "at least once"
+
+    def step() -> Any:
+        if not cluster.serves(BEGIN):
+            raise IngestError(
+                "the brokers do not serve staged ingest, which mode=exactly-once needs; mode=append writes to any "
+                "broker, at least once"
+            )
+        request = m.IngestBeginRequest(
+            cluster_id=cluster.id,
+            topic_id=Uuid.parse(topic_id),
+            ingest_id=ingest_id,
+            batch_id=batch_id,
+            ttl_ms=ttl_ms,
+            join=join,
         )
-    request = m.IngestBeginRequest(
-        cluster_id=cluster.id,
-        topic_id=Uuid.parse(topic_id),
-        ingest_id=ingest_id,
-        batch_id=batch_id,
-        ttl_ms=ttl_ms,
-        join=join,
-    )
-    what = f"begin ingest {ingest_id} into topic {topic_id}"
-    answer = _patiently(cluster, lambda: _checked(cluster.send(request, BEGIN, 0, 0), what))
+        return _checked(cluster.send(request, BEGIN, 0, 0), f"begin ingest {ingest_id} into topic {topic_id}")
+
+    answer = _patiently(cluster, step)
     return Ingest(
         cluster_id=cluster.id,
         topic_id=topic_id,
@@ -183,11 +182,7 @@ def _checked(answer: Any, what: str) -> Any:
 
 def _patiently(cluster: Cluster, step: Callable[[], Any]) -> Any:
     """Every step may be repeated, so trouble that may pass is waited for, as long as `delivery.timeout.ms` allows."""
-    give_up = time.monotonic() + cluster.patience_s
-    while True:
-        try:
-            return step()
-        except (NativeError, BrokerRefusalError) as error:
-            if error.code not in _MAY_PASS or time.monotonic() > give_up:
-                raise IngestError(str(error)) from error
-            time.sleep(PAUSE_S)
+    try:
+        return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
+    except (NativeError, BrokerRefusalError) as error:
+        raise IngestError(str(error)) from error

@@ -96,7 +96,7 @@ class TaskReader:
                 f"{place}: offset {position} is not there any more (wanted up to {wanted.end}): {error}; "
                 "failOnDataLoss=false reads what is there"
             ) from error
-        cluster = Cluster(self._client)
+        cluster = Cluster(self._client, waits=True)
         topic = cluster.topics_with_ids([wanted.topic_id])[wanted.topic_id]
         first = cluster.offsets([(topic, wanted.partition, EARLIEST)])[topic.id, wanted.partition]
         warnings.warn(f"{place}: offsets {position} to {first} are gone", stacklevel=2)
@@ -112,7 +112,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        cluster = Cluster(options.client)
+        cluster = Cluster(options.client, waits=True)
         topics = cluster.subscribed(options.subscription)
         start = starting.resolve(
             cluster,

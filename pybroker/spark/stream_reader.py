@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _cluster(self) -> Cluster:
         if self._made is None:
-            self._made = Cluster(self._options.client)
+            self._made = Cluster(self._options.client, waits=True)
         return self._made
 
     def initialOffset(self) -> dict[str, Any]:

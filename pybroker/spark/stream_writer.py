@@ -32,7 +32,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         topic, batch_bytes_max = None, 1 << 30
         if options.topic is not None:
-            cluster = Cluster(options.client)
+            cluster = Cluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if not options.exactly_once:
                 batch_bytes_max = cluster.batch_bytes_max(topic.name)
@@ -52,7 +52,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise IngestError(f"Spark did not say which query and batch this is ({QUERY}, {BATCH})")
             assert self._topic is not None, "exactly-once has a topic: the options were checked"
             begun = ingest.begin(
-                Cluster(self._options.client),
+                Cluster(self._options.client, waits=True),
                 self._topic.id,
                 self._options.ingest_id or query,
                 int(batch),
@@ -68,7 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         begun = staged[0].begun
         assert begun is not None, "filtered above"
         attempts = [each.attempt for each in staged if each.attempt is not None]
-        ingest.commit(Cluster(self._options.client), begun, attempts)
+        ingest.commit(Cluster(self._options.client, waits=True), begun, attempts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         begun = next((each.begun for each in messages if isinstance(each, Staged) and each.begun), None)

@@ -140,7 +140,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._begun: ingest.Ingest | None = None
         topic, batch_bytes_max = None, 1 << 30
         if options.topic is not None:
-            cluster = Cluster(options.client)
+            cluster = Cluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if options.exactly_once:
                 # A random id is good for the retries of tasks; the user's own also for running the job again.
@@ -159,7 +159,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._begun is not None:
             staged = [each for each in messages if isinstance(each, Staged)]
-            cluster = Cluster(self._options.client)
+            cluster = Cluster(self._options.client, waits=True)
             ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
