@@ -97,7 +97,9 @@ class TaskReader:
                 "failOnDataLoss=false reads what is there"
             ) from error
         cluster = Cluster(self._client, waits=True)
-        topic = cluster.topics_with_ids([wanted.topic_id])[wanted.topic_id]
+        topic = cluster.topics_with_ids([wanted.topic_id]).get(wanted.topic_id)
+        if topic is None:
+            raise TopicChangedError(f"{place} was deleted while it was read: {error}") from error
         first = cluster.offsets([(topic, wanted.partition, EARLIEST)])[topic.id, wanted.partition]
         warnings.warn(f"{place}: offsets {position} to {first} are gone", stacklevel=2)
         return first if first > position else wanted.end
