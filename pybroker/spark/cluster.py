@@ -267,12 +267,19 @@ class Cluster:
             return None
 
     def bounds(self, topics: Iterable[Topic]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """First offset and end of every partition."""
-        places = [(topic, number) for topic in topics for number in range(topic.partitions)]
-        return (
-            self.offsets((topic, number, EARLIEST) for topic, number in places),
-            self.offsets((topic, number, LATEST) for topic, number in places),
-        )
+        """First offset and end of every partition, certain to be of these topics: offsets are asked for by name.
+
+        Raises TopicChangedError.
+        """
+        wanted = list(topics)
+        places = [(topic, number) for topic in wanted for number in range(topic.partitions)]
+        first = self.offsets((topic, number, EARLIEST) for topic, number in places)
+        last = self.offsets((topic, number, LATEST) for topic, number in places)
+        here = self.topics_with_ids([topic.id for topic in wanted])
+        for topic in wanted:
+            if topic.id not in here:
+                raise TopicChangedError(f"topic {topic.name} ({topic.id}) was deleted just now")
+        return first, last
 
     # ---- groups and configurations
 

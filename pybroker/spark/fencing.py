@@ -3,7 +3,7 @@
 | what happened | `onTopicRecreated=fail` | `earliest` | `continue` |
 |---|---|---|---|
 | another cluster | fails | fails | fails |
-| topic deleted | fails (undelete it, and the query goes on) | fails | fails |
+| topic deleted | `failOnDataLoss`: fails, or the others go on; undeleted, it goes on where it was | | |
 | topic re-created | fails | the new topic from its start | goes on at the same offsets if the new topic has them all |
 | topic truncated: it ends before the checkpoint | fails | that partition from its start | fails |
 | records aged out | `failOnDataLoss`: fails, or goes on at the log's start | | |
@@ -47,7 +47,8 @@ class Rules:
     last: Offsets
 
     def carried_over(self, checkpoint: Position, topics: list[Topic]) -> Position:
-        """Where reading goes on: the checkpoint, with re-created topics under their new ids if that is allowed.
+        """Where reading goes on: the checkpoint, with re-created topics under their new ids if that is allowed, and
+        with deleted ones as they were.
 
         Partitions that are new are not in the result. Raises TopicChangedError, DataLossError.
         """
@@ -63,10 +64,12 @@ class Rules:
             successor = missing[topic_id]
             if successor is not None:
                 carried[successor.id] = self._recreated(topic_id, topic, successor)
-            elif self.fail_on_data_loss:
+            elif not self.fail_on_data_loss:
+                carried[topic_id] = topic
+            else:
                 raise TopicChangedError(
                     f"topic {topic.name} with id {topic_id} was deleted; `pybroker topics undelete {topic_id}` brings "
-                    "it back and the query goes on where it was (failOnDataLoss=false goes on without it)"
+                    "it back and the query goes on where it was (failOnDataLoss=false reads the others until then)"
                 )
         return Position(checkpoint.cluster, carried)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +114,12 @@ class Subscription:
     pattern: str | None = None
     ids: tuple[str, ...] = ()
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def covers(self, topic_id: str, name: str) -> bool:
+        """Whether a topic is meant, be it there or not."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, name) is not None
+        return topic_id in self.ids or name in self.names or name in self.assigned
 
 
 @dataclass(frozen=True)

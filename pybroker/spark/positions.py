@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pybroker.native import Uuid
 from pybroker.spark.errors import TopicChangedError
 
 
@@ -42,13 +43,29 @@ class Position:
     def from_json(value: Mapping[str, Any]) -> Position:
         """Reads a checkpoint's offset. Raises TopicChangedError for one of another source."""
         try:
-            topics = {
-                topic_id: TopicPosition(topic["name"], {int(number): int(at) for number, at in topic["p"].items()})
-                for topic_id, topic in value["topics"].items()
-            }
-            return Position(str(value["cluster"]), topics)
+            topics = {str(Uuid.parse(topic_id)): _topic(topic) for topic_id, topic in value["topics"].items()}
+            return Position(_text(value["cluster"]), topics)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise TopicChangedError(f"the checkpoint holds no offsets of format('pybroker'): {value}") from None
+
+    def only(self, places: Mapping[str, Collection[int]]) -> Position:
+        """Without what is not in `places`, partitions by topic id."""
+        topics = {
+            topic_id: TopicPosition(
+                topic.name, {number: at for number, at in topic.offsets.items() if number in places[topic_id]}
+            )
+            for topic_id, topic in self.topics.items()
+            if topic_id in places
+        }
+        return Position(self.cluster, topics)
+
+    def filled(self, other: Position) -> Position:
+        """With what only `other` has."""
+        topics = dict(other.topics)
+        for topic_id, topic in self.topics.items():
+            more = other.topics[topic_id].offsets if topic_id in other.topics else {}
+            topics[topic_id] = TopicPosition(topic.name, {**more, **topic.offsets})
+        return Position(self.cluster, topics)
 
     def get(self, topic_id: str, partition: int) -> int | None:
         """The next offset; None if the partition is not in here."""
@@ -64,3 +81,19 @@ class Position:
         for topic_id, topic in self.topics.items():
             for partition, offset in topic.offsets.items():
                 yield topic_id, topic.name, partition, offset
+
+
+def _topic(value: Mapping[str, Any]) -> TopicPosition:
+    return TopicPosition(_text(value["name"]), {_number(int(part)): _number(at) for part, at in value["p"].items()})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(value)
+    return value

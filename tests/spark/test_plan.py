@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,8 +59,26 @@ def test_a_position_survives_its_json() -> None:
     made = position(p10=5, p2=7)
     assert Position.from_json(made.to_json()) == made
     assert list(made.to_json()["topics"][OLD]["p"]) == ["2", "10"]
-    with pytest.raises(TopicChangedError, match="holds no offsets of format"):
-        Position.from_json({"t": {"0": 5}})
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"t": {"0": 5}},
+        {"cluster": "c", "topics": {"no id": {"name": "t", "p": {"0": 5}}}},
+        {"cluster": "c", "topics": {OLD: {"name": "t", "p": {"0": 5.5}}}},
+        {"cluster": "c", "topics": {OLD: {"name": "t", "p": {"0": -1}}}},
+        {"cluster": "c", "topics": {OLD: {"name": "t", "p": {"-1": 5}}}},
+        {"cluster": "c", "topics": {OLD: {"name": None, "p": {"0": 5}}}},
+        {"cluster": None, "topics": {}},
+        {"cluster": "c", "topics": []},
+        [],
+    ],
+)
+def test_a_checkpoint_that_is_not_ours_or_damaged_is_refused(damaged: Any) -> None:
+    """It is shown."""
+    with pytest.raises(TopicChangedError, match=re.escape(f"holds no offsets of format('pybroker'): {damaged}")):
+        Position.from_json(damaged)
 
 
 def test_a_cap_keeps_what_the_target_has() -> None:
@@ -110,10 +129,10 @@ def test_a_re_created_topic_is_continued_only_with_continuity() -> None:
 
 
 def test_a_deleted_topic_says_how_it_comes_back() -> None:
-    """With `failOnDataLoss=false` the others go on."""
+    """With `failOnDataLoss=false` the others go on, and its place is kept for the time when it is undeleted."""
     with pytest.raises(TopicChangedError, match=f"pybroker topics undelete {OLD}"):
         rules().carried_over(position(p0=5), [])
-    assert not rules(fail=False).carried_over(position(p0=5), []).topics
+    assert rules(fail=False).carried_over(position(p0=5), []) == position(p0=5)
 
 
 def test_a_truncated_topic_is_refused_unless_it_may_start_over() -> None:
