@@ -14,7 +14,7 @@ from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError
-from pybroker.spark.options import Subscription
+from pybroker.spark.selection import Subscription
 
 EARLIEST, LATEST = -2, -1
 METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2, 8, 10, 32
@@ -61,7 +61,7 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(dict(settings))
-        self._committed = settings.get("isolation.level") == "read_committed"
+        self._committed = settings.get("isolation.level", "").strip() == "read_committed"
         # As the native client: the user's bound of an attempt is the driver's too.
         self.patience_s = int(settings.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)) / 1000
         self._away_s = self.patience_s if waits else 0.0

@@ -52,7 +52,7 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         # Both kinds of reads have the same columns; which of them it is Spark tells later.
-        columns = read_options(self.options, streaming=True).columns
+        columns = read_options(self.options, streaming=None).columns
         return StructType([StructField(name, TYPES[name]) for name in columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -67,7 +67,7 @@ class DefaultSource(DataSource):
         return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return StreamWriter(write_options(self.options), schema)
+        return StreamWriter(write_options(self.options, streaming=True), schema)
 
 
 def _checked(schema: StructType) -> StructType:

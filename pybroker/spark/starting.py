@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from pybroker.spark.cluster import EARLIEST, LATEST, Cluster, Topic
 from pybroker.spark.errors import DataLossError, OptionError
-from pybroker.spark.options import Bound, Subscription
 from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.selection import Bound, Subscription
 
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 

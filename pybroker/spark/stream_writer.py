@@ -31,7 +31,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_schema(schema, options)
         self._options = options
         topic, batch_bytes_max = None, 1 << 30
-        if options.topic is not None:
+        if options.one_topic:
             cluster = Cluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if not options.exactly_once:
@@ -54,7 +54,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             begun = ingest.begin(
                 Cluster(self._options.client, waits=True),
                 self._topic.id,
-                self._options.ingest_id or query,
+                query,
                 int(batch),
                 ttl_ms=self._options.ingest_ttl_ms,
                 join=True,

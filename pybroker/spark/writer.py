@@ -60,8 +60,8 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
     names = set(schema.fieldNames())
     if "value" not in names:
         raise OptionError(f"there is no column value among {', '.join(schema.fieldNames())}")
-    if options.topic is None and "topic" not in names:
-        raise OptionError("the option topic or a column topic is needed")
+    if not options.one_topic and "topic" not in names:
+        raise OptionError("the option topic or topicId or a column topic is needed")
     for name, allowed in COLUMNS.items():
         if name in names and not isinstance(schema[name].dataType, allowed):
             kinds = " or ".join(each.typeName() for each in allowed)
@@ -69,12 +69,17 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 
 
 def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
-    """The topic to write to. Raises TopicChangedError if there is none, or if it is not the one of option topicId."""
-    assert options.topic is not None, "checked before"
+    """The topic of the options topic and topicId. Raises TopicChangedError if there is none, or another one."""
+    if options.topic is None:
+        assert options.topic_id is not None, "checked before"
+        found = cluster.topics_with_ids([options.topic_id]).get(options.topic_id)
+        if found is None:
+            raise TopicChangedError(f"there is no topic with id {options.topic_id} in cluster {cluster.id}")
+        return found
     found = cluster.topics_named([options.topic]).get(options.topic)
     if found is None:
         raise TopicChangedError(f"there is no topic {options.topic} in cluster {cluster.id}")
-    if options.topic_id is not None and Uuid.parse(options.topic_id) != Uuid.parse(found.id):
+    if options.topic_id not in (None, found.id):
         raise TopicChangedError(f"topic {options.topic} has id {found.id}, not {options.topic_id}: it was re-created")
     return found
 
@@ -139,7 +144,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._begun: ingest.Ingest | None = None
         topic, batch_bytes_max = None, 1 << 30
-        if options.topic is not None:
+        if options.one_topic:
             cluster = Cluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if options.exactly_once:

@@ -7,8 +7,10 @@ import re
 import pytest
 
 from pybroker.native import BlockingClient
+from pybroker.spark.client_settings import CLIENT, FLAGS, NUMBERS
 from pybroker.spark.errors import OptionError
-from pybroker.spark.options import CLIENT, COLUMNS, read_options, write_options
+from pybroker.spark.options import COLUMNS, read_options, write_options
+from pybroker.spark.source import DefaultSource
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -27,15 +29,37 @@ def read(**options: str) -> object:
         ({"assign": '{"t": [0]}'}, "exactly one of"),
         ({"startingOffsets": "first"}, "earliest or offsets as JSON"),
         ({"startingOffsets": '{"t": 5}'}, "an object like"),
-        ({"startingOffsets": "{"}, "startingOffsets: "),
+        ({"startingOffsets": "{"}, "startingOffsets={: "),
         ({"startingTimestamp": "noon"}, "milliseconds since 1970"),
         ({"endingOffsets": "earliest"}, "latest or offsets as JSON"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"onTopicRecreated": "ignore"}, "fail, earliest, continue"),
-        ({"maxOffsetsPerTrigger": "0"}, "above 0"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger=0: a whole number from 1 to"),
         ({"maxTriggerDelay": "soon"}, "a time like"),
         ({"kafka.group.id": "g"}, "groupId"),
         ({"path": "/x"}, "path=/x: there is no path here"),
+        ({"minPartitions": str(2**63)}, "from 1 to 9223372036854775807"),
+        ({"startingTimestamp": "-1"}, "startingTimestamp=-1: a whole number from 0 to 9223372036854775807"),
+        ({"endingTimestamp": "99999999999999999999"}, "endingTimestamp=99999999999999999999: a whole number from 0"),
+        ({"startingOffsets": '{"t": {"0": 1.7}}'}, "t partition 0 needs a whole number from -2 to 92233"),
+        ({"startingOffsets": '{"t": {"0": 1e23}}'}, "not 1e+23"),
+        ({"startingOffsets": '{"t": {"0": 9223372036854775808}}'}, "not 9223372036854775808"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "not -3"),
+        ({"endingOffsets": '{"t": {"0": true}}'}, "endingOffsets={"),
+        ({"startingOffsets": '{"t": {"0": "5"}}'}, 'not "5"'),
+        ({"startingOffsets": '{"t": {"00": 5}}'}, "t has no partition 00"),
+        ({"startingOffsets": '{"t": {"0": 5, "0": 6}}'}, "a name is given twice"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "t partition 0 needs a whole number from 0 to"),
+        ({"includeHeaders": "banana"}, "includeHeaders=banana: true or false"),
+        ({"includeHeaders": "banana", "columns": "key"}, "includeHeaders=banana: true or false"),
+        ({"includeHeaders": "true", "columns": "key"}, "includeHeaders=true, but columns=key does not name headers"),
+        ({"includeHeaders": "false", "columns": "headers"}, "includeHeaders=false, but columns=headers names headers"),
+        ({"kafka.request.timeout.ms": "0"}, "kafka.request.timeout.ms=0: a whole number from 1 to 2147483647"),
+        ({"kafka.batch.size": "abc"}, "kafka.batch.size=abc: a whole number from 0"),
+        ({"kafka.delivery.timeout.ms": "99999999999999999999"}, "kafka.delivery.timeout.ms=9999999999"),
+        ({"kafka.check.crcs": "yes"}, "kafka.check.crcs=yes: true or false"),
+        ({"kafka.bootstrap.servers": "a:1,foo"}, "foo is not host:port"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:99999"}, "127.0.0.1:99999 is not host:port"),
     ],
 )
 def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> None:
@@ -51,12 +75,72 @@ def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> Non
         ({"topic": "t", "mode": "once"}, "exactly-once, append"),
         ({"topic": "t", "mode": "append", "ingestId": "a"}, "no meaning"),
         ({"topic": "t", "subscribe": "t"}, "there is no option subscribe"),
+        ({"topic": "t", "mode": "append", "ingestTtlMs": "5"}, "ingestTtlMs has no meaning with mode=append"),
+        ({"topic": "t", "ingestTtlMs": "9" * 30}, "from 1 to 9223372036854775807"),
+        ({"topic": "t", "topicId": "garbage"}, "topicId: garbage is no topic id"),
     ],
 )
 def test_a_mistake_in_a_write_is_named(options: dict[str, str], told: str) -> None:
     """The same for writes."""
     with pytest.raises(OptionError, match=re.escape(told)):
         write_options({**HERE, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"subscribePattern": "["}, "subscribePattern=[: unterminated character set"),
+        ({"subscribe": " , "}, "subscribe=,: no topic is named"),
+        ({"topicIds": "nonsense"}, "topicIds: nonsense is no topic id"),
+        ({"topicIds": "A" * 22}, "is no topic id: it stands for none"),
+        ({"assign": "{}"}, "assign={}: a JSON object that names topics"),
+        ({"assign": '{"b": []}'}, 'assign={"b": []}: the partitions of b must be a list'),
+        ({"assign": '{"b": "01"}'}, 'assign={"b": "01"}: '),
+        ({"assign": '{"b": [0, 0]}'}, "each once"),
+        ({"assign": '{"b": [-1]}'}, "numbers from 0 on"),
+        ({"assign": '{"b": [true]}'}, "numbers from 0 on"),
+        ({"assign": '{"b": [0], "b": [1]}'}, "a name is given twice"),
+    ],
+)
+def test_a_subscription_that_means_nothing_is_named(options: dict[str, str], told: str) -> None:
+    """Not read as all partitions, or as none."""
+    with pytest.raises(OptionError, match=re.escape(told)):
+        read_options({**HERE, **options}, streaming=True)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    """As in Spark's source; `load()` does not know yet which kind of read it is."""
+    given = {**HERE, "subscribe": "t", name: {"endingOffsets": "latest"}.get(name, "5")}
+    source = DefaultSource(given)
+    if name != "endingOffsetsByTimestamp":
+        schema = source.schema()
+        with pytest.raises(OptionError, match=f"{name} has no meaning for a stream"):
+            source.streamReader(schema)
+    with pytest.raises(OptionError, match=f"{name} has no meaning for a stream"):
+        read_options(given, streaming=True)
+
+
+def test_a_stream_has_no_ingest_id_of_the_users() -> None:
+    """Batch numbers begin again with a new checkpoint: the broker would take its batches for those it has."""
+    given = {**HERE, "topic": "t", "ingestId": "mine"}
+    assert write_options(given).ingest_id == "mine"
+    with pytest.raises(OptionError, match=r"ingestId has no meaning for a stream: .* new checkpoint"):
+        write_options(given, streaming=True)
+    with pytest.raises(OptionError, match="ingestId has no meaning for a stream"):
+        DefaultSource(given).streamWriter(DefaultSource({**HERE, "subscribe": "t"}).schema(), overwrite=False)
+
+
+def test_values_are_handed_on_as_the_client_reads_them() -> None:
+    """Without blanks; flags in any case."""
+    given = {"kafka.isolation.level": " read_committed ", "kafka.check.crcs": "FALSE", "kafka.batch.size": " 5 "}
+    options = write_options({**HERE, "topic": "t", **given})
+    assert options.client == {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "isolation.level": "read_committed",
+        "check.crcs": "false",
+        "batch.size": "5",
+    }
 
 
 def test_bootstrap_servers_are_needed() -> None:
@@ -102,9 +186,9 @@ def test_what_spark_adds_to_a_streaming_sink_is_accepted() -> None:
 
 def test_every_client_setting_is_read_by_the_native_client() -> None:
     """The table of names and the code that reads them do not drift apart."""
-    numeric = {name for name in CLIENT if name.endswith((".ms", ".size", ".memory", ".bytes", ".level", ".connection"))}
-    assert len(numeric) > 8
-    for name in sorted(numeric):
+    assert {*NUMBERS, *FLAGS} < set(CLIENT)
+    assert len(NUMBERS) > 8
+    for name in (*NUMBERS, *FLAGS):
         codec = {"compression.type": "gzip"} if "gzip" in name else {"compression.type": "zstd"}
         with pytest.raises(Exception, match=re.escape(name)):
             BlockingClient({"bootstrap.servers": "127.0.0.1:1", **codec, name: "many"})

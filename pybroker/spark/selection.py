@@ -1,0 +1,156 @@
+"""Which topics a read is of, and from where to where: what stands in `subscribe`, `assign`, `startingOffsets`, …"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pybroker.native import Uuid
+from pybroker.spark.client_settings import INT, LONG, number
+from pybroker.spark.errors import OptionError
+
+SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign", "topicIds")
+EARLIEST = -2
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Which topics, in one of four ways: exactly one field is set."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    ids: tuple[str, ...] = ()
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def covers(self, topic_id: str, name: str) -> bool:
+        """Whether a topic is meant, be it there or not."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, name) is not None
+        return topic_id in self.ids or name in self.names or name in self.assigned
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where a read starts or ends: `earliest`, `latest`, a time, or offsets or times by partition."""
+
+    word: str = ""
+    timestamp_ms: int | None = None
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    timestamps: Mapping[str, Mapping[int, int]] | None = None
+
+
+def subscription_of(given: Mapping[str, str]) -> Subscription:
+    """The one way of SUBSCRIPTIONS that is given. Raises OptionError."""
+    chosen = [name for name in SUBSCRIPTIONS if given.get(name)]
+    if len(chosen) != 1:
+        said = f"not {' and '.join(chosen)}" if chosen else "none is given"
+        raise OptionError(f"exactly one of {', '.join(SUBSCRIPTIONS)} is needed, {said}")
+    (name,) = chosen
+    text = given[name]
+    match name:
+        case "subscribePattern":
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise OptionError(f"{name}={text}: {error}") from None
+            return Subscription(pattern=text)
+        case "assign":
+            return Subscription(assigned=_assigned(text))
+    listed = tuple(dict.fromkeys(each for part in text.split(",") if (each := part.strip())))
+    if not listed:
+        raise OptionError(f"{name}={text}: no topic is named")
+    if name == "topicIds":
+        return Subscription(ids=tuple(dict.fromkeys(topic_id(name, each) for each in listed)))
+    return Subscription(names=listed)
+
+
+def topic_id(name: str, text: str) -> str:
+    """An id in the form that brokers tell. Raises OptionError."""
+    try:
+        found = Uuid.parse(text)
+    except ValueError as error:
+        raise OptionError(f"{name}: {text} is no topic id: {error}") from None
+    if not found:
+        raise OptionError(f"{name}: {text} is no topic id: it stands for none")
+    return str(found)
+
+
+def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> Bound:
+    """As in Spark's source: one time for all, then times by partition, then offsets; the first that is given.
+
+    Raises OptionError.
+    """
+    timestamp = given.get(f"{prefix}Timestamp")
+    if timestamp:
+        try:
+            return Bound(timestamp_ms=number(f"{prefix}Timestamp", timestamp, 0, LONG))
+        except OptionError as error:
+            raise OptionError(f"{error} (milliseconds since 1970)") from None
+    name = f"{prefix}OffsetsByTimestamp"
+    timestamps = given.get(name)
+    if timestamps:
+        return Bound(timestamps=_by_partition(name, timestamps, 0))
+    name = f"{prefix}Offsets"
+    value = given.get(name) or default
+    if value.lower() in words:
+        return Bound(word=value.lower())
+    if not value.startswith("{"):
+        raise OptionError(f"{name}={value}: {' or '.join(words)} or offsets as JSON are needed")
+    return Bound(offsets=_by_partition(name, value, EARLIEST))
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(found)
+        if len(made) < len(found):
+            raise ValueError("a name is given twice")
+        return made
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"{name}={text}: {error}") from None
+    if not isinstance(value, dict) or not value:
+        raise OptionError(f"{name}={text}: a JSON object that names topics is needed")
+    return value
+
+
+def _is_int(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _assigned(text: str) -> dict[str, tuple[int, ...]]:
+    found = _object("assign", text)
+    for topic, numbers in found.items():
+        if (
+            not isinstance(numbers, list)
+            or not numbers
+            or not all(_is_int(each, 0, INT) for each in numbers)
+            or len(set(numbers)) < len(numbers)
+        ):
+            raise OptionError(
+                f"assign={text}: the partitions of {topic} must be a list of numbers from 0 on, each once, like "
+                f'{{"{topic}": [0, 1]}}'
+            )
+    return {topic: tuple(numbers) for topic, numbers in found.items()}
+
+
+def _by_partition(name: str, text: str, least: int) -> dict[str, dict[int, int]]:
+    """Offsets or times by topic and partition; `least`: the smallest value that has a meaning."""
+    made: dict[str, dict[int, int]] = {}
+    for topic, places in _object(name, text).items():
+        if not isinstance(places, dict):
+            raise OptionError(f'{name}={text}: an object like {{"{topic}": {{"0": 5}}}} is needed')
+        for partition, at in places.items():
+            if not re.fullmatch("0|[1-9][0-9]{0,9}", partition):
+                raise OptionError(f"{name}={text}: {topic} has no partition {partition}")
+            if not _is_int(at, least, LONG):
+                raise OptionError(
+                    f"{name}={text}: {topic} partition {partition} needs a whole number from {least} to {LONG}, not "
+                    f"{json.dumps(at)}"
+                )
+        made[topic] = {int(partition): at for partition, at in places.items()}
+    return made
