@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from pybroker.native import ArrowSink, ArrowSource, NativeError, Uuid, crc32c, partition_of_key
 from pybroker.protocol.error_codes import ErrorCode
@@ -163,6 +164,20 @@ def test_rows_without_key_spread_in_whole_batches(
     written = write(rows, batch_size="10000")
     assert len(written) == PARTITIONS
     assert all(each[3] >= 500 for each in written), written
+
+
+def test_the_topic_column_keeps_to_the_largest_batch_of_each_topic(broker: BrokerProcess, topic: str) -> None:
+    """`max.message.bytes` is looked up for topics that the rows name, as the driver does for the option topic."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    small = NewTopic(f"{topic}-small", 1, 1, config={"max.message.bytes": "20000"})
+    for created in admin.create_topics([small, NewTopic(topic, 1, 1)]).values():
+        created.result(60)
+    rows = 2000
+    sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [], topic_column=True)
+    names = [topic if number % 2 else small.topic for number in range(rows)]
+    sink.write(pa.RecordBatch.from_pydict({"value": [b"x" * 100] * rows, "topic": names}))
+    written = {each[1]: each for each in sink.finish()}
+    assert {name: each[3] for name, each in written.items()} == {topic: rows // 2, small.topic: rows // 2}
 
 
 def test_the_partition_column_decides_and_is_checked(target: tuple[Uuid, str, int, int], write: Write) -> None:

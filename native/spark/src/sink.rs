@@ -214,7 +214,7 @@ impl Sink {
             id: found.id,
             name: found.name,
             partitions: found.leaders.len() as i32,
-            batch_bytes_max: usize::MAX,
+            batch_bytes_max: request::batch_bytes_max(&mut self.client, name)?,
         };
         let mut topic = Topic::new(target, self.client.settings(), self.seed);
         topic.leaders = found.leaders;

@@ -1,7 +1,7 @@
 //! The requests of a sink: Produce or IngestAppend of one batch, and InitProducerId before them.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pybroker_model::Uuid;
 use pybroker_protocol::hot::produce_request;
@@ -20,6 +20,13 @@ const PRODUCE: RangeInclusive<i16> = 3..=13;
 /// Versions of InitProducerId spoken: 2 is the first flexible one.
 const INIT_PRODUCER_ID: RangeInclusive<i16> = 0..=4;
 const INIT_PRODUCER_ID_FLEXIBLE: i16 = 2;
+/// Versions of DescribeConfigs spoken: 4 is the first flexible one.
+const DESCRIBE_CONFIGS: RangeInclusive<i16> = 1..=4;
+const DESCRIBE_CONFIGS_FLEXIBLE: i16 = 4;
+const TOPIC_RESOURCE: i8 = 2;
+const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+/// Left free below `max.message.bytes`: what does not compress becomes a little longer.
+const BATCH_MARGIN: usize = 512;
 /// Where a batch keeps its own checksum.
 const BATCH_CRC: RangeInclusive<usize> = 17..=20;
 
@@ -182,20 +189,84 @@ fn read_append(body: &[u8]) -> core::result::Result<Answer, DecodeError> {
     Ok(answer)
 }
 
-/// A producer id and epoch for an idempotent producer (KIP-98).
-pub(super) fn init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
-    let patience = std::time::Instant::now();
+/// Asks until there is an answer, for `delivery.timeout.ms`.
+fn patiently<T>(client: &mut Client, ask: impl Fn(&mut Client) -> Result<T>) -> Result<T> {
+    let started = Instant::now();
     loop {
-        match try_init_producer_id(client) {
+        match ask(client) {
             Err(problem)
-                if problem.may_pass()
-                    && patience.elapsed() < client.settings().delivery_timeout =>
+                if problem.may_pass() && started.elapsed() < client.settings().delivery_timeout =>
             {
                 std::thread::sleep(client.settings().retry_backoff);
             }
             done => return done,
         }
     }
+}
+
+/// How large a batch for that topic may be; very large if the broker does not tell.
+pub(super) fn batch_bytes_max(client: &mut Client, topic: &str) -> Result<usize> {
+    let bytes = patiently(client, |client| try_max_message_bytes(client, topic))?;
+    Ok(bytes.map_or(usize::MAX, |bytes| {
+        bytes.saturating_sub(BATCH_MARGIN).max(1)
+    }))
+}
+
+fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usize>> {
+    let key = ApiKey::DescribeConfigs as i16;
+    let connection = client.connection(Node::Any)?;
+    let Some(version) = connection.version(key, DESCRIBE_CONFIGS) else {
+        return Ok(None);
+    };
+    let broker = connection.address().to_owned();
+    let flexible = version >= DESCRIBE_CONFIGS_FLEXIBLE;
+    let mut body = Vec::new();
+    let mut writer = Writer::new(&mut body, flexible);
+    writer.array_len(1);
+    writer.i8(TOPIC_RESOURCE);
+    writer.string(topic);
+    writer.array_len(1);
+    writer.string(MAX_MESSAGE_BYTES);
+    writer.no_tags();
+    // No synonyms, no documentation.
+    writer.bool(false);
+    if version >= 3 {
+        writer.bool(false);
+    }
+    writer.no_tags();
+    let answer = client.call(Node::Any, key, version, flexible, &body)?;
+    let read = || -> core::result::Result<(i16, Option<usize>), DecodeError> {
+        let mut reader = Reader::new(&answer);
+        reader.i32()?;
+        if reader.array_len(flexible, 8)? == 0 {
+            return Ok((0, None));
+        }
+        let code = reader.i16()?;
+        reader.nullable_string(flexible)?;
+        reader.i8()?;
+        reader.string(flexible)?;
+        if reader.array_len(flexible, 4)? == 0 {
+            return Ok((code, None));
+        }
+        // One setting was asked for; what follows its value is not needed.
+        let asked = reader.string(flexible)? == MAX_MESSAGE_BYTES;
+        let value = reader.nullable_string(flexible)?.filter(|_| asked);
+        Ok((code, value.and_then(|value| value.parse().ok())))
+    };
+    match read().map_err(|error| Error::decode(&broker, error))? {
+        (code, _) if ErrorCode(code).is_retriable() => Err(Error::refused(
+            code,
+            format!("{MAX_MESSAGE_BYTES} of topic {topic}"),
+            None,
+        )),
+        // Somebody who may write need not be allowed to see settings.
+        (_, bytes) => Ok(bytes),
+    }
+}
+
+/// A producer id and epoch for an idempotent producer (KIP-98).
+pub(super) fn init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
+    patiently(client, try_init_producer_id)
 }
 
 fn try_init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
