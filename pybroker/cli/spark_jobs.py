@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import click
 
 from pybroker.cli.options import Target, table, write_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+
+    from pybroker.spark.cluster import Cluster
 
 ARCHIVED = (
     *("key", "value", "headers", "timestampType", "topic"),
     *("topic_id", "cluster_id", "partition", "offset", "timestamp"),
 )
 POLL_S = 0.5
-ID_LENGTH = 22
 REASON_LINES = ("pybroker.spark.errors.", "pybroker._native.NativeError", "NativeError:")
+TRACEBACK = "Traceback (most recent call last):\n"
+NO_JVM = "JAVA_GATEWAY_EXITED"
+_CALLING = "An error occurred while calling"
+_CLASS = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)(?:: |$)")
+_TASK = re.compile(r"^Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
+# With three slashes it is quoted as a URL; Spark writes files with one slash as they are called.
+_FILE = re.compile(r"\bfile:///\S+")
+_STATE = re.compile(r"\s*SQLSTATE: \w+$")
+STDERR = 2
+
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's own log.")
 
 
 @contextmanager
-def session(master: str) -> Iterator[SparkSession]:
-    """A quiet Spark, stopped at the end. Raises click.ClickException if pyspark is not installed."""
+def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
+    """A quiet Spark, stopped at the end; what goes wrong in the block is one line.
+
+    Raises click.ClickException, also if pyspark is not installed.
+    """
     # Without this, workers start whatever `python3` comes first on the path, which lacks our modules.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     local = master.startswith("local")
@@ -37,42 +55,124 @@ def session(master: str) -> Iterator[SparkSession]:
         from pyspark.sql import SparkSession
     except ImportError:
         raise click.ClickException("this command needs Spark: pip install 'pybroker[spark]'") from None
+    level = "WARN" if verbose else "OFF"
     builder = (
         SparkSession.builder.master(master)
         .appName("pybroker")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.log.level", level)
         .config("spark.sql.session.timeZone", "UTC")
+        # Columns id and ID are two.
+        .config("spark.sql.caseSensitive", "true")
+        # PySpark's workers make local times of timestamps, and an hour comes twice where clocks are set back.
+        .config("spark.executorEnv.TZ", "UTC")
     )
     if local:
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    spark = builder.getOrCreate()
-    try:
-        spark.sparkContext.setLogLevel("OFF")
-        yield spark
-    finally:
-        spark.stop()
+    with tempfile.TemporaryFile() as log, errors_as_lines():
+        with errors_as_lines(f"--master {master}", log), nullcontext() if verbose else _stderr_into(log):
+            spark = builder.getOrCreate()
+            spark.sparkContext.setLogLevel(level)
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 @contextmanager
-def errors_as_lines() -> Iterator[None]:
-    """What a user can mend is one line; Spark's own stack traces stay out of sight."""
-    from pyspark.errors import PySparkException
-
+def _stderr_into(log: IO[bytes]) -> Iterator[None]:
+    """What this process and those that it starts write to stderr goes into a file: a JVM keeps it so. Its launcher,
+    Spark before it has read its settings, and tasks write there whatever the log level."""
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    os.dup2(log.fileno(), STDERR)
     try:
         yield
-    except PySparkException as error:
-        raise click.ClickException(reason(str(error))) from None
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
+
+
+@contextmanager
+def errors_as_lines(what: str | None = None, log: IO[bytes] | None = None) -> Iterator[None]:
+    """Whatever Spark raises is one line, which begins with `what`; stack traces stay out of sight.
+
+    `log`: what the JVM wrote, for one that did not start.
+    """
+    try:
+        yield
+    except spark_errors() as error:
+        text = str(error)
+        if log is not None and NO_JVM in text:
+            log.seek(0)
+            text = no_jvm(log.read().decode(errors="replace"))
+        raise click.ClickException(": ".join(each for each in (what, reason(text)) if each)) from None
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises: those that it has classes for in Python, and all others."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # published without types
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JError
+
+
+def no_jvm(log: str) -> str:
+    """The line of what the JVM wrote that says why there is none."""
+    lines = [line for line in log.splitlines() if line.strip() and not line.startswith("WARNING")]
+    said = next((line.partition(": ")[2] for line in lines if line.startswith("Exception in thread")), None)
+    said = said or next((line for line in lines if "java" in line.lower()), None)
+    return said or "Spark did not start: is there a Java? --verbose shows what it says"
 
 
 def reason(text: str) -> str:
-    """The line of a Python worker's traceback that says what happened; else the first line."""
+    """What an error of Spark's says, in a line: the end of a Python worker's traceback, or its first line and what the
+    cause was."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if any(mark in line for mark in REASON_LINES)]
     if told:
         return told[-1].split(": ", 1)[-1]
-    return lines[0] if lines else "Spark failed"
+    _, traceback, after = text.rpartition(TRACEBACK)
+    raised = [line for line in after.splitlines() if line[:1].strip()]
+    if traceback and raised:
+        return raised[0]
+    first = next((said for line in lines if not line.startswith(_CALLING) and (said := _plain(line))), "")
+    causes = [_plain(line.removeprefix("Caused by: ")) for line in lines if line.startswith("Caused by: ")]
+    last = next((each for each in reversed(causes) if each), "")
+    return first + (f" {last}" if last not in first else "") or "Spark failed"
+
+
+def file_name(url: str) -> str:
+    """A local file as a user knows it, from Spark's URL; others as they are."""
+    return "/" + unquote(url.removeprefix("file:").lstrip("/")) if url.startswith("file:/") else url
+
+
+def _plain(line: str) -> str:
+    """Without names of classes, and of the task that met it."""
+    line = _FILE.sub(lambda url: file_name(url[0]), line)
+    while (shorter := _STATE.sub("", _TASK.sub("", _CLASS.sub("", line)))) != line:
+        line = shorter
+    return line
+
+
+@contextmanager
+def refusals_as_lines() -> Iterator[None]:
+    """What the broker refuses, outside of Spark, is one line."""
+    from pybroker.native import NativeError
+    from pybroker.spark.errors import SparkSourceError
+
+    try:
+        yield
+    except (NativeError, SparkSourceError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def cluster_of(target: Target) -> Cluster:
+    """The cluster that the options name."""
+    from pybroker.spark.cluster import Cluster
+
+    return Cluster({name: str(value) for name, value in target.client_config().items()})
 
 
 def client_options(target: Target) -> dict[str, str]:
@@ -80,26 +180,14 @@ def client_options(target: Target) -> dict[str, str]:
     return {f"kafka.{name}": str(value) for name, value in target.client_config().items()}
 
 
-def reader(spark: SparkSession, target: Target, topic: str, options: Mapping[str, str]) -> DataFrameReader:
-    """A reader of a topic by name or id, with all columns that an archive has."""
-    which = {"topicIds": topic} if _is_id(topic) else {"subscribe": topic}
+def reader(spark: SparkSession, target: Target, topic_id: str, options: Mapping[str, str]) -> DataFrameReader:
+    """A reader of a topic by its id, with all columns that an archive has."""
     return (
         spark.read.format("pybroker")
         .options(**client_options(target))
-        .options(**which, **options)
+        .options(topicIds=topic_id, **options)
         .option("columns", ",".join(ARCHIVED))
     )
-
-
-def _is_id(text: str) -> bool:
-    from pybroker.native import Uuid
-
-    if len(text) != ID_LENGTH:
-        return False
-    try:
-        return bool(Uuid.parse(text))
-    except ValueError:
-        return False
 
 
 def writer(frame: DataFrame, target: Target, topic: str, options: Mapping[str, str]) -> DataFrameWriter:
@@ -109,9 +197,16 @@ def writer(frame: DataFrame, target: Target, topic: str, options: Mapping[str, s
     )
 
 
+def column_of(name: str) -> Column:
+    """A column by its whole name: a dot in it means no field."""
+    from pyspark.sql import functions
+
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
 @contextmanager
 def progress(spark: SparkSession, what: str, rows_total: int | None = None, counts: Any = None) -> Iterator[None]:
-    """A bar on stderr while Spark works: tasks done, rows and bytes (as `counts` tells them), rate, time left."""
+    """A bar on a terminal while Spark works: tasks done, rows and bytes (as `counts` tells them), rate, time left."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -122,7 +217,8 @@ def progress(spark: SparkSession, what: str, rows_total: int | None = None, coun
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         line = bar.add_task(what, total=rows_total, told="")
         watched = _Watched(spark, counts)
 

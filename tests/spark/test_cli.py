@@ -1,63 +1,121 @@
-"""`pybroker archive` and `pybroker ingest`, as a user runs them."""
+"""`pybroker archive`: what is in the files, and what the command says."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import click
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pybroker.cli.archive import bound
-from pybroker.cli.avro import encoded, schema_of
-from pybroker.cli.spark_jobs import reason
+from pybroker.cli.archive import archive, bound
 from tests.clients.api import Record
 from tests.clients.confluent import Confluent
+from tests.spark.commands import Done, run_all
 from tests.support.brokers import BrokerProcess
 
 PARTITIONS = 2
-TIMEOUT_S = 600
+ROWS = 100
+SPARK = ("--master", "local[1]", "--json")
+LIKE_AN_ID = "customer_orders_archiQ"
 
 
-def _run(broker: BrokerProcess, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "pybroker", *arguments, "--bootstrap-server", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the archives are."""
+    return tmp_path_factory.mktemp("archives")
 
 
-@pytest.mark.slow
-def test_an_archive_holds_every_record_and_where_it_came_from(
-    broker: BrokerProcess, topic: str, tmp_path: Path
-) -> None:
-    """Parquet with lineage columns; the summary says which offsets."""
+@pytest.fixture(scope="module")
+def archives(broker: BrokerProcess, folder: Path) -> dict[str, Done]:
+    """All archives of this file: of 100 records in two partitions, five in one of two, and one."""
     client = Confluent(broker.bootstrap)
-    client.create_topic(topic, PARTITIONS)
-    client.producer().send(topic, [Record(number % PARTITIONS, f"k{number}", f"v{number}") for number in range(100)])
-    told = json.loads(_run(broker, "archive", topic, str(tmp_path / "out"), "--master", "local[2]", "--json"))
-    assert [(each["partition"], each["first"], each["last"], each["rows"]) for each in told] == [
-        (0, 0, 49, 50),
-        (1, 0, 49, 50),
-    ]
-    table = pq.read_table(tmp_path / "out")
-    rows = sorted(table.to_pylist(), key=lambda row: (row["_partition"], row["_offset"]))
+    producer = client.producer()
+    for topic, partitions in (("archive-all", PARTITIONS), ("archive-half", PARTITIONS), (LIKE_AN_ID, 1)):
+        client.create_topic(topic, partitions)
+    producer.send("archive-all", [Record(number % PARTITIONS, f"k{number}", f"v{number}") for number in range(ROWS)])
+    producer.send("archive-half", [Record(0, None, f"v{number}") for number in range(5)])
+    producer.send(LIKE_AN_ID, [Record(0, None, "v")])
+    # The machine's zone is 14 hours ahead, so this is in the future if it is taken for a time of that zone.
+    soon = dt.datetime.fromtimestamp(time.time() - 3600, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+    def run(dest: str, *more: str, topic: str = "archive-half") -> tuple[str, ...]:
+        return ("archive", topic, dest if "/" in dest else str(folder / dest), *SPARK, *more)
+
+    some = json.dumps({"archive-half": {"0": 3, "1": 0}})
+    return run_all(
+        broker,
+        {
+            "all": run("all", topic="archive-all"),
+            "name": run(f"file://{folder}/name", topic=LIKE_AN_ID),
+            "there": run(f"file://{folder}/name", topic=LIKE_AN_ID),
+            "idle": run("half", "--from", soon),
+            "none": run("half", "--mode", "append", "--to", soon),
+            "some": run("half", "--mode", "append", "--from", some),
+            "no topic": run("no", topic="archive-nothing"),
+            "no id": run("no", topic=LIKE_AN_ID[::-1]),
+            "/proc": run("/proc/nope/x"),
+            "foo://": run("foo://bucket/x"),
+            "noon": run("no", "--from", "noon"),
+            "one": run("one", "--from", '{"archive-half": {"0": 1}}'),
+            "beyond": run("beyond", "--to", '{"archive-half": {"0": 9, "1": 0}}'),
+        },
+        "Pacific/Kiritimati",
+    )
+
+
+def _parts(done: Done) -> list[tuple[object, ...]]:
+    return [(each["partition"], each["first"], each["last"], each["rows"]) for each in done.told]
+
+
+def test_an_archive_holds_every_record_and_where_it_came_from(archives: dict[str, Done], folder: Path) -> None:
+    """Parquet with lineage columns; the summary says which offsets."""
+    assert _parts(archives["all"]) == [(0, 0, 49, 50), (1, 0, 49, 50)]
+    rows = sorted(pq.read_table(folder / "all").to_pylist(), key=lambda row: (row["_partition"], row["_offset"]))
     assert [row["_offset"] for row in rows] == [*range(50), *range(50)]
-    assert {row["_topic_id"] for row in rows} == {told[0]["topic id"]}
-    assert sorted(row["value"] for row in rows) == sorted(f"v{number}".encode() for number in range(100))
+    assert {row["_topic_id"] for row in rows} == {archives["all"].told[0]["topic id"]}
+    assert sorted(row["value"] for row in rows) == sorted(f"v{number}".encode() for number in range(ROWS))
     assert all(row["_cluster_id"] and isinstance(row["_timestamp"], dt.datetime) for row in rows)
 
 
-def test_mistakes_are_one_line(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    """No traceback of Spark's."""
-    text = _run(broker, "archive", topic, str(tmp_path / "out"), "--master", "local[1]", code=1)
-    assert text.strip().splitlines()[-1].startswith(f"Error: there is no topic {topic} in cluster")
-    text = _run(broker, "archive", topic, str(tmp_path / "out"), "--from", "noon", code=2)
-    assert "noon: earliest, latest, milliseconds" in text
+def test_a_partition_without_records_of_that_time_adds_nothing(archives: dict[str, Done]) -> None:
+    """Of `--from` and `--to`, which are in UTC wherever the machine is."""
+    assert _parts(archives["idle"]) == [(0, 0, 4, 5), (1, None, None, 0)]
+    assert _parts(archives["none"]) == [(0, None, None, 0), (1, None, None, 0)]
+
+
+def test_the_summary_counts_what_the_run_wrote(archives: dict[str, Done], folder: Path) -> None:
+    """Not what was in the folder before."""
+    assert _parts(archives["some"]) == [(0, 3, 4, 2), (1, None, None, 0)]
+    assert pq.read_table(folder / "half").num_rows == 5 + 2
+
+
+def test_a_topic_may_have_a_name_like_an_id(archives: dict[str, Done], folder: Path) -> None:
+    """Also: where to may be a URL."""
+    assert _parts(archives["name"]) == [(0, 0, 0, 1)]
+    assert (folder / "name").is_dir()
+
+
+def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
+    """What the user gave is named, in the user's words."""
+    assert f"[PATH_ALREADY_EXISTS] Path file:{folder}/name already exists" in archives["there"].line()
+    assert archives["no topic"].line().startswith("there is no topic archive-nothing in cluster")
+    assert archives["no id"].line().startswith(f"there is no topic {LIKE_AN_ID[::-1]} in cluster")
+    assert archives["/proc"].line().startswith("/proc/nope/x: Mkdirs failed to create file:/proc/nope/x")
+    assert archives["foo://"].line() == 'foo://bucket/x: No FileSystem for scheme "foo"'
+    assert "'--from': noon: earliest, an ISO time" in archives["noon"].line(2)
+    assert archives["one"].line().endswith("--from: archive-half partition 1 is subscribed but not given")
+    assert archives["beyond"].line().endswith("holds offsets 0 to 5, not 0 to 9; --from and --to must lie within them")
+
+
+def _bound(name: str, text: str | None) -> dict[str, str]:
+    return bound(None, next(each for each in archive.params if name in each.opts), text)
+
+
+LATER = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
 @pytest.mark.parametrize(
@@ -66,80 +124,31 @@ def test_mistakes_are_one_line(broker: BrokerProcess, topic: str, tmp_path: Path
         (None, {}),
         ("earliest", {"startingOffsets": "earliest"}),
         ('{"t": {"0": 5}}', {"startingOffsets": '{"t": {"0": 5}}'}),
-        ("1795219200000", {"startingTimestamp": "1795219200000"}),
-        ("2026-11-21T00:00:00+00:00", {"startingTimestamp": "1795219200000"}),
+        ("1795219200000", {"startingTimestamp": "1795219200000", **LATER}),
+        ("2026-11-21T00:00:00+00:00", {"startingTimestamp": "1795219200000", **LATER}),
+        ("2026-11-21T01:00:00+01:00", {"startingTimestamp": "1795219200000", **LATER}),
+        ("2026-11-21", {"startingTimestamp": "1795219200000", **LATER}),
+        ("20261121T000000.5", {"startingTimestamp": "1795219200500", **LATER}),
     ],
 )
 def test_a_range_is_said_in_several_ways(text: str | None, option: dict[str, str]) -> None:
-    """Words, times and offsets."""
-    assert bound(text, "starting") == option
+    """Words, times and offsets; times are in UTC."""
+    assert _bound("--from", text) == option
+
+
+def test_the_end_is_said_in_the_same_ways() -> None:
+    """But for its word."""
+    assert _bound("--to", "latest") == {"endingOffsets": "latest"}
+    assert _bound("--to", "2026-11-21") == {"endingTimestamp": "1795219200000"}
+    with pytest.raises(click.BadParameter, match="earliest: latest, an ISO time"):
+        _bound("--to", "earliest")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}x", '{"t": 5}', '{"t": {"0": null}}', "[]", "noon", "latest", "20261101", "1795219200", "1960-01-01"],
+)
+def test_what_may_mean_two_things_is_refused(text: str) -> None:
+    """A date without dashes and seconds are no milliseconds."""
     with pytest.raises(click.BadParameter):
-        bound("{", "starting")
-
-
-def test_the_reason_is_taken_out_of_a_workers_traceback() -> None:
-    """The last line that names an error of ours; else the first."""
-    text = "Job aborted\nTraceback\n  File x\npybroker.spark.errors.OptionError: there is no option x\n\tat java"
-    assert reason(text) == "there is no option x"
-    assert reason("\n\n[PATH_NOT_FOUND] no\nat java") == "[PATH_NOT_FOUND] no"
-
-
-def test_rows_in_avro_are_read_by_their_schema() -> None:
-    """Nested, null, decimal and temporal values."""
-    import io
-    from decimal import Decimal
-
-    import fastavro
-    from pyspark.sql import types as t
-
-    inner = t.StructType([t.StructField("x", t.DoubleType()), t.StructField("day", t.DateType())])
-    struct = t.StructType(
-        [
-            t.StructField("id", t.LongType(), nullable=False),
-            t.StructField("name", t.StringType()),
-            t.StructField("price", t.DecimalType(10, 2)),
-            t.StructField("at", t.TimestampType()),
-            t.StructField("tags", t.ArrayType(t.StringType())),
-            t.StructField("more", t.MapType(t.StringType(), t.IntegerType())),
-            t.StructField("inner", inner),
-        ]
-    )
-    schema = schema_of(struct)
-    row = {
-        "id": 7,
-        "name": None,
-        "price": Decimal("12.50"),
-        "at": dt.datetime(2026, 11, 21, 1, 2, 3, tzinfo=dt.UTC),
-        "tags": ["a", None],
-        "more": {"x": 1},
-        "inner": {"x": 1.5, "day": dt.date(2026, 11, 21)},
-    }
-    data = encoded(schema, row)
-    assert fastavro.schemaless_reader(io.BytesIO(data), schema, None) == row
-
-
-def _files(folder: Path) -> None:
-    table = pa.table({"id": list(range(1000)), "name": [f"n{number % 10}" for number in range(1000)]})
-    folder.mkdir()
-    for number in range(2):
-        pq.write_table(table.slice(number * 500, 500), folder / f"{number}.parquet")
-
-
-def test_files_are_loaded_once_under_one_name(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    """A second load of the same name does nothing; ls, show and abort know it."""
-    client = Confluent(broker.bootstrap)
-    client.create_topic(topic, PARTITIONS)
-    _files(tmp_path / "in")
-    load = ("ingest", "load", str(tmp_path / "in"), "--format", "parquet", "--topic", topic, "--key", "id")
-    for _ in range(2):
-        told = json.loads(_run(broker, *load, "--ingest-id", topic, "--master", "local[2]", "--json"))
-        assert (told["state"], told["rows"]) == ("committed", 1000)
-        assert sum(each["last"] - each["first"] + 1 for each in told["partitions"]) == 1000
-    found = client.read(topic, PARTITIONS, 1000)
-    assert len(found) == 1000
-    one = next(each for each in found if each.key == "42")
-    assert json.loads(one.value or "") == {"id": 42, "name": "n2"}
-    assert topic in _run(broker, "ingest", "ls", "--topic", topic)
-    assert f"{topic} into {topic}" in _run(broker, "ingest", "show", topic)
-    assert "its records are in the topic" in _run(broker, "ingest", "abort", topic, code=1)
-    assert "there is no ingest" in _run(broker, "ingest", "show", "nothing", code=1)
+        _bound("--from", text)

@@ -1,0 +1,70 @@
+"""Commands one after the other in one process: Spark's JVM takes seconds to start, and each command after the first has
+it running. As a program: reads a JSON list of argument lists, writes what each of them ended with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from click.testing import CliRunner
+
+from pybroker.cli import cli
+from tests.support.brokers import BrokerProcess
+
+TIMEOUT_S = 600
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended. A traceback is in `err`."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def told(self) -> Any:
+        """What a command that succeeds wrote, JSON."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    def line(self, code: int = 1) -> str:
+        """The one line of a command that fails."""
+        assert self.code == code, f"{self.code}: {self.out}{self.err}"
+        assert code != 1 or len(self.err.splitlines()) == 1, self.err
+        return self.err.splitlines()[-1].removeprefix("Error: ")
+
+
+def run_all(broker: BrokerProcess, commands: Mapping[str, Sequence[str]], timezone: str) -> dict[str, Done]:
+    """How each command ended, by the name that it has here. Nothing may be written past them, by the JVM say."""
+    asked = [[*each, "--bootstrap-server", broker.bootstrap] for each in commands.values()]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.commands"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, "TZ": timezone},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return dict(zip(commands, (Done(**each) for each in json.loads(done.stdout)), strict=True))
+
+
+def _run(arguments: list[str]) -> Done:
+    result = CliRunner().invoke(cli, arguments)
+    trace = ""
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        trace = "".join(traceback.format_exception(result.exception))
+    return Done(result.exit_code, result.stdout, result.stderr + trace)
+
+
+if __name__ == "__main__":
+    print(json.dumps([asdict(_run(each)) for each in json.load(sys.stdin)]))
