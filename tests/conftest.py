@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 SPARK = "tests/spark"
 # They start Sparks of their own, as processes.
-SPARKS_OF_THEIR_OWN = "tests/spark/test_cli.py"
+SPARKS_OF_THEIR_OWN = ("tests/spark/test_cli.py", "tests/spark/test_cli_load.py")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,7 +43,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class OneSpark(LoadFileScheduling):  # type: ignore[misc]  # published without types
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            shared = file.startswith((f"{SPARK}/", "tests/clients/test_spark.py")) and file != SPARKS_OF_THEIR_OWN
+            shared = file.startswith((f"{SPARK}/", "tests/clients/test_spark.py")) and file not in SPARKS_OF_THEIR_OWN
             return SPARK if shared else file
 
     return OneSpark(config, log)

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from pybroker.cli.spark_jobs import column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
+NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 SIMPLE: dict[str, Any] = {
     "string": "string",
     "binary": "bytes",
@@ -32,11 +36,17 @@ SIMPLE: dict[str, Any] = {
 def schema_of(struct: StructType, name: str = "Row") -> dict[str, Any]:
     """The Avro schema of a row: fields that may be null are unions with null, as Spark's own conversion has them.
 
-    Raises click.ClickException for a type that Avro does not have.
+    The record of a field is named by the way to it, `Row.a.b`: no two have one name. Raises click.ClickException for a
+    type that Avro does not have and for a field that it does not let have its name.
     """
     fields = []
     for field in struct.fields:
-        kind = _type_of(field.dataType, f"{name}_{field.name}")
+        if not NAME.fullmatch(field.name):
+            raise click.ClickException(
+                f"--value avro: a field cannot be called {field.name!r} in Avro, whose names have letters A to Z, "
+                "digits and _, and no digit first: name the column otherwise, or use --value json"
+            )
+        kind = _type_of(field.dataType, f"{name}.{field.name}")
         fields.append({"name": field.name, "type": ["null", kind] if field.nullable else kind})
     return {"type": "record", "name": name, "fields": fields}
 
@@ -78,9 +88,7 @@ def avro_column(frame: DataFrame) -> Column:
     def encode(row: Any) -> bytes:
         return encoded(schema, row.asDict(recursive=True))
 
-    return functions.udf(encode, BinaryType())(
-        functions.struct(*(functions.col(f"`{each}`") for each in frame.columns))
-    )
+    return functions.udf(encode, BinaryType())(functions.struct(*(column_of(each) for each in frame.columns)))
 
 
 def encoded(schema: dict[str, Any], row: dict[str, Any]) -> bytes:

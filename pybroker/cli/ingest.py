@@ -5,22 +5,40 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from pybroker.cli import spark_jobs
 from pybroker.cli.options import Target, broker_options, write_json
 from pybroker.cli.options import table as table_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from pybroker.spark.cluster import Cluster
 
 FORMATS = ("parquet", "csv", "json", "text", "orc")
+MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+"""What Spark's readers of CSV and JSON do about a line that cannot be read; the first unless told otherwise."""
+SHOWN = 120
+"""Characters of such a line in an error."""
 VALUES = ("json", "raw", "avro")
 COLUMNS = ("topic", "topic id", "ingest id", "batch", "state", "rows", "bytes", "writers")
 OFFSETS = ("partition", "first", "last", "rows", "bytes")
+
+
+def reader_options(_context: object, _parameter: object, given: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE of `--option`, with what holds unless it is given. Raises click.BadParameter."""
+    wrong = next((each for each in given if "=" not in each.lstrip("=")), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong}: NAME=VALUE is needed, as header=true")
+    options = dict(each.partition("=")[::2] for each in given)
+    # Spark takes names in any case, and a mode that it does not know for PERMISSIVE.
+    mode = next((options.pop(name) for name in list(options) if name.lower() == "mode"), MODES[0])
+    if mode.upper() not in MODES:
+        raise click.BadParameter(f"mode={mode}: one of {', '.join(MODES)} is needed")
+    return {**options, "mode": mode.upper()}
 
 
 @click.group()
@@ -39,12 +57,20 @@ def ingest() -> None:
     type=click.Choice(VALUES),
     default="json",
     show_default=True,
-    help="json: the row as an object; raw: the column value (or the only one) as it is; avro: the row in Avro's binary "
+    help="json: the row as an object; raw: the only column besides the key as it is; avro: the row in Avro's binary "
     "encoding.",
 )
 @click.option("--ingest-id", help="A name of this load: run again under the same name, it does nothing. Else random.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For Spark's reader, as header=true.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=reader_options,
+    help="For Spark's reader, as header=true.",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@spark_jobs.verbose_option
 @broker_options
 def load(
     *,
@@ -54,62 +80,94 @@ def load(
     key: str | None,
     encoding: str,
     ingest_id: str | None,
-    options: tuple[str, ...],
+    options: dict[str, str],
     master: str,
+    verbose: bool,
     target: Target,
 ) -> None:
-    """Load the files SRC (a file, a folder or a pattern) into a topic. All rows are in it afterwards, once, or none."""
-    from pybroker.cli import spark_jobs
+    """Load the files SRC (a file, a folder or a pattern) into a topic. All rows are in it afterwards, once, or none.
 
+    A line of CSV or JSON that cannot be read ends the load, unless --option mode=PERMISSIVE (or DROPMALFORMED) says
+    otherwise; values of CSV are text, unless --option inferSchema=true.
+    """
     name = ingest_id or str(uuid.uuid4())
-    with spark_jobs.session(master) as spark, spark_jobs.errors_as_lines():
-        given = dict(each.partition("=")[::2] for each in options)
-        if kind in ("csv", "json"):
-            given.setdefault("inferSchema", "true")
-        frame = records(spark.read.format(kind).options(**given).load(src), key, encoding)
-        with errors_as_lines():
-            cluster = cluster_of(target)
-        counts = _Staged(cluster, name)
-        with spark_jobs.progress(spark, f"{src} → {topic}", counts=counts):
-            spark_jobs.writer(frame, target, topic, {"ingestId": name}).save()
-    with errors_as_lines():
-        found = _find(cluster, name)
-    committed = found[-1] if found else None
+    with spark_jobs.refusals_as_lines():
+        cluster = spark_jobs.cluster_of(target)
+        topic_id = _topic_id(cluster, topic)
+    staged = _Staged(cluster, topic_id, name)
+    with spark_jobs.session(master, verbose=verbose) as spark:
+        with spark_jobs.errors_as_lines(f"{src} (--format {kind})"), _malformed_lines(spark, src, kind, options):
+            frame = spark.read.format(kind).options(**options).load(src)
+        rows = records(frame, key, encoding)
+        with spark_jobs.progress(spark, f"{src} → {topic}", counts=staged), _malformed_lines(spark, src, kind, options):
+            spark_jobs.writer(rows, target, topic, {"topicId": topic_id, "ingestId": name}).save()
+    with spark_jobs.refusals_as_lines():
+        committed = staged.found()
     if committed is None:
         raise click.ClickException(f"ingest {name} is not known to the broker any more")
     _summary(committed, target)
+
+
+@contextmanager
+def _malformed_lines(spark: SparkSession, src: str, kind: str, options: dict[str, str]) -> Iterator[None]:
+    """Spark says of JSON that a line of some file cannot be read; this says which. And what to do."""
+    try:
+        yield
+    except spark_jobs.spark_errors() as error:
+        text = str(error)
+        if "MALFORMED" not in text:
+            raise
+        broken = _broken_json(spark, src, options) if kind == "json" else None
+        raise click.ClickException(
+            f"{broken or spark_jobs.reason(text)} (--option mode=PERMISSIVE or DROPMALFORMED loads the others)"
+        ) from None
+
+
+def _broken_json(spark: SparkSession, src: str, options: dict[str, str]) -> str | None:
+    # Spark refuses to read nothing but what cannot be parsed: hence a second column.
+    found = (
+        spark.read.format("json")
+        .options(**{**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken"})
+        .schema("nothing string, broken string")
+        .load(src)
+        .where("broken IS NOT NULL")
+        .select("_metadata.file_path", "broken", "nothing")
+        .take(1)
+    )
+    if not found:
+        return None
+    line = found[0].broken.strip().partition("\n")[0][:SHOWN]
+    return f"{spark_jobs.file_name(found[0].file_path)}: this is no JSON object: {line}"
 
 
 def records(frame: DataFrame, key: str | None, encoding: str) -> DataFrame:
     """Rows as key and value. Raises click.ClickException for columns that are not there."""
     from pyspark.sql import functions
 
+    columns = ", ".join(frame.columns)
     if key is not None and key not in frame.columns:
-        raise click.ClickException(f"--key {key}: the columns are {', '.join(frame.columns)}")
+        raise click.ClickException(f"--key {key}: the columns are {columns}")
     if encoding == "json":
-        value = functions.to_json(functions.struct(*frame.columns), {"ignoreNullFields": "false"})
+        row = functions.struct(*(spark_jobs.column_of(each) for each in frame.columns))
+        value = functions.to_json(row, {"ignoreNullFields": "false"})
     elif encoding == "avro":
         from pybroker.cli.avro import avro_column
 
         value = avro_column(frame)
     else:
-        column = "value" if "value" in frame.columns else frame.columns[0]
-        if column != "value" and len(set(frame.columns) - {key}) != 1:
-            raise click.ClickException(
-                f"--value raw needs a column value, or one column besides the key; there are {', '.join(frame.columns)}"
-            )
-        if column == key:
-            column = next((each for each in frame.columns if each != key), column)
-        value = functions.col(column)
-        if frame.schema[column].dataType.typeName() != "binary":
-            value = value.cast("string")
+        others = [each for each in frame.columns if each != key]
+        if len(others) != 1:
+            raise click.ClickException(f"--value raw needs exactly one column besides the key; there are {columns}")
+        value = _as_it_is(frame, others[0])
     chosen = [value.alias("value")]
     if key is not None:
-        text = functions.col(key)
-        if frame.schema[key].dataType.typeName() != "binary":
-            text = text.cast("string")
-        chosen.insert(0, text.alias("key"))
+        chosen.insert(0, _as_it_is(frame, key).alias("key"))
     return frame.select(*chosen)
+
+
+def _as_it_is(frame: DataFrame, name: str) -> Column:
+    column = spark_jobs.column_of(name)
+    return column if frame.schema[name].dataType.typeName() == "binary" else column.cast("string")
 
 
 @ingest.command("ls")
@@ -120,8 +178,8 @@ def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
     """List ingests: open ones, and committed ones that are remembered."""
     from pybroker.spark import ingest as steps
 
-    with errors_as_lines():
-        cluster = cluster_of(target)
+    with spark_jobs.refusals_as_lines():
+        cluster = spark_jobs.cluster_of(target)
         ids = None if topic is None else [_topic_id(cluster, topic)]
         found = [_row(each) for each in steps.listed(cluster, ids, committed=not only_open)]
     if target.json:
@@ -135,12 +193,15 @@ def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
 @broker_options
 def show(ingest_id: str, target: Target) -> None:
     """Show an ingest: its state and what it holds by partition."""
-    with errors_as_lines():
-        found = _find(cluster_of(target), ingest_id)
+    with spark_jobs.refusals_as_lines():
+        found = _find(spark_jobs.cluster_of(target), ingest_id)
     if not found:
         raise click.ClickException(f"there is no ingest {ingest_id}")
-    for each in found:
-        _summary(each, target)
+    if target.json:
+        write_json([_details(each) for each in found])
+    else:
+        for each in found:
+            _summary(each, target)
 
 
 @ingest.command()
@@ -151,8 +212,8 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
     """Drop what an open ingest has staged. What is committed stays."""
     from pybroker.spark import ingest as steps
 
-    with errors_as_lines():
-        cluster = cluster_of(target)
+    with spark_jobs.refusals_as_lines():
+        cluster = spark_jobs.cluster_of(target)
         wanted = None if topic is None else _topic_id(cluster, topic)
         found = [each for each in _find(cluster, ingest_id) if wanted in (None, str(each.topic_id))]
         if not found:
@@ -167,25 +228,6 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
 
 
 # ---- parts
-
-
-@contextmanager
-def errors_as_lines() -> Iterator[None]:
-    """What the broker refuses is one line."""
-    from pybroker.native import NativeError
-    from pybroker.spark.errors import SparkSourceError
-
-    try:
-        yield
-    except (NativeError, SparkSourceError) as error:
-        raise click.ClickException(str(error)) from None
-
-
-def cluster_of(target: Target) -> Cluster:
-    """The cluster that the options name."""
-    from pybroker.spark.cluster import Cluster
-
-    return Cluster({name: str(value) for name, value in target.client_config().items()})
 
 
 def _topic_id(cluster: Cluster, name: str) -> str:
@@ -216,7 +258,7 @@ def _row(each: Any) -> dict[str, object]:
     }
 
 
-def _summary(each: Any, target: Target) -> None:
+def _details(each: Any) -> dict[str, object]:
     rows = [
         {
             "partition": part.partition,
@@ -227,32 +269,43 @@ def _summary(each: Any, target: Target) -> None:
         }
         for part in sorted(each.partitions, key=lambda part: part.partition)
     ]
+    return {**_row(each), "partitions": rows}
+
+
+def _summary(each: Any, target: Target) -> None:
+    told = _details(each)
     if target.json:
-        write_json({**_row(each), "partitions": rows})
+        write_json(told)
         return
-    head = _row(each)
     click.echo(
-        f"{head['ingest id']} into {head['topic']} ({head['topic id']}): {head['state']}, {each.rows:,} rows, "
+        f"{told['ingest id']} into {told['topic']} ({told['topic id']}): {told['state']}, {each.rows:,} rows, "
         f"{each.bytes:,} bytes"
     )
-    table_of(rows, OFFSETS)
+    table_of(cast("list[dict[str, object]]", told["partitions"]), OFFSETS)
 
 
 class _Staged:
-    """Rows and bytes that the broker has staged for an ingest; asked while the job runs."""
+    """Rows and bytes that the broker has staged for a load; asked while the job runs."""
 
-    def __init__(self, cluster: Cluster, ingest_id: str) -> None:
-        self._cluster, self._ingest_id = cluster, ingest_id
+    def __init__(self, cluster: Cluster, topic_id: str, ingest_id: str) -> None:
+        self._cluster, self._topic_id, self._ingest_id = cluster, topic_id, ingest_id
         self._last = (0, 0)
+
+    def found(self) -> Any | None:
+        """The load as the broker knows it: other topics, and streams, may have ingests of the same name."""
+        from pybroker.spark import ingest as steps
+
+        listed = steps.listed(self._cluster, [self._topic_id], self._ingest_id)
+        return next((each for each in listed if each.batch_id == steps.NO_BATCH), None)
 
     def __call__(self) -> tuple[int, int]:
         from pybroker.native import NativeError
         from pybroker.spark.errors import SparkSourceError
 
         try:
-            found = _find(self._cluster, self._ingest_id)
+            found = self.found()
         except (NativeError, SparkSourceError):
             return self._last  # the job itself says what is wrong; the bar just stands
-        if found:
-            self._last = (found[-1].rows, found[-1].bytes)
+        if found is not None:
+            self._last = (found.rows, found.bytes)
         return self._last
