@@ -28,13 +28,14 @@ ARCHIVED = (
 POLL_S = 0.5
 REASON_LINES = ("pybroker.spark.errors.", "pybroker._native.NativeError", "NativeError:")
 TRACEBACK = "Traceback (most recent call last):\n"
+PYSPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 NO_JVM = "JAVA_GATEWAY_EXITED"
 _CALLING = "An error occurred while calling"
 _CLASS = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)(?:: |$)")
 _TASK = re.compile(r"^Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
 # With three slashes it is quoted as a URL; Spark writes files with one slash as they are called.
 _FILE = re.compile(r"\bfile:///\S+")
-_STATE = re.compile(r"\s*SQLSTATE: \w+$")
+_STATE = re.compile(r"\s*SQLSTATE: \w+(?:; line \d+ pos \d+)?;?$")
 STDERR = 2
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's own log.")
@@ -55,6 +56,7 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         from pyspark.sql import SparkSession
     except ImportError:
         raise click.ClickException("this command needs Spark: pip install 'pybroker[spark]'") from None
+    quiet_pyspark(verbose=verbose)
     level = "WARN" if verbose else "OFF"
     builder = (
         SparkSession.builder.master(master)
@@ -78,6 +80,14 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
             yield spark
         finally:
             spark.stop()
+
+
+def quiet_pyspark(*, verbose: bool) -> None:
+    """PySpark writes some of its errors to stderr as JSON with the stack trace, beside raising them."""
+    from pyspark.logger import PySparkLogger
+
+    for name in PYSPARK_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = not verbose
 
 
 @contextmanager

@@ -16,11 +16,12 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import types as t
 
 from pybroker.cli.avro import encoded, schema_of
 from pybroker.cli.ingest import reader_options
-from pybroker.cli.spark_jobs import no_jvm, reason
+from pybroker.cli.spark_jobs import PYSPARK_LOGGERS, no_jvm, quiet_pyspark, reason
 from tests.clients.confluent import Confluent
 from tests.spark.commands import Done, run_all
 from tests.support.brokers import BrokerProcess
@@ -199,9 +200,8 @@ def test_the_reason_is_taken_out_of_what_spark_says() -> None:
     assert reason(text) == "there is no option x"
     assert reason("\n\n[PATH_NOT_FOUND] no\nat java") == "[PATH_NOT_FOUND] no"
     called = "An error occurred while calling o1.load.\n: org.apache.spark.SparkException: "
-    assert reason(
-        f"{called}Exception thrown. SQLSTATE: KD001\n\tat x\nCaused by: java.io.IOException: why\n\t... 1"
-    ) == ("Exception thrown. why")
+    thrown = "Exception thrown. SQLSTATE: KD001; line 1 pos 3;"
+    assert reason(f"{called}{thrown}\n\tat x\nCaused by: java.io.IOException: why\n\t... 1") == "Exception thrown. why"
     job = (
         "Job aborted due to stage failure: Task 0 in stage 14.0 failed 1 times, most recent failure: Lost task 0.0 in "
     )
@@ -210,6 +210,14 @@ def test_the_reason_is_taken_out_of_what_spark_says() -> None:
     worker = "An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File x\n    y()\n"
     assert reason(f"{worker}ValueError: too large\n\n\tat org.apache") == "ValueError: too large"
     assert reason("") == "Spark failed"
+
+
+def test_pyspark_logs_no_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """But for those who ask for it."""
+    for verbose in (False, True):
+        quiet_pyspark(verbose=verbose)
+        PySparkLogger.getLogger(PYSPARK_LOGGERS[1]).exception("no", errorClass="X")  # type: ignore[no-untyped-call]
+        assert bool(capsys.readouterr().err) == verbose
 
 
 def test_a_jvm_that_does_not_start_says_why() -> None:
