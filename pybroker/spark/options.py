@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -133,11 +134,10 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400
 
 
 def _seconds(name: str, text: str) -> float:
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text[len(number) :].strip() or "ms"
-    if unit not in _UNITS or not number.isdigit():
+    found = re.fullmatch("([0-9]{1,9}) *([a-z]*)", text)
+    if found is None or (found[2] or "ms") not in _UNITS:
         raise OptionError(f"{name}={text}: a time like 30s, 15m or 1h is needed")
-    return int(number) * _UNITS[unit]
+    return int(found[1]) * _UNITS[found[2] or "ms"]
 
 
 def _columns(given: _Given) -> tuple[str, ...]:

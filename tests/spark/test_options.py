@@ -36,6 +36,7 @@ def read(**options: str) -> object:
         ({"onTopicRecreated": "ignore"}, "fail, earliest, continue"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger=0: a whole number from 1 to"),
         ({"maxTriggerDelay": "soon"}, "a time like"),
+        ({"maxTriggerDelay": "²s"}, "a time like"),
         ({"kafka.group.id": "g"}, "groupId"),
         ({"path": "/x"}, "path=/x: there is no path here"),
         ({"minPartitions": str(2**63)}, "from 1 to 9223372036854775807"),
@@ -129,6 +130,13 @@ def test_a_stream_has_no_ingest_id_of_the_users() -> None:
         write_options(given, streaming=True)
     with pytest.raises(OptionError, match="ingestId has no meaning for a stream"):
         DefaultSource(given).streamWriter(DefaultSource({**HERE, "subscribe": "t"}).schema(), overwrite=False)
+
+
+@pytest.mark.parametrize(("text", "delay_s"), [("500", 0.5), ("30s", 30.0), ("15 min", 900.0), ("1h", 3600.0)])
+def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, delay_s: float) -> None:
+    """`maxTriggerDelay`, in the manner of Spark."""
+    given = {**HERE, "subscribe": "t", "maxTriggerDelay": text}
+    assert read_options(given, streaming=True).max_trigger_delay_s == delay_s
 
 
 def test_values_are_handed_on_as_the_client_reads_them() -> None:
