@@ -152,7 +152,7 @@ def topic_of(cluster: Cluster, text: str) -> Topic:
     Raises TopicChangedError if there is none.
     """
     from pybroker.native import Uuid
-    from pybroker.spark.options import Subscription
+    from pybroker.spark.selection import Subscription
 
     try:
         is_id = bool(Uuid.parse(text))

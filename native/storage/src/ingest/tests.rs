@@ -109,6 +109,18 @@ fn killed_at(fixture: &Fixture, step: Step, copy_bytes_max: u64) -> Result<Attac
     )
 }
 
+/// Attaches what is sealed, under the topic's own times.
+fn attach(fixture: &Fixture, copy_bytes_max: u64) -> Result<Attached, AppendError> {
+    let place = place(fixture);
+    fixture.log().attach(
+        &place,
+        EPOCH,
+        TimestampType::CreateTime,
+        NOW,
+        copy_bytes_max,
+    )
+}
+
 fn check_headers(fixture: &Fixture) {
     let log = fixture.log();
     let mut next = log.log_start_offset();
@@ -134,16 +146,7 @@ fn attached_records_are_as_if_they_had_been_appended() {
     fixture.append(batch(&["before"])).expect("appends");
     sealed(&fixture);
     assert_eq!(values(fixture.log()), ["before"], "staged is invisible");
-    let attached = fixture
-        .log()
-        .attach(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            LINK,
-        )
-        .expect("attaches");
+    let attached = attach(&fixture, LINK).expect("attaches");
     assert_eq!(
         attached,
         Attached {
@@ -158,16 +161,7 @@ fn attached_records_are_as_if_they_had_been_appended() {
     all.push("after".into());
     assert_eq!(values(fixture.log()), all);
     check_headers(&fixture);
-    let again = fixture
-        .log()
-        .attach(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            LINK,
-        )
-        .expect("answers");
+    let again = attach(&fixture, LINK).expect("answers");
     assert_eq!((again.base_offset, again.repeated), (1, true));
     for offset in 0..34 {
         let read = read_from(fixture.log(), offset, 100);
@@ -388,16 +382,7 @@ fn timestamps_retention_and_compaction_see_attached_segments_as_any_other() {
         .collect();
     let one = stage(&fixture, 1, &batches);
     seal(&fixture, vec![one]);
-    fixture
-        .log()
-        .attach(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            LINK,
-        )
-        .expect("attaches");
+    attach(&fixture, LINK).expect("attaches");
     let log = fixture.log();
     for i in 0..10 {
         let found = log
@@ -445,16 +430,7 @@ fn nothing_staged_attaches_nothing() {
     let fixture = Fixture::new(small_segments());
     std::fs::create_dir_all(place(&fixture).path()).expect("makes");
     seal(&fixture, Vec::new());
-    let attached = fixture
-        .log()
-        .attach(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            LINK,
-        )
-        .expect("attaches");
+    let attached = attach(&fixture, LINK).expect("attaches");
     assert_eq!((attached.base_offset, attached.end_offset), (0, 0));
 }
 

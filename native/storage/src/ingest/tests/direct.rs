@@ -35,16 +35,7 @@ fn attached_at_once_and_after_a_crash_at_any_step() {
             fixture.crash();
             fixture.open();
         }
-        let attached = fixture
-            .log()
-            .attach(
-                &place(&fixture),
-                EPOCH,
-                TimestampType::CreateTime,
-                NOW,
-                LINK,
-            )
-            .expect("attaches");
+        let attached = attach(&fixture, LINK).expect("attaches");
         assert_eq!(attached.end_offset, expected.len() as i64, "{killed:?}");
         check_headers(&fixture);
         assert!(values(fixture.log()) == expected, "{killed:?}");
@@ -74,15 +65,6 @@ fn an_attempt_goes_on_where_a_crash_has_cut_it() {
     let staged = stage(&fixture, 1, &batches[1..]);
     assert_eq!(staged.0.rows, expected.len() as i64);
     seal(&fixture, vec![staged]);
-    fixture
-        .log()
-        .attach(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW,
-            LINK,
-        )
-        .expect("attaches");
+    attach(&fixture, LINK).expect("attaches");
     assert!(values(fixture.log()) == expected);
 }

@@ -251,13 +251,7 @@ fn what_a_full_disk_refused_is_not_there_after_a_restart() {
         let staged = stage(&fixture, 1, &texts("new", 5));
         seal(&fixture, vec![staged]);
         let full = full_index(&fixture.partition());
-        let attach = |fixture: &Fixture| {
-            let place = place(fixture);
-            fixture
-                .log()
-                .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY)
-        };
-        let copied = done(attach(&fixture));
+        let copied = done(attach(&fixture, COPY));
         let mut appended = 0;
         while done(fixture.append(batch(&["more"]))) {
             appended += 1;
@@ -271,7 +265,7 @@ fn what_a_full_disk_refused_is_not_there_after_a_restart() {
         fixture.crash();
         fixture.open();
         assert_eq!(fixture.log().log_end_offset(), end, "after {before}");
-        assert_eq!(attach(&fixture).expect("attaches").repeated, copied);
+        assert_eq!(attach(&fixture, COPY).expect("attaches").repeated, copied);
         let all = values(fixture.log());
         let new: Vec<_> = all.into_iter().filter(|one| one.contains('-')).collect();
         assert_eq!(new, expected(&[("new", 5)]), "after {before}: once");
@@ -297,16 +291,7 @@ fn what_was_acknowledged_can_be_attached_whatever_was_refused_after_it() {
         std::fs::remove_file(&full).expect("removes");
         let rows = planned.rows;
         seal(&fixture, vec![(planned, log)]);
-        let attached = fixture
-            .log()
-            .attach(
-                &place(&fixture),
-                EPOCH,
-                TimestampType::CreateTime,
-                NOW,
-                LINK,
-            )
-            .expect("attaches");
+        let attached = attach(&fixture, LINK).expect("attaches");
         assert_eq!(attached.end_offset, rows, "after {before}");
     }
 }
