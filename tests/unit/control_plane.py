@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +15,33 @@ from pybroker.context import RequestContext
 from pybroker.dispatch import routes
 from pybroker.native import NativeBroker
 from tests.support.fake_native import FakeNative
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits a minute for what no event tells."""
+    for _ in range(6000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("waited a minute")
+
+
+@asynccontextmanager
+async def counted_turns() -> AsyncIterator[Callable[[], int]]:
+    """How many turns others have had on the loop so far: work that holds it gives them none."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    try:
+        yield lambda: turns
+    finally:
+        beside.cancel()
 
 
 class ControlPlane:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -30,7 +29,7 @@ from pybroker.protocol.messages import (
     MetadataResponse,
 )
 from pybroker.replicas import membership
-from tests.unit.control_plane import ControlPlane
+from tests.unit.control_plane import ControlPlane, until
 
 
 def topic(name: str, partitions: int = -1, factor: int = -1, **configs: str) -> CreateTopicsRequest_CreatableTopic:
@@ -195,14 +194,6 @@ async def test_a_deletion_ends_as_a_tombstone(control_plane: ControlPlane) -> No
     again = await control_plane.start()
     assert again.services is not None
     assert again.services.controller.image.deletions[topic_id].state == "removed"
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("waited a minute")
 
 
 @pytest.mark.parametrize(

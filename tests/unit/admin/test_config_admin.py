@@ -29,7 +29,7 @@ from pybroker.protocol.messages import (
     IncrementalAlterConfigsRequest_AlterableConfig,
     IncrementalAlterConfigsRequest_AlterConfigsResource,
 )
-from tests.unit.control_plane import ControlPlane
+from tests.unit.control_plane import ControlPlane, counted_turns
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND = OpType.SET, OpType.DELETE, OpType.APPEND
@@ -118,19 +118,10 @@ async def test_many_resources_hold_nobody_up_and_repetitions_are_answered_once(c
     names = [f"t{number}" for number in range(100)]
     request = DescribeConfigsRequest(resources=[resource(name) for name in names] * 50)
     request.resources.append(resource("t0", "retention.ms"))
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    beside = asyncio.create_task(others())
-    answer = await control_plane.call(32, request, 4)
-    beside.cancel()
+    async with counted_turns() as turns:
+        answer = await control_plane.call(32, request, 4)
     assert [result.resource_name for result in answer.results] == [*names, "t0"]
-    assert turns >= len(names) // 20
+    assert turns() >= len(names) // 20
 
 
 async def test_validate_only_changes_nothing(control_plane: ControlPlane) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,7 +23,7 @@ from pybroker.protocol.messages import (
     UndeleteTopicsRequest_UndeletableTopic,
 )
 from tests.support.fake_native import FakeIngests
-from tests.unit.control_plane import ControlPlane
+from tests.unit.control_plane import ControlPlane, counted_turns, until
 
 LISTED: Listed = (0, 0, 0, 1, 70, 0)
 LIMIT_S = 30.0
@@ -112,14 +112,6 @@ def remember(plane: ControlPlane, topic_id: Uuid, count: int) -> None:
         for number in range(count)
     )
     controller._image = controller.image.apply(ImageDelta(committed_ingests=many))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError
 
 
 async def test_a_topic_that_is_back_before_its_ingests_are_removed_takes_new_ones(
@@ -214,19 +206,11 @@ async def test_a_long_listing_holds_nobody_up(control_plane: ControlPlane, held:
     topic_id = await create(control_plane)
     await ingests(control_plane).begin((topic_id, "one", -1), -1, False)
     remember(control_plane, topic_id, 5000)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    beside = asyncio.create_task(others())
-    answer = await control_plane.call(32154, ListIngestsRequest(topic_ids=None, ingest_id=None, include_committed=True))
-    beside.cancel()
+    request = ListIngestsRequest(topic_ids=None, ingest_id=None, include_committed=True)
+    async with counted_turns() as turns:
+        answer = await control_plane.call(32154, request)
     assert [listed.ingest_id for listed in answer.ingests] == ["one", *map(str, range(5000))]
-    assert turns >= 9
+    assert turns() >= 9
 
 
 async def test_many_ingests_are_looked_through_less_often(
