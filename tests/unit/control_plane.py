@@ -17,13 +17,13 @@ from pybroker.native import NativeBroker
 from tests.support.fake_native import FakeNative
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Waits a minute for what no event tells."""
-    for _ in range(6000):
+async def until(condition: Callable[[], object], seconds: int = 60) -> None:
+    """Waits for what no event tells."""
+    for _ in range(100 * seconds):
         if condition():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("waited a minute")
+    raise AssertionError(f"waited {seconds} s")
 
 
 @asynccontextmanager

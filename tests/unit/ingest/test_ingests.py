@@ -27,6 +27,7 @@ from tests.unit.control_plane import ControlPlane, counted_turns, until
 
 LISTED: Listed = (0, 0, 0, 1, 70, 0)
 LIMIT_S = 30.0
+WAIT_S = 30
 
 
 class HeldIngests(FakeIngests):
@@ -126,7 +127,7 @@ async def test_a_topic_that_is_back_before_its_ingests_are_removed_takes_new_one
     key = (topic_id, "new", -1)
     begun = await ingests(control_plane).begin(key, -1, False)
     held.drops.set()
-    await until(lambda: ("drop", "old") in held.calls)
+    await until(lambda: ("drop", "old") in held.calls, WAIT_S)
     await asyncio.sleep(0.05)
     outcome = await ingests(control_plane).commit(key, begun.epoch, [LISTED])
     assert (outcome.record.state, outcome.problem) == (COMMITTED, None)
@@ -160,14 +161,14 @@ async def test_what_runs_for_an_ingest_ends_before_its_files_are_removed(
     begun = await ingests(control_plane).begin(key, -1, False)
     held.prepares.clear()
     commit = asyncio.create_task(ingests(control_plane).commit(key, begun.epoch, [LISTED]))
-    await until(lambda: ("prepare", "job") in held.calls)
+    await until(lambda: ("prepare", "job") in held.calls, WAIT_S)
     await delete(control_plane, topic_id)
     await asyncio.sleep(0.1)
     assert ("drop", "job") not in held.calls
     held.prepares.set()
     await asyncio.wait([commit])
     assert getattr(commit.exception(), "code", None) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    await until(lambda: ("drop", "job") in held.calls)
+    await until(lambda: ("drop", "job") in held.calls, WAIT_S)
     assert [name for name, _ in held.calls] == ["open", "prepare", "prepared", "reopen", "drop"]
 
 
@@ -180,7 +181,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
         await ingests(control_plane).begin((topic_id, name, -1), -1, False)
     held.failing = {"one"}
     await delete(control_plane, topic_id)
-    await until(lambda: {name for call, name in held.calls if call == "drop"} == {"one", "two", "three"})
+    await until(lambda: {name for call, name in held.calls if call == "drop"} == {"one", "two", "three"}, WAIT_S)
     assert "staged files of ingest 'one' of topic t" in caplog.text
 
 
@@ -197,7 +198,7 @@ async def test_a_decided_commit_is_finished_by_the_start(
     await control_plane.stop()
     held.full = False
     await control_plane.start()
-    await until(lambda: [view.record.state for view in ingests(control_plane).views(True)] == [COMMITTED])
+    await until(lambda: [view.record.state for view in ingests(control_plane).views(True)] == [COMMITTED], WAIT_S)
     assert "this is a bug" not in caplog.text
 
 
@@ -226,7 +227,7 @@ async def test_many_ingests_are_looked_through_less_often(
 
     monkeypatch.setattr(Ingests, "_expire", look)
     await ingests(control_plane).begin((topic_id, "short", -1), 1, False)
-    await until(lambda: looks >= 3)
+    await until(lambda: looks >= 3, WAIT_S)
     remember(control_plane, topic_id, 20_000)
     await asyncio.sleep(0.1)
     looks = 0
