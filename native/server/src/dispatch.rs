@@ -146,7 +146,7 @@ pub(crate) fn dispatch(
             let mut reply = Vec::new();
             match k00_produce::run(&mut call, body, &mut reply)? {
                 Answer::Written => {
-                    call.thread.metrics.request(api_key, received.elapsed());
+                    call.thread.metrics.request(api_key, received);
                     return Ok(Dispatched::Slot(Slot::Ready(reply)));
                 }
                 other => other,
@@ -160,7 +160,7 @@ fn finished(turn: &Turn<'_, '_>, api_key: i16, received: Instant, answer: Answer
     match answer {
         Answer::Later(slot) => Dispatched::Slot(slot),
         Answer::Written | Answer::Silent => {
-            turn.thread.metrics.request(api_key, received.elapsed());
+            turn.thread.metrics.request(api_key, received);
             Dispatched::Done
         }
     }

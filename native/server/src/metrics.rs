@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pybroker_protocol::{Api, ApiKey, ErrorCode, api_key::APIS};
 
@@ -31,6 +31,10 @@ impl Counter {
         );
     }
 
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -49,6 +53,9 @@ pub(crate) struct ThreadMetrics {
     requests: [Counter; KEYS],
     latencies: [Latency; KEYS],
     errors: [Counter; ERRORS],
+    began: Instant,
+    /// When the last Produce request was answered: microseconds since `began`, 0 = none was.
+    last_produce: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) produced_bytes: Counter,
@@ -72,6 +79,8 @@ impl ThreadMetrics {
                 microseconds: Counter::default(),
             }),
             errors: std::array::from_fn(|_| Counter::default()),
+            began: Instant::now(),
+            last_produce: Counter::default(),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             produced_bytes: Counter::default(),
@@ -91,21 +100,31 @@ impl ThreadMetrics {
         usize::try_from(api_key).map_or(KEYS - 1, |key| key.min(KEYS - 1))
     }
 
-    /// Counts a request that was answered (or, for acks=0, done) after `latency`.
+    /// Counts a request that came at `received` and is answered now (or, for acks=0, done).
     #[inline]
-    pub(crate) fn request(&self, api_key: i16, latency: Duration) {
+    pub(crate) fn request(&self, api_key: i16, received: Instant) {
+        self.request_at(api_key, received, Instant::now());
+    }
+
+    #[inline]
+    fn request_at(&self, api_key: i16, received: Instant, now: Instant) {
         let slot = Self::slot(api_key);
         self.requests[slot].add(1);
-        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        let micros = micros_of(now.saturating_duration_since(received));
         let power =
             (u64::BITS - micros.leading_zeros()).saturating_sub(FIRST_BUCKET_POWER) as usize;
         self.latencies[slot].buckets[power.min(BUCKETS - 1)].add(1);
         self.latencies[slot].microseconds.add(micros);
+        if api_key == ApiKey::Produce.code() {
+            let since = micros_of(now.saturating_duration_since(self.began));
+            self.last_produce.set(since.max(1));
+        }
     }
 
-    /// Produce requests answered so far.
-    pub(crate) fn produced_requests(&self) -> u64 {
-        self.requests[Self::slot(ApiKey::Produce.code())].get()
+    /// When the last Produce request was answered, to the microsecond.
+    pub(crate) fn last_produce(&self) -> Option<Instant> {
+        let micros = self.last_produce.get();
+        (micros > 0).then(|| self.began + Duration::from_micros(micros))
     }
 
     /// Counts an error code in a response.
@@ -117,6 +136,10 @@ impl ThreadMetrics {
             self.errors[slot].add(1);
         }
     }
+}
+
+fn micros_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What the server as a whole knows at the time of rendering.
@@ -312,9 +335,10 @@ mod tests {
     #[test]
     fn counters_of_all_threads_add_up() {
         let threads = [ThreadMetrics::new(), ThreadMetrics::new()];
-        threads[0].request(0, Duration::from_micros(3));
-        threads[1].request(0, Duration::from_micros(100));
-        threads[1].request(3, Duration::from_secs(1000));
+        let begun = Instant::now();
+        threads[0].request_at(0, begun, begun + Duration::from_micros(3));
+        threads[1].request_at(0, begun, begun + Duration::from_micros(100));
+        threads[1].request_at(3, begun, begun + Duration::from_secs(1000));
         threads[0].error(3);
         threads[0].error(0);
         threads[0].error(i16::MAX);

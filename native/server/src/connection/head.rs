@@ -45,7 +45,7 @@ impl Connection {
                         self.outgoing
                             .tail(&mut thread.pool)
                             .extend_from_slice(pending.reply());
-                        thread.metrics.request(0, pending.received.elapsed());
+                        thread.metrics.request(0, pending.received);
                         None
                     }
                     Poll::Pending => Some(Slot::Produce(pending)),
@@ -55,7 +55,7 @@ impl Connection {
                         self.outgoing
                             .tail(&mut thread.pool)
                             .extend_from_slice(&reply);
-                        thread.metrics.request(0, pending.received.elapsed());
+                        thread.metrics.request(0, pending.received);
                         None
                     }
                     Poll::Ready(Appended::Waits(produce)) => {
@@ -75,7 +75,7 @@ impl Connection {
                     ) {
                         Poll::Ready(result) => {
                             result?;
-                            thread.metrics.request(1, pending.received.elapsed());
+                            thread.metrics.request(1, pending.received);
                             None
                         }
                         Poll::Pending => Some(Slot::Fetch(pending)),
@@ -97,9 +97,7 @@ impl Connection {
                         if let Some(frame) = answered.into_frame() {
                             thread.pool.give(frame.into_buffer());
                         }
-                        thread
-                            .metrics
-                            .request(pending.api_key, pending.received.elapsed());
+                        thread.metrics.request(pending.api_key, pending.received);
                         None
                     }
                 },
@@ -206,9 +204,7 @@ impl Connection {
             out.extend_from_slice(&body);
             frame.end(out);
         }
-        thread
-            .metrics
-            .request(pending.api_key, pending.received.elapsed());
+        thread.metrics.request(pending.api_key, pending.received);
         Ok(Poll::Ready(()))
     }
 }
