@@ -4,6 +4,7 @@ use crate::record_batch::{
     CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT,
 };
 use crate::stamp::recompute_crc;
+use crate::varint::VARINT_BYTES_MAX;
 use crate::{
     BATCH_LENGTH_END, BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP,
@@ -16,7 +17,8 @@ pub struct BatchBuilder {
     header: BatchHeader,
     codec: Codec,
     level: Option<i32>,
-    records: Vec<u8>,
+    /// Room for the header, then the records: a batch that is not compressed is finished where it was written.
+    bytes: Vec<u8>,
 }
 
 /// What a control record says about its transaction.
@@ -31,7 +33,13 @@ pub enum ControlType {
 impl BatchBuilder {
     /// An empty batch at base offset 0, without producer, with the producer's timestamps.
     #[must_use]
-    pub const fn new(codec: Codec) -> Self {
+    pub fn new(codec: Codec) -> Self {
+        Self::reusing(codec, Vec::new())
+    }
+
+    /// As [`BatchBuilder::new`], in the memory of a batch that is no longer needed.
+    #[must_use]
+    pub fn reusing(codec: Codec, memory: Vec<u8>) -> Self {
         let header = BatchHeader {
             base_offset: 0,
             batch_length: 0,
@@ -51,7 +59,7 @@ impl BatchBuilder {
             header,
             codec,
             level: None,
-            records: Vec::new(),
+            bytes: header_room(memory),
         }
     }
 
@@ -79,7 +87,7 @@ impl BatchBuilder {
             header,
             codec: original.codec()?,
             level: None,
-            records: Vec::new(),
+            bytes: header_room(Vec::new()),
         })
     }
 
@@ -179,7 +187,8 @@ impl BatchBuilder {
                 .iter()
                 .map(|(k, v)| field(Some(k)) + field(*v))
                 .sum::<usize>();
-        let out = &mut self.records;
+        let out = &mut self.bytes;
+        out.reserve(VARINT_BYTES_MAX + size);
         write_varint(out, size as i32);
         out.push(0);
         write_varlong(out, timestamp_delta);
@@ -198,14 +207,14 @@ impl BatchBuilder {
 
     /// Adds a record of the batch being rewritten, byte for byte. `timestamp` is its own.
     pub fn push_raw(&mut self, record: &RecordRef<'_>, timestamp: i64) {
-        self.records.extend_from_slice(record.raw);
+        self.bytes.extend_from_slice(record.raw);
         self.count_rewritten(timestamp);
     }
 
     /// Adds a record of the batch being rewritten, with its timestamp relative to the new base.
     pub fn push_shifted(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         let delta = timestamp.wrapping_sub(self.header.base_timestamp);
-        record.write_with_deltas(&mut self.records, delta, record.offset_delta);
+        record.write_with_deltas(&mut self.bytes, delta, record.offset_delta);
         self.count_rewritten(timestamp);
     }
 
@@ -231,7 +240,7 @@ impl BatchBuilder {
     /// Bytes of the records so far, before compression.
     #[must_use]
     pub const fn records_bytes(&self) -> usize {
-        self.records.len()
+        self.bytes.len() - HEADER_BYTES
     }
 
     /// The finished batch.
@@ -239,11 +248,44 @@ impl BatchBuilder {
     /// # Errors
     /// When the compressor fails or the batch exceeds 2 GiB.
     pub fn build(&self) -> Result<Vec<u8>, BatchError> {
-        let mut out = Vec::with_capacity(HEADER_BYTES + self.records.len());
-        out.resize(HEADER_BYTES, 0);
-        if !self.records.is_empty() {
-            compress(self.codec, self.level, &self.records, &mut out)?;
-        }
+        let out = if self.is_stored_as_it_is() {
+            self.bytes.clone()
+        } else {
+            self.compressed()?
+        };
+        self.with_header(out)
+    }
+
+    /// As [`BatchBuilder::build`], without a copy of records that are not compressed.
+    ///
+    /// # Errors
+    /// As [`BatchBuilder::build`].
+    pub fn finish(mut self) -> Result<Vec<u8>, BatchError> {
+        let out = if self.is_stored_as_it_is() {
+            core::mem::take(&mut self.bytes)
+        } else {
+            self.compressed()?
+        };
+        self.with_header(out)
+    }
+
+    fn is_stored_as_it_is(&self) -> bool {
+        // Of nothing there is nothing to decompress: readers must not look for a stream header.
+        self.codec == Codec::None || self.records_bytes() == 0
+    }
+
+    fn compressed(&self) -> Result<Vec<u8>, BatchError> {
+        let mut out = header_room(Vec::with_capacity(self.bytes.len()));
+        compress(
+            self.codec,
+            self.level,
+            &self.bytes[HEADER_BYTES..],
+            &mut out,
+        )?;
+        Ok(out)
+    }
+
+    fn with_header(&self, mut out: Vec<u8>) -> Result<Vec<u8>, BatchError> {
         let mut header = self.header;
         header.last_offset_delta = header.last_offset_delta.max(0);
         header.batch_length =
@@ -251,8 +293,7 @@ impl BatchBuilder {
                 size: out.len(),
                 max: i32::MAX,
             })?;
-        if self.records.is_empty() {
-            // Nothing to decompress: readers must not look for a stream header.
+        if out.len() == HEADER_BYTES {
             header.attributes &= !crate::record_batch::CODEC_MASK;
         }
         header.write(&mut out);
@@ -261,6 +302,13 @@ impl BatchBuilder {
     }
 }
 
+fn header_room(mut memory: Vec<u8>) -> Vec<u8> {
+    memory.clear();
+    memory.resize(HEADER_BYTES, 0);
+    memory
+}
+
+#[inline]
 fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => {

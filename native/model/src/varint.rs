@@ -62,27 +62,32 @@ fn read_long_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
 }
 
 /// Appends `value` as a zig-zag varint.
+#[inline]
 pub fn write_varint(out: &mut Vec<u8>, value: i32) {
     write_unsigned(out, u64::from(zigzag32(value)));
 }
 
 /// Appends `value` as a zig-zag varlong.
+#[inline]
 pub fn write_varlong(out: &mut Vec<u8>, value: i64) {
     write_unsigned(out, zigzag64(value));
 }
 
 /// Bytes that [`write_varint`] would append.
+#[inline]
 #[must_use]
 pub fn varint_size(value: i32) -> usize {
     unsigned_size(u64::from(zigzag32(value)))
 }
 
 /// Bytes that [`write_varlong`] would append.
+#[inline]
 #[must_use]
 pub fn varlong_size(value: i64) -> usize {
     unsigned_size(zigzag64(value))
 }
 
+#[inline]
 fn write_unsigned(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
@@ -91,6 +96,7 @@ fn write_unsigned(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+#[inline]
 fn unsigned_size(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     bits.div_ceil(7)

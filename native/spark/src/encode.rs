@@ -1,9 +1,9 @@
 //! Arrow columns → records → batches: which columns a writer knows, and where each row goes.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use arrow_array::{Array, ArrayRef, BinaryArray, LargeBinaryArray, StructArray};
-use arrow_array::{LargeStringArray, StringArray};
+use arrow_array::types::{ByteArrayType, Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, GenericByteArray, StructArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
 use pybroker_model::{BatchBuilder, Codec, HEADER_BYTES};
 
@@ -11,34 +11,59 @@ use crate::error::{Error, Result};
 
 /// Bytes that a record's own lengths and deltas take at most, headers not counted.
 const RECORD_OVERHEAD: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
+/// Batches whose memory is kept: as many as are on their way at a time.
+const SPARE_MAX: usize = 8;
 
-/// A column of bytes or text.
-pub(crate) enum Bytes<'a> {
-    Small(&'a BinaryArray),
-    Large(&'a LargeBinaryArray),
-    Text(&'a StringArray),
-    LargeText(&'a LargeStringArray),
+/// A column of bytes or text: where each row begins in `data`, and where the last one ends.
+pub(crate) struct Bytes<'a> {
+    offsets: Offsets<'a>,
+    data: &'a [u8],
+    nulls: Option<&'a NullBuffer>,
+}
+
+#[derive(Clone, Copy)]
+enum Offsets<'a> {
+    Small(&'a [i32]),
+    Large(&'a [i64]),
 }
 
 impl<'a> Bytes<'a> {
     fn of(array: &'a ArrayRef, name: &str) -> Result<Self> {
         Ok(match array.data_type() {
-            DataType::Binary => Self::Small(array.as_binary()),
-            DataType::LargeBinary => Self::Large(array.as_binary()),
-            DataType::Utf8 => Self::Text(array.as_string()),
-            DataType::LargeUtf8 => Self::LargeText(array.as_string()),
+            DataType::Binary => Self::small(array.as_binary::<i32>()),
+            DataType::Utf8 => Self::small(array.as_string::<i32>()),
+            DataType::LargeBinary => Self::large(array.as_binary::<i64>()),
+            DataType::LargeUtf8 => Self::large(array.as_string::<i64>()),
             other => return Err(wrong(name, "string or binary", other)),
         })
     }
 
+    fn small<T: ByteArrayType<Offset = i32>>(array: &'a GenericByteArray<T>) -> Self {
+        Self {
+            offsets: Offsets::Small(array.value_offsets()),
+            data: array.value_data(),
+            nulls: array.nulls(),
+        }
+    }
+
+    fn large<T: ByteArrayType<Offset = i64>>(array: &'a GenericByteArray<T>) -> Self {
+        Self {
+            offsets: Offsets::Large(array.value_offsets()),
+            data: array.value_data(),
+            nulls: array.nulls(),
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, row: usize) -> Option<&'a [u8]> {
-        match self {
-            Self::Small(array) => array.is_valid(row).then(|| array.value(row)),
-            Self::Large(array) => array.is_valid(row).then(|| array.value(row)),
-            Self::Text(array) => array.is_valid(row).then(|| array.value(row).as_bytes()),
-            Self::LargeText(array) => array.is_valid(row).then(|| array.value(row).as_bytes()),
+        if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            return None;
         }
+        let (start, end) = match self.offsets {
+            Offsets::Small(offsets) => (offsets[row] as usize, offsets[row + 1] as usize),
+            Offsets::Large(offsets) => (offsets[row] as usize, offsets[row + 1] as usize),
+        };
+        Some(&self.data[start..end])
     }
 }
 
@@ -234,6 +259,8 @@ pub(crate) struct Batches {
     limit: usize,
     /// Bytes in all open batches.
     pub(crate) buffered: usize,
+    /// Memory of batches that have arrived, for the next ones: it has its size already and is mapped.
+    spare: Vec<Vec<u8>>,
 }
 
 struct Open {
@@ -249,6 +276,14 @@ impl Batches {
             level,
             limit: limit.saturating_sub(HEADER_BYTES),
             buffered: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Takes the memory of a batch that nobody will send again.
+    pub(crate) fn recycle(&mut self, memory: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(memory);
         }
     }
 
@@ -269,13 +304,16 @@ impl Batches {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) {
-        let (codec, level) = (self.codec, self.level);
-        let open = self.open[partition].get_or_insert_with(|| Open {
-            builder: level.map_or_else(
-                || BatchBuilder::new(codec),
-                |level| BatchBuilder::new(codec).level(level),
-            ),
-            payload: 0,
+        let (codec, level, spare) = (self.codec, self.level, &mut self.spare);
+        let open = self.open[partition].get_or_insert_with(|| {
+            let builder = BatchBuilder::reusing(codec, spare.pop().unwrap_or_default());
+            Open {
+                builder: match level {
+                    Some(level) => builder.level(level),
+                    None => builder,
+                },
+                payload: 0,
+            }
         });
         let before = open.builder.records_bytes();
         open.builder
@@ -300,7 +338,7 @@ impl Batches {
             None => open.builder,
         };
         let bytes = builder
-            .build()
+            .finish()
             .map_err(|error| Error::Rows(error.to_string()))?;
         Ok(Some(Batch {
             bytes,

@@ -114,7 +114,7 @@ impl Sink {
                 base_offset,
                 ..
             }) => {
-                self.acknowledge(&sent, base_offset);
+                self.acknowledge(sent, base_offset);
                 return Ok(Ok(()));
             }
             // A batch that was sent again and had arrived the first time.
@@ -122,7 +122,7 @@ impl Sink {
                 code: ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
                 ..
             }) => {
-                self.acknowledge(&sent, -1);
+                self.acknowledge(sent, -1);
                 return Ok(Ok(()));
             }
             Ok(answer) => {
@@ -154,17 +154,18 @@ impl Sink {
         problem.may_pass() || problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
     }
 
-    fn acknowledge(&mut self, sent: &Sent, base_offset: i64) {
-        if base_offset < 0 {
-            return;
-        }
-        if let Some(written) = self.topics[sent.topic].written.get_mut(&sent.partition) {
+    fn acknowledge(&mut self, sent: Sent, base_offset: i64) {
+        let topic = &mut self.topics[sent.topic];
+        if base_offset >= 0
+            && let Some(written) = topic.written.get_mut(&sent.partition)
+        {
             if written.first_offset < 0 {
                 written.first_offset = base_offset;
             }
             let last = base_offset + i64::from(sent.batch.records) - 1;
             written.last_offset = written.last_offset.max(last);
         }
+        topic.batches.recycle(sent.batch.bytes);
     }
 
     /// Sends failed batches again, in order, until they are in or `delivery.timeout.ms` is over.
