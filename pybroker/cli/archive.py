@@ -120,6 +120,8 @@ def archive(
     with _named_as_here(), spark_jobs.session(master, verbose=verbose) as spark:
         earlier = _files(spark, dest) if mode == "append" else set()
         frame = spark_jobs.reader(spark, target, found.id, {**start, **end}).load().selectExpr(*wanted)
+        # A read that is refused leaves nothing behind: Spark makes the folder before it plans.
+        frame.rdd.getNumPartitions()
         with spark_jobs.errors_as_lines(dest), spark_jobs.progress(spark, f"{topic} → {dest}"):
             frame.write.mode(mode).option("compression", "zstd").parquet(dest)
         written = _written(spark, dest, _files(spark, dest) - earlier)

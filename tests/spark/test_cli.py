@@ -109,6 +109,7 @@ def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
     assert "'--from': noon: earliest, an ISO time" in archives["noon"].line(2)
     assert archives["one"].line().endswith("--from: archive-half partition 1 is subscribed but not given")
     assert archives["beyond"].line().endswith("holds offsets 0 to 5, not 0 to 9; --from and --to must lie within them")
+    assert not [name for name in ("no", "one", "beyond") if (folder / name).exists()], "nothing was read into them"
 
 
 def _bound(name: str, text: str | None) -> dict[str, str]:
