@@ -8,12 +8,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode, error_name
-from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError
+from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError, TopicGoneError
 from pybroker.spark.selection import Subscription
 
 EARLIEST, LATEST = -2, -1
@@ -27,6 +27,8 @@ TOPIC_RESOURCE = 2
 AWAY = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE})
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
+Offsets: TypeAlias = dict[tuple[str, int], int]
+"""By (topic id, partition)."""
 log = logging.getLogger(__name__)
 
 
@@ -55,13 +57,13 @@ class BrokerRefusalError(SparkSourceError):
 class Cluster:
     """A cluster, asked by one blocking client. Everything it is asked may be asked twice.
 
-    `waits`: a broker that is away is waited for, `patience_s` long (Kafka's `delivery.timeout.ms`). In any case a
-    request is sent again at once when its connection is broken: brokers close connections that were idle.
+    `waits`: a broker that is away is waited for, `patience_s` long (Kafka's `delivery.timeout.ms`). That brokers close
+    connections that were idle is the native client's affair.
     """
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(dict(settings))
-        self._committed = settings.get("isolation.level", "").strip() == "read_committed"
+        self._committed = settings.get("isolation.level") == "read_committed"
         # As the native client: the user's bound of an attempt is the driver's too.
         self.patience_s = int(settings.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)) / 1000
         self._away_s = self.patience_s if waits else 0.0
@@ -78,11 +80,11 @@ class Cluster:
 
     def patiently(self, step: Callable[[], T], passing: Container[int], patience_s: float) -> T:
         """What a step gives. It is repeated as a whole, requests inside it are not, while its error is one of
-        `passing`: once at once, then with growing pauses. Raises what the last attempt raised."""
+        `passing`, with growing pauses. Raises what the last attempt raised."""
         if self._repeating:
             return step()
         give_up = time.monotonic() + patience_s
-        pause = 0.0
+        pause = PAUSE_S
         self._repeating = True
         try:
             while True:
@@ -90,12 +92,12 @@ class Cluster:
                     return step()
                 except (NativeError, BrokerRefusalError) as error:
                     left = give_up - time.monotonic()
-                    if error.code not in passing or (pause and left <= 0):
+                    if error.code not in passing or left <= 0:
                         raise
                     if pause == PAUSE_S:
                         log.warning("%s; tried again for %.0f s", error, left)
-                    time.sleep(max(0.0, min(pause, left)))
-                    pause = min(max(PAUSE_S, 2 * pause), PAUSE_MAX_S)
+                    time.sleep(min(pause, left))
+                    pause = min(2 * pause, PAUSE_MAX_S)
         finally:
             self._repeating = False
 
@@ -202,24 +204,26 @@ class Cluster:
 
     # ---- offsets
 
-    def offsets(self, wanted: Iterable[tuple[Topic, int, int]]) -> dict[tuple[str, int], int]:
+    def offsets(self, wanted: Iterable[tuple[Topic, int, int]]) -> Offsets:
         """Offsets for (topic, partition, timestamp); timestamps may be EARLIEST or LATEST.
 
-        −1 where no record is that young. By (topic id, partition).
+        −1 where no record is that young. By (topic id, partition). Raises TopicGoneError, BrokerRefusalError.
         """
         todo = list(wanted)
-        found: dict[tuple[str, int], int] = {}
+        found: Offsets = {}
         give_up = time.monotonic() + self._leaders_s
         while todo:
             todo = self._some_offsets(todo, found, last=time.monotonic() > give_up)
             if todo:
                 time.sleep(PAUSE_S)
-                names = {topic.name: topic for topic in self.topics_with_ids({each[0].id for each in todo}).values()}
-                todo = [(names.get(topic.name, topic), number, at) for topic, number, at in todo]
+                here = self.topics_with_ids({topic.id for topic, _, _ in todo})
+                for topic, _, _ in todo:
+                    _check_here(topic, here)
+                todo = [(here[topic.id], number, at) for topic, number, at in todo]
         return found
 
     def _some_offsets(
-        self, todo: list[tuple[Topic, int, int]], found: dict[tuple[str, int], int], *, last: bool
+        self, todo: list[tuple[Topic, int, int]], found: Offsets, *, last: bool
     ) -> list[tuple[Topic, int, int]]:
         again = []
         by_leader: dict[int, list[tuple[Topic, int, int]]] = defaultdict(list)
@@ -249,7 +253,7 @@ class Cluster:
                 told = answers[topic.name, number]
                 if not told.error_code:
                     found[topic.id, number] = told.offset
-                elif last or told.error_code in _UNKNOWN:
+                elif last:
                     raise BrokerRefusalError(
                         told.error_code, f"offsets of {topic.name} ({topic.id}) partition {number}"
                     )
@@ -266,10 +270,10 @@ class Cluster:
                 raise
             return None
 
-    def bounds(self, topics: Iterable[Topic]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    def bounds(self, topics: Iterable[Topic]) -> tuple[Offsets, Offsets]:
         """First offset and end of every partition, certain to be of these topics: offsets are asked for by name.
 
-        Raises TopicChangedError.
+        Raises TopicGoneError.
         """
         wanted = list(topics)
         places = [(topic, number) for topic in wanted for number in range(topic.partitions)]
@@ -277,9 +281,22 @@ class Cluster:
         last = self.offsets((topic, number, LATEST) for topic, number in places)
         here = self.topics_with_ids([topic.id for topic in wanted])
         for topic in wanted:
-            if topic.id not in here:
-                raise TopicChangedError(f"topic {topic.name} ({topic.id}) was deleted just now")
+            _check_here(topic, here)
         return first, last
+
+    def existing_bounds(self, subscription: Subscription) -> tuple[list[Topic], Offsets, Offsets]:
+        """The subscribed topics that exist, and their `bounds`: without those that are deleted meanwhile.
+
+        Raises TopicGoneError when topics keep going.
+        """
+        give_up = time.monotonic() + UNKNOWN_PATIENCE_S
+        while True:
+            topics = self.existing(subscription)
+            try:
+                return topics, *self.bounds(topics)
+            except TopicGoneError:
+                if time.monotonic() > give_up:
+                    raise
 
     # ---- groups and configurations
 
@@ -331,6 +348,11 @@ class Cluster:
                 if config.name == "max.message.bytes" and config.value:
                     return int(config.value)
         return 1 << 30
+
+
+def _check_here(topic: Topic, here: Container[str]) -> None:
+    if topic.id not in here:
+        raise TopicGoneError(f"topic {topic.name} ({topic.id}) was deleted just now")
 
 
 def _uuid(text: str) -> Uuid:

@@ -15,6 +15,10 @@ class TopicChangedError(SparkSourceError):
     """A checkpoint or a job belongs to a topic that was deleted, re-created or truncated, or to another cluster."""
 
 
+class TopicGoneError(TopicChangedError):
+    """A topic was deleted between two questions about it."""
+
+
 class DataLossError(SparkSourceError):
     """Records between a checkpoint and the log's start are gone (`failOnDataLoss`)."""
 

@@ -133,16 +133,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: at for place, at in offsets.items() if place in places}
 
     def _ends(self) -> Position:
-        topics = self._cluster.existing(self._options.subscription)
-        _, last = self._cluster.bounds(topics)
+        topics, _, last = self._cluster.existing_bounds(self._options.subscription)
         return starting.position_of(self._cluster.id, topics, self._wanted(topics, last))
 
     def _compare(self, checkpoint: Position) -> tuple[Position, Position, Position]:
         """The checkpoint carried over to now, where reading goes on and how far it could. The latter two have only what
         is there, topics and partitions that are new included."""
         fencing.check_cluster(checkpoint, self._cluster.id)
-        topics = self._cluster.existing(self._options.subscription)
-        first, last = self._cluster.bounds(topics)
+        topics, first, last = self._cluster.existing_bounds(self._options.subscription)
         rules = fencing.Rules(self._options.on_topic_recreated, self._options.fail_on_data_loss, first, last)
         carried = rules.carried_over(self._still_subscribed(checkpoint, topics), topics)
         latest = starting.position_of(self._cluster.id, topics, self._wanted(topics, last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -243,6 +244,29 @@ def test_a_group_that_takes_no_offsets_does_not_stop_the_query(query: Query, cap
     reader.commit(end)
     member.close()
     assert caplog.text.count(f"groupId={group}: offsets are not committed") == 1
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_topic_that_goes_between_two_questions_does_not_end_the_query(
+    query: Query, monkeypatch: pytest.MonkeyPatch, recreated: bool
+) -> None:
+    """`latestOffset` lists the topics, then asks for their ends by name: if one has gone in between it lists again."""
+    going = f"{query.topic}-going"
+    query.create(query.topic, 3)
+    query.create(going, 1)
+    options = {"subscribePattern": f"{re.escape(query.topic)}.*", "failOnDataLoss": "false"}
+    reader = query.reader(**options, onTopicRecreated="earliest")
+    start = reader.initialOffset()
+    cluster, listed = reader._cluster, [reader._cluster.existing(reader._options.subscription)]
+    query.client.delete_topic(going)
+    if recreated:
+        query.create(going, 2)
+    now = cluster.existing
+    monkeypatch.setattr(cluster, "existing", lambda wanted: listed.pop() if listed else now(wanted))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert not listed
+    places = {topic["name"]: topic["p"]["0"] for topic in end["topics"].values()}
+    assert places == {query.topic: 3, going: 2 if recreated else 0}, "what is gone keeps its place"
 
 
 def test_a_topic_that_is_deleted_while_a_task_looks_for_its_start_is_named(query: Query) -> None:
