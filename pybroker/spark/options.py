@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pybroker.spark import client_settings
-from pybroker.spark.client_settings import CLIENT, KAFKA, LONG, flag, number, unknown
+from pybroker.spark.client_settings import CLIENT, KAFKA
 from pybroker.spark.errors import OptionError
 from pybroker.spark.selection import SUBSCRIPTIONS, Bound, Subscription, bound_of, subscription_of, topic_id
+from pybroker.spark.values import LONG, flag, number, unknown
 
 COLUMNS = (
     "key",

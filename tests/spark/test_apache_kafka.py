@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.native import BlockingClient, NativeError
+from pybroker.protocol.error_codes import ErrorCode
 from tests.spark.jobs import OURS, PARTITIONS, SPARKS, Jobs, check_both_ways
 from tests.support.brokers import KafkaProcess
 from tests.support.certificates import Authority
@@ -126,6 +129,18 @@ def test_tls_is_given_in_the_words_of_sparks_connector(
             rows += 100
             assert jobs.read(topic, **options).count() == jobs.read(topic, SPARKS, **options).count() == rows
     assert there.read(topic).select("value").distinct().count() == 200
+
+
+@pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location", "ssl.ca.location"])
+def test_a_file_that_cannot_be_used_is_named_with_its_setting(kafka: Kafka, tmp_path: Path, name: str) -> None:
+    """As the client of a task and of the driver says it: no such file, and one that holds nothing of the kind."""
+    empty = tmp_path / "empty.pem"
+    empty.write_text("none")
+    base = {"bootstrap.servers": kafka.mutual, "security.protocol": "SSL"}
+    for path in (tmp_path / "nowhere.pem", empty):
+        with pytest.raises(NativeError, match=re.escape(f"kafka.{name}={path}: ")) as told:
+            BlockingClient({**base, "ssl.ca.location": str(kafka.authority.certificate), name: str(path)}).cluster_id()
+        assert told.value.code == ErrorCode.INVALID_CONFIG
 
 
 def test_who_cannot_be_trusted_is_said(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:

@@ -16,6 +16,20 @@ pub(crate) struct Protocol {
     pub(crate) sasl: bool,
 }
 
+/// A file, and the setting that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    setting: &'static str,
+    pub(crate) path: String,
+}
+
+impl File {
+    /// What is wrong with it.
+    pub(crate) fn unusable(&self, problem: &dyn std::fmt::Display) -> Error {
+        Error::Setting(format!("kafka.{}={}: {problem}", self.setting, self.path))
+    }
+}
+
 /// Settings of connections, producers and fetches.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -26,9 +40,9 @@ pub struct Settings {
     pub(crate) sasl_username: String,
     pub(crate) sasl_password: String,
     pub(crate) ssl_ca: Option<String>,
-    pub(crate) ssl_ca_file: Option<String>,
-    pub(crate) ssl_certificate_file: Option<String>,
-    pub(crate) ssl_key_file: Option<String>,
+    pub(crate) ssl_ca_file: Option<File>,
+    pub(crate) ssl_certificate_file: Option<File>,
+    pub(crate) ssl_key_file: Option<File>,
     pub(crate) ssl_check_host: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
@@ -76,6 +90,12 @@ impl Settings {
         if bootstrap.is_empty() {
             return Err(Error::Setting("kafka.bootstrap.servers is not set".into()));
         }
+        if let Some(other) = bootstrap.iter().find(|address| !is_host_and_port(address)) {
+            let given = read.text("bootstrap.servers").unwrap_or_default();
+            return Err(Error::Setting(format!(
+                "kafka.bootstrap.servers={given}: {other} is not host:port"
+            )));
+        }
         let acks = match read.text("acks").unwrap_or("all") {
             "all" | "-1" => -1,
             "1" => 1,
@@ -90,9 +110,11 @@ impl Settings {
                 "none, gzip, snappy, lz4 or zstd",
             )
         })?;
+        let gzip = read.level("compression.gzip.level", -1..=9)?;
+        let zstd = read.level("compression.zstd.level", -131_072..=22)?;
         let level = match codec {
-            Codec::Gzip => read.level("compression.gzip.level", -1..=9)?,
-            Codec::Zstd => read.level("compression.zstd.level", -131_072..=22)?,
+            Codec::Gzip => gzip,
+            Codec::Zstd => zstd,
             _ => None,
         };
         let protocol = match read.text("security.protocol").unwrap_or("PLAINTEXT") {
@@ -144,15 +166,14 @@ impl Settings {
             sasl_username: username,
             sasl_password: password,
             ssl_ca: text("ssl.truststore.certificates"),
-            ssl_ca_file: text("ssl.truststore.location").or_else(|| text("ssl.ca.location")),
-            ssl_certificate_file: text("ssl.certificate.location")
-                .or_else(|| text("ssl.keystore.location")),
-            ssl_key_file: text("ssl.key.location").or_else(|| text("ssl.keystore.location")),
+            ssl_ca_file: read.file(["ssl.truststore.location", "ssl.ca.location"]),
+            ssl_certificate_file: read.file(["ssl.certificate.location", "ssl.keystore.location"]),
+            ssl_key_file: read.file(["ssl.key.location", "ssl.keystore.location"]),
             ssl_check_host: text("ssl.endpoint.identification.algorithm")
                 .is_none_or(|algorithm| !algorithm.is_empty() && algorithm != "none"),
             connect_timeout: read.milliseconds("socket.connection.setup.timeout.ms", 10_000, 1)?,
             request_timeout: read.milliseconds("request.timeout.ms", 30_000, 1)?,
-            delivery_timeout: read.milliseconds("delivery.timeout.ms", 120_000, 0)?,
+            delivery_timeout: read.milliseconds("delivery.timeout.ms", 120_000, 1)?,
             retry_backoff: read.milliseconds("retry.backoff.ms", 100, 0)?,
             acks,
             idempotence,
@@ -176,6 +197,12 @@ impl Settings {
     }
 }
 
+fn is_host_and_port(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    })
+}
+
 fn unusable(name: &str, value: &str, expected: &str) -> Error {
     Error::Setting(format!("kafka.{name}={value}: expected {expected}"))
 }
@@ -185,6 +212,14 @@ struct Values<'a>(&'a BTreeMap<String, String>);
 impl<'a> Values<'a> {
     fn text(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).map(|value| value.trim())
+    }
+
+    /// The file of the first of these settings that is there: Kafka's name and librdkafka's.
+    fn file(&self, settings: [&'static str; 2]) -> Option<File> {
+        settings.into_iter().find_map(|setting| {
+            let path = self.text(setting)?.to_owned();
+            Some(File { setting, path })
+        })
     }
 
     fn flag(&self, name: &str, default: bool) -> Result<bool> {
@@ -313,9 +348,19 @@ mod tests {
             (
                 "delivery.timeout.ms",
                 "99999999999999999999",
-                "a whole number from 0 to",
+                "a whole number from 1 to",
             ),
             ("retry.backoff.ms", "0.5", "a whole number from 0 to"),
+            (
+                "compression.gzip.level",
+                "best",
+                "a whole number from -1 to 9",
+            ),
+            (
+                "compression.zstd.level",
+                "23",
+                "a whole number from -131072 to 22",
+            ),
             ("check.crcs", "perhaps", "true or false"),
             ("enable.idempotence", "1", "true or false"),
         ] {
@@ -323,15 +368,6 @@ mod tests {
             let told = format!("kafka.{name}={value}: expected {expected}");
             assert!(text.starts_with(&told), "{text}");
         }
-        let level = [
-            ("compression.type", "gzip"),
-            ("compression.gzip.level", "best"),
-        ];
-        let text = settings(&level).expect_err("no level").to_string();
-        assert!(
-            text.ends_with("expected a whole number from -1 to 9"),
-            "{text}"
-        );
         assert!(
             !settings(&[("check.crcs", "False")])
                 .expect("Python's")
@@ -339,5 +375,11 @@ mod tests {
         );
         assert!(settings(&[("acks", "1"), ("enable.idempotence", "true")]).is_err());
         assert!(Settings::new(&BTreeMap::new()).is_err());
+        for servers in ["nowhere", ":9092", "a:0", "a:65536", "a:1,b"] {
+            let text = settings(&[("bootstrap.servers", servers)])
+                .expect_err("no address")
+                .to_string();
+            assert!(text.ends_with("is not host:port"), "{text}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::settings::{File, Settings};
 
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -55,8 +55,6 @@ fn connect(address: &str, settings: &Settings) -> std::io::Result<TcpStream> {
 }
 
 fn tls_config(settings: &Settings) -> Result<ClientConfig> {
-    let unusable =
-        |what: &str, problem: &dyn std::fmt::Display| Error::Setting(format!("{what}: {problem}"));
     if !settings.ssl_check_host {
         return Err(Error::Setting(
             "kafka.ssl.endpoint.identification.algorithm must stay https: the broker's certificate is always checked \
@@ -65,37 +63,46 @@ fn tls_config(settings: &Settings) -> Result<ClientConfig> {
         ));
     }
     let mut roots = RootCertStore::empty();
-    let given = match (&settings.ssl_ca, &settings.ssl_ca_file) {
-        (Some(text), _) => Some(CertificateDer::pem_slice_iter(text.as_bytes()).collect()),
-        (None, Some(file)) => Some(CertificateDer::pem_file_iter(file).and_then(Iterator::collect)),
-        (None, None) => None,
-    };
-    let certificates: Vec<CertificateDer<'static>> = match given {
-        Some(read) => {
-            let read: core::result::Result<Vec<_>, _> = read;
-            read.map_err(|problem| unusable("ssl.truststore (PEM)", &problem))?
-        }
-        None => rustls_native_certs::load_native_certs().certs,
+    let certificates: Vec<CertificateDer<'static>> = match (&settings.ssl_ca, &settings.ssl_ca_file)
+    {
+        (Some(text), _) => CertificateDer::pem_slice_iter(text.as_bytes())
+            .collect::<Pem<_>>()
+            .map_err(|problem| {
+                Error::Setting(format!("kafka.ssl.truststore.certificates: {problem}"))
+            })?,
+        (None, Some(file)) => certificates_of(file)?,
+        (None, None) => rustls_native_certs::load_native_certs().certs,
     };
     roots.add_parsable_certificates(certificates);
     let builder =
         ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|problem| unusable("TLS", &problem))?
+            .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?
             .with_root_certificates(roots);
     match (&settings.ssl_certificate_file, &settings.ssl_key_file) {
         (Some(certificate), Some(key)) => {
-            let chain = CertificateDer::pem_file_iter(certificate)
-                .and_then(Iterator::collect)
-                .map_err(|problem| unusable(certificate, &problem))?;
-            let key =
-                PrivateKeyDer::from_pem_file(key).map_err(|problem| unusable(key, &problem))?;
+            let chain = certificates_of(certificate)?;
+            let key = PrivateKeyDer::from_pem_file(&key.path)
+                .map_err(|problem| key.unusable(&problem))?;
             builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|problem| unusable(certificate, &problem))
+                .map_err(|problem| certificate.unusable(&problem))
         }
         _ => Ok(builder.with_no_client_auth()),
     }
+}
+
+/// What the reader of PEM files gives.
+type Pem<T> = core::result::Result<Vec<T>, rustls::pki_types::pem::Error>;
+
+fn certificates_of(file: &File) -> Result<Vec<CertificateDer<'static>>> {
+    let found: Vec<_> = CertificateDer::pem_file_iter(&file.path)
+        .and_then(Iterator::collect)
+        .map_err(|problem| file.unusable(&problem))?;
+    if found.is_empty() {
+        return Err(file.unusable(&"there is no certificate in it (PEM)"));
+    }
+    Ok(found)
 }
 
 impl Read for Stream {

@@ -1,0 +1,31 @@
+"""Values of options as text, and names that nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from pybroker.spark.errors import OptionError
+
+INT, LONG = 2**31 - 1, 2**63 - 1
+
+
+def number(name: str, text: str, least: int, most: int) -> int:
+    """A whole number in digits. Raises OptionError."""
+    if re.fullmatch("-?[0-9]{1,19}", text) and least <= int(text) <= most:
+        return int(text)
+    raise OptionError(f"{name}={text}: a whole number from {least} to {most} is needed")
+
+
+def flag(name: str, text: str) -> bool:
+    """`true` or `false`, in any case. Raises OptionError."""
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{name}={text}: true or false is needed")
+    return text.lower() == "true"
+
+
+def unknown(name: str, known: list[str]) -> str:
+    """The sentence for a name that does not exist, with the nearest one that does."""
+    lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    return f"there is no option {name}" + (f"; did you mean {lower[near[0]]}?" if near else "")
