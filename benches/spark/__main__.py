@@ -39,7 +39,7 @@ from benches.spark.cases import (
     Case,
 )
 from benches.spark.columns import COLUMNS, KAFKA, Column
-from benches.spark.jobs import Figures, Jobs, generate, session
+from benches.spark.jobs import Figures, Jobs, generate, hand_over, session
 from benches.spark.table import Runs, table
 from tests.support.brokers import BrokerProcess
 
@@ -71,6 +71,7 @@ class Bench:
                 broker = PEERS[column.broker](self._folder / column.broker.replace(" ", "-"))
                 broker.start()
                 self._brokers[column.broker] = broker
+        hand_over(self._spark, WARM_ROWS, 100, self._pids)
         for column in COLUMNS:
             print(f"warming {column.name}", file=sys.stderr, flush=True)
             jobs = Jobs(self._spark, column, self._brokers[column.broker])
@@ -97,6 +98,7 @@ class Bench:
         for at, case in enumerate(cases):
             if case.kind == "write":
                 self._generate(case)
+                self._take(case.name, LIMIT, partial(self._hand_over, case))
             if case.with_limit:
                 self._take(case.name, LIMIT, partial(self._limit, case))
             for column in COLUMNS:
@@ -110,6 +112,11 @@ class Bench:
         figures = generate(self._spark, self._rows(case), case.size, self._pids)
         self._generated = figures[SPARK]
         print(f"{case.name:28s} {'(rows made)':16s} {_brief(figures)}", file=sys.stderr, flush=True)
+
+    def _hand_over(self, case: Case) -> Figures:
+        assert self._spark is not None, "started"
+        figures = hand_over(self._spark, self._rows(case), case.size, self._pids)
+        return {RATE: figures[RATE], SPARK: figures[SPARK], NET: figures[SPARK] - self._generated}
 
     def _limit(self, case: Case, rows_per_s: float = 0, sync_bytes: int = 0) -> Figures:
         """CPU of the limit program for the bytes of the case; at a pace, 0 as fast as it goes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
@@ -17,6 +17,7 @@ from tests.clients.confluent import Confluent
 from tests.support.brokers import BrokerProcess
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = 4
@@ -45,6 +46,19 @@ def generate(spark: SparkSession, rows: int, size: int, brokers: Collection[int]
     with Meter(None, brokers) as meter:
         _drop(generated(spark, rows, size))
     return meter.figures(rows)
+
+
+def hand_over(spark: SparkSession, rows: int, size: int, brokers: Collection[int]) -> Figures:
+    """Rows made and handed to Python, where they are dropped: the limit of any writer in Python."""
+    with Meter(None, brokers) as meter:
+        _drop(generated(spark, rows, size).mapInArrow(_nothing, "key binary, value binary"))
+    return meter.figures(rows)
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    return iter(())
 
 
 class Jobs:
