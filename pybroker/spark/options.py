@@ -49,6 +49,12 @@ WRITE = ("topic", "topicId", "mode", "ingestId", "ingestTtlMs")
 SPARKS = ("checkpointLocation", "queryName")
 # load("…"), save("…") and start("…") with a path.
 PATHS = ("path", "paths")
+# CREATE TABLE … USING pybroker: Spark 4.2 stores the options and hands them to no Python source.
+CATALOG = "provider"
+NO_TABLES = (
+    "the options of a table in Spark's catalog do not reach a Python data source: use CREATE TEMPORARY VIEW … USING "
+    "pybroker OPTIONS (…), or give them in each query, FROM t WITH (…)"
+)
 POLICIES = ("fail", "earliest", "continue")
 MODES = ("exactly-once", "append")
 
@@ -94,6 +100,8 @@ class _Given:
     """The user's options; Spark hands their names on in any case."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
+        if not options or CATALOG in options:
+            raise OptionError(NO_TABLES if options else f"kafka.bootstrap.servers is not set ({NO_TABLES})")
         names = {name.lower(): name for name in known}
         self.values: dict[str, str] = {}
         client: dict[str, str] = {}

@@ -38,6 +38,25 @@ def test_both_connectors_write_and_read_the_same(jobs: Jobs, topic: str, codec: 
     check_both_ways(jobs, topic, 5000, kafka_compression_type=codec)
 
 
+def test_views_of_sql_are_read_and_inserted_into_and_tables_refused(jobs: Jobs, topic: str) -> None:
+    """Spark hands the options of a table in its catalog to no Python source: that is said, not a missing option."""
+    jobs.create(topic)
+    sql, servers = jobs.spark.sql, f"`kafka.bootstrap.servers` '{jobs.bootstrap}'"
+    into = f"(key string, value string) USING pybroker OPTIONS ({servers}, topic '{topic}')"
+    sql(f"CREATE OR REPLACE TEMPORARY VIEW rows_in {into}")
+    sql("INSERT INTO rows_in VALUES ('a', '1'), ('b', '2')")
+    out = f"USING pybroker OPTIONS ({servers}, subscribe '{topic}')"
+    sql(f"CREATE OR REPLACE TEMPORARY VIEW rows_out {out}")
+    found = sql("SELECT cast(key AS string), cast(value AS string) FROM rows_out").collect()
+    assert sorted(map(tuple, found)) == [("a", "1"), ("b", "2")]
+    sql("INSERT INTO rows_in VALUES ('c', '3')")
+    assert sql("SELECT * FROM rows_out").count() == 2, "Spark keeps the plan of a Python source"
+    sql(f"CREATE OR REPLACE TEMPORARY VIEW rows_out {out}")
+    assert sql("SELECT * FROM rows_out").count() == 3
+    with Refused(Exception, match="CREATE TEMPORARY VIEW … USING pybroker"):
+        sql(f"CREATE TABLE rows_table {out}")
+
+
 def test_headers_partitions_timestamps_and_topics_come_from_columns(jobs: Jobs, topic: str) -> None:
     """The sink's columns are those of Spark's, read back by Spark's."""
     names = [f"{topic}-{number}" for number in range(2)]

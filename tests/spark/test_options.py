@@ -154,6 +154,8 @@ def test_bootstrap_servers_are_needed() -> None:
     """Before anything is connected."""
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         read_options({"subscribe": "t"}, streaming=False)
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is not set \(.*FROM t WITH \(…\)"):
+        write_options({})  # of a table in Spark's catalog
 
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
