@@ -2,6 +2,7 @@
 
 mod broker;
 mod client;
+mod sink;
 mod source;
 
 use std::sync::Arc;

@@ -31,31 +31,40 @@ pub(super) struct Sent {
 
 /// A batch that was not taken, and why.
 struct Failed {
+    /// The leader it was meant for.
+    broker: i32,
     sent: Sent,
     problem: Error,
 }
 
 impl Failed {
-    fn new(sent: Sent, problem: Error) -> Box<Self> {
-        Box::new(Self { sent, problem })
+    fn new(broker: i32, sent: Sent, problem: Error) -> Box<Self> {
+        Box::new(Self {
+            broker,
+            sent,
+            problem,
+        })
     }
 }
 
 impl Sink {
     /// Sends a batch to its leader once there is room in the pipeline.
     pub(super) fn dispatch(&mut self, sent: Sent) -> Result<()> {
-        let leader = self.topics[sent.topic].leaders[sent.partition as usize].0;
         let room = self.client.settings().in_flight_max - 1;
-        self.drain(leader, room)?;
-        // Draining may have found another leader.
-        let leader = self.topics[sent.topic].leaders[sent.partition as usize].0;
-        match self.send(leader, sent) {
+        self.drain(self.leader_of(&sent), room)?;
+        // Draining may have found another leader: `send` looks again.
+        match self.send(sent) {
             Ok(()) => Ok(()),
-            Err(failed) => self.recover(leader, vec![*failed]),
+            Err(failed) => self.recover(*failed),
         }
     }
 
-    fn send(&mut self, leader: i32, mut sent: Sent) -> core::result::Result<(), Box<Failed>> {
+    fn leader_of(&self, sent: &Sent) -> i32 {
+        self.topics[sent.topic].leaders[sent.partition as usize].0
+    }
+
+    fn send(&mut self, mut sent: Sent) -> core::result::Result<(), Box<Failed>> {
+        let leader = self.leader_of(&sent);
         let target = &self.topics[sent.topic].target;
         let staging = self.plan.staging.as_ref();
         let (acks, timeout) = {
@@ -76,15 +85,15 @@ impl Sink {
                 }
                 Ok(())
             }
-            Err(problem) => Err(Failed::new(sent, problem)),
+            Err(problem) => Err(Failed::new(leader, sent, problem)),
         }
     }
 
     /// Reads answers of a broker until at most `room` requests are in flight to it.
     pub(super) fn drain(&mut self, broker: i32, room: usize) -> Result<()> {
         while self.in_flight.get(&broker).map_or(0, VecDeque::len) > room {
-            if let Err(problem) = self.take_answer(broker)? {
-                return self.recover(broker, vec![*problem]);
+            if let Err(failed) = self.take_answer(broker)? {
+                return self.recover(*failed);
             }
         }
         Ok(())
@@ -143,7 +152,7 @@ impl Sink {
             Err(problem) => problem,
         };
         if Self::may_pass(&problem) {
-            Ok(Err(Failed::new(sent, problem)))
+            Ok(Err(Failed::new(broker, sent, problem)))
         } else {
             Err(problem)
         }
@@ -168,81 +177,68 @@ impl Sink {
         topic.batches.recycle(sent.batch.bytes);
     }
 
-    /// Sends failed batches again, in order, until they are in or `delivery.timeout.ms` is over.
-    fn recover(&mut self, broker: i32, mut failed: Vec<Failed>) -> Result<()> {
+    /// Sends a failed batch again, and those that fail with it, in order, until they are in or `delivery.timeout.ms` is
+    /// over.
+    ///
+    /// Leaders are asked for while nothing is in flight to any broker: a batch must not overtake one of its partition
+    /// that the leader before has still to answer.
+    fn recover(&mut self, first: Failed) -> Result<()> {
         let started = Instant::now();
         let patience = self.client.settings().delivery_timeout;
+        let mut failed = Vec::new();
+        self.set_aside(first, &mut failed);
+        self.settle(&mut failed)?;
         loop {
-            // All that was in flight to the broker is settled first: order within a partition is kept.
-            self.settle_all(broker, &mut failed)?;
             failed.sort_by_key(|each| each.sent.number);
-            let first_out_of_order = failed
+            let all_out_of_order = failed
                 .iter()
                 .all(|each| each.problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
             let Some(first) = failed.first() else {
                 return Ok(());
             };
-            if first_out_of_order || started.elapsed() > patience || !Self::may_pass(&first.problem)
-            {
+            if all_out_of_order || started.elapsed() > patience || !Self::may_pass(&first.problem) {
                 return Err(failed.swap_remove(0).problem);
             }
             sleep(self.client.settings().retry_backoff);
             self.find_leaders()?;
-            let mut again = Vec::new();
             for Failed { sent, .. } in core::mem::take(&mut failed) {
-                let leader = self.topics[sent.topic].leaders[sent.partition as usize].0;
-                match self.send(leader, sent) {
-                    // One at a time: after trouble, certainty is worth more than speed.
-                    Ok(()) => {
-                        if let Err(problem) = self.settle(leader)? {
-                            again.push(*problem);
-                        }
-                    }
-                    Err(problem) => again.push(*problem),
+                if let Err(problem) = self.send(sent) {
+                    self.set_aside(*problem, &mut failed);
                 }
-            }
-            failed = again;
-        }
-    }
-
-    /// Reads the answers still to come from a broker; without a connection there are none.
-    fn settle_all(&mut self, broker: i32, failed: &mut Vec<Failed>) -> Result<()> {
-        loop {
-            let lost = failed
-                .iter()
-                .any(|each| matches!(each.problem, Error::Network { .. }));
-            if lost {
-                self.client.drop_connection(Node::Broker(broker));
-                for sent in self.in_flight.remove(&broker).unwrap_or_default() {
-                    let problem = Error::Network {
-                        broker: format!("broker {broker}"),
-                        problem: std::io::ErrorKind::ConnectionAborted.into(),
-                    };
-                    failed.push(Failed { sent, problem });
-                }
-            }
-            if self.in_flight.get(&broker).is_none_or(VecDeque::is_empty) {
-                return Ok(());
-            }
-            if let Err(problem) = self.take_answer(broker)? {
-                failed.push(*problem);
+                // One at a time: after trouble, certainty is worth more than speed.
+                self.settle(&mut failed)?;
             }
         }
     }
 
-    /// Reads the answer to the request sent last, and those before it.
-    fn settle(&mut self, broker: i32) -> Result<core::result::Result<(), Box<Failed>>> {
-        while self
-            .in_flight
-            .get(&broker)
-            .is_some_and(|sent| !sent.is_empty())
-        {
-            let answer = self.take_answer(broker)?;
-            if answer.is_err() {
-                return Ok(answer);
+    /// Keeps a batch that is to be sent again. If its connection is lost, so are the answers to all that was sent over
+    /// it.
+    fn set_aside(&mut self, problem: Failed, failed: &mut Vec<Failed>) {
+        let broker = problem.broker;
+        if matches!(problem.problem, Error::Network { .. }) {
+            self.client.drop_connection(Node::Broker(broker));
+            for sent in self.in_flight.remove(&broker).unwrap_or_default() {
+                let problem = Error::Network {
+                    broker: format!("broker {broker}"),
+                    problem: std::io::ErrorKind::ConnectionAborted.into(),
+                };
+                failed.push(*Failed::new(broker, sent, problem));
             }
         }
-        Ok(Ok(()))
+        failed.push(problem);
+    }
+
+    /// Reads all answers still to come, of every broker.
+    fn settle(&mut self, failed: &mut Vec<Failed>) -> Result<()> {
+        let brokers: Vec<i32> = self.in_flight.keys().copied().collect();
+        for broker in brokers {
+            while self.in_flight.get(&broker).map_or(0, VecDeque::len) > 0 {
+                if let Err(problem) = self.take_answer(broker)? {
+                    self.set_aside(*problem, failed);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Asks again where the partitions are led.

@@ -1,4 +1,4 @@
-//! A broker that answers what a test tells it: one node, one topic, on a port of its own.
+//! A broker that answers what a test tells it: two nodes, one topic, on a port of its own.
 
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pybroker_model::Uuid;
-use pybroker_protocol::ApiKey;
 use pybroker_protocol::header::{RequestHeader, RequestPrefix, write_response_header};
 use pybroker_protocol::hot::NodeEndpoint;
 use pybroker_protocol::hot::api_versions::{ApiVersion, ApiVersionsResponse};
@@ -19,15 +18,22 @@ use pybroker_protocol::hot::fetch_response::{
 use pybroker_protocol::hot::metadata::{
     MetadataHead, MetadataPartition, MetadataResponse, MetadataTopic,
 };
+use pybroker_protocol::hot::produce_request::ProduceRequest;
+use pybroker_protocol::hot::produce_response::{
+    PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
+};
 use pybroker_protocol::primitives::Reader;
+use pybroker_protocol::{ApiKey, ErrorCode};
 
 use crate::client::Client;
 use crate::settings::Settings;
 
 pub(super) const TOPIC: &str = "t";
-const ID: i32 = 1;
+/// The nodes that Metadata names; all are at the same address.
+pub(super) const NODES: [i32; 2] = [1, 2];
 const FETCH: i16 = 12;
 const METADATA: i16 = 12;
+const PRODUCE: i16 = 13;
 
 /// A request, as far as tests look at it.
 pub(super) struct Request {
@@ -44,6 +50,15 @@ impl Request {
         fetch.decode(&self.body, FETCH).expect("a Fetch");
         fetch.partitions[0].fetch_offset
     }
+
+    /// The partition and the batch of a Produce.
+    pub(super) fn produced(&self) -> (i32, &[u8]) {
+        let mut produce = ProduceRequest::default();
+        produce.decode(&self.body, PRODUCE).expect("a Produce");
+        let partition = produce.partitions[0];
+        let records = partition.records.expect("a batch");
+        (partition.index, records.of(&self.body))
+    }
 }
 
 /// A body, or nothing: the connection is closed.
@@ -58,12 +73,12 @@ pub(super) struct Broker {
 impl Broker {
     /// `answer` answers all but ApiVersions and Metadata.
     pub(super) fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_late(0, answer)
+        Self::start_led(|_| vec![NODES[0]], answer)
     }
 
-    /// The first `absent` answers to Metadata name the leader, but no broker of that id.
-    pub(super) fn start_late(
-        absent: usize,
+    /// `leaders` tells who leads each partition, given how many answers to Metadata told it before.
+    pub(super) fn start_led(
+        leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -72,8 +87,8 @@ impl Broker {
         let asked = AtomicUsize::new(0);
         let answer = Arc::new(move |request: &Request| {
             if request.key == ApiKey::Metadata as i16 {
-                let there = asked.fetch_add(1, Ordering::Relaxed) >= absent;
-                Some(metadata(topic_id, port, there))
+                let before = asked.fetch_add(1, Ordering::Relaxed);
+                Some(metadata(topic_id, port, &leaders(before)))
             } else {
                 answer(request)
             }
@@ -115,8 +130,13 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()
         let mut reader = Reader::new(&frame);
         let prefix = RequestPrefix::read(&mut reader).expect("a request");
         let key = prefix.api_key;
-        // Fetch, Metadata and ApiVersions in the versions named here; the others are not flexible.
-        let known = [ApiKey::Fetch, ApiKey::Metadata, ApiKey::ApiVersions];
+        // These in the versions named here; the others are not flexible.
+        let known = [
+            ApiKey::Produce,
+            ApiKey::Fetch,
+            ApiKey::Metadata,
+            ApiKey::ApiVersions,
+        ];
         let flexible = known.iter().any(|each| *each as i16 == key);
         RequestHeader::read_rest(prefix, &mut reader, flexible).expect("a header");
         let body = reader.rest().to_vec();
@@ -146,6 +166,7 @@ fn versions(version: i16) -> Vec<u8> {
     let response = ApiVersionsResponse {
         error_code: 0,
         api_keys: vec![
+            serves(ApiKey::Produce, PRODUCE),
             serves(ApiKey::Fetch, FETCH),
             serves(ApiKey::Metadata, METADATA),
             serves(ApiKey::InitProducerId, 1),
@@ -157,34 +178,38 @@ fn versions(version: i16) -> Vec<u8> {
     body
 }
 
-fn metadata(topic_id: Uuid, port: u16, there: bool) -> Vec<u8> {
-    let node = Cow::Borrowed(&[ID][..]);
+fn metadata(topic_id: Uuid, port: u16, leaders: &[i32]) -> Vec<u8> {
+    let nodes = NODES.iter().map(|&node_id| NodeEndpoint {
+        node_id,
+        host: "127.0.0.1",
+        port: port.into(),
+        rack: None,
+    });
+    let partitions = (0..).zip(leaders).map(|(partition, &leader)| {
+        let led = leader >= 0;
+        MetadataPartition {
+            error_code: i16::from(!led) * ErrorCode::LEADER_NOT_AVAILABLE.0,
+            partition,
+            leader,
+            leader_epoch: 0,
+            replicas: Cow::Borrowed(&NODES),
+            isr: Cow::Borrowed(&NODES),
+            offline: Cow::Borrowed(&[]),
+        }
+    });
     let response = MetadataResponse {
         head: MetadataHead {
             throttle_time_ms: 0,
-            brokers: vec![NodeEndpoint {
-                node_id: if there { ID } else { ID + 1 },
-                host: "127.0.0.1",
-                port: port.into(),
-                rack: None,
-            }],
+            brokers: nodes.collect(),
             cluster_id: Some("c"),
-            controller_id: ID,
+            controller_id: NODES[0],
         },
         topics: vec![MetadataTopic {
             error_code: 0,
             name: Some(TOPIC),
             topic_id,
             internal: false,
-            partitions: vec![MetadataPartition {
-                error_code: 0,
-                partition: 0,
-                leader: ID,
-                leader_epoch: 0,
-                replicas: node.clone(),
-                isr: node,
-                offline: Cow::Borrowed(&[]),
-            }],
+            partitions: partitions.collect(),
             authorized_operations: i32::MIN,
         }],
         cluster_authorized_operations: i32::MIN,
@@ -193,6 +218,31 @@ fn metadata(topic_id: Uuid, port: u16, there: bool) -> Vec<u8> {
     let mut body = Vec::new();
     response.encode(METADATA, &mut body);
     body
+}
+
+/// An InitProducerId answer.
+pub(super) fn producer_id() -> Reply {
+    let mut body = vec![0; 6];
+    body.extend(9i64.to_be_bytes());
+    body.extend(0i16.to_be_bytes());
+    Some(body)
+}
+
+/// A Produce answer.
+pub(super) fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
+    let mut told = PartitionProduceResponse::refused(partition, code.0, None);
+    told.base_offset = base_offset;
+    let response = ProduceResponse {
+        topics: vec![TopicProduceResponse {
+            name: TOPIC,
+            topic_id: Uuid::ZERO,
+            partitions: vec![told],
+        }],
+        ..ProduceResponse::default()
+    };
+    let mut body = Vec::new();
+    response.encode(PRODUCE, &mut body);
+    Some(body)
 }
 
 /// A Fetch answer with those records; `high_watermark` is one past the last offset of the log.

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use pybroker_model::{BatchBuilder, Codec};
 
-use super::broker::{Broker, TOPIC, fetched, fetched_committed};
+use super::broker::{Broker, NODES, TOPIC, fetched, fetched_committed};
 use crate::decode::{Column, ROWS_BYTES};
 use crate::error::{Error, Result};
 use crate::source::{Source, SourcePlan};
@@ -249,7 +249,9 @@ fn a_transaction_without_its_marker_hides_no_later_one() {
 
 #[test]
 fn a_leader_that_is_not_among_the_brokers_is_waited_for() {
-    let broker = Broker::start_late(4, |request| {
+    const UNNAMED: i32 = 7;
+    let leaders = |before| vec![if before < 4 { UNNAMED } else { NODES[0] }];
+    let broker = Broker::start_led(leaders, |request| {
         fetched(&log(request.fetch_offset(), Codec::None, |_| ()), END)
     });
     let (offsets, end) = read(&broker, &[]);

@@ -1,0 +1,136 @@
+//! Batches that brokers refuse, lose or cannot take just now: each is in its partition once, in order, or the error tells.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{ArrayRef, Int32Array, StringArray, StructArray};
+use pybroker_model::BatchHeader;
+use pybroker_protocol::{ApiKey, ErrorCode};
+
+use super::broker::{Broker, NODES, Reply, Request, TOPIC, produced, producer_id};
+use super::read;
+use crate::error::Result;
+use crate::sink::{Sink, SinkPlan, Target};
+
+/// Each row is a batch of its own.
+const ONE_ROW: (&str, &str) = ("batch.size", "1");
+
+/// What the partitions hold, and how many Produce requests came.
+#[derive(Default)]
+struct Log {
+    partitions: [Vec<String>; 2],
+    requests: usize,
+}
+
+type Shared = Arc<Mutex<Log>>;
+
+impl Log {
+    /// Appends a batch as a broker does for an idempotent producer.
+    fn append(&mut self, partition: i32, batch: &[u8]) -> (ErrorCode, i64) {
+        let header = BatchHeader::parse(batch).expect("a batch");
+        let log = &mut self.partitions[partition as usize];
+        let end = log.len() as i64;
+        match i64::from(header.base_sequence) - end {
+            0 => {
+                let values = read(batch).into_iter().map(|(_, value, ..)| value);
+                log.extend(values.map(|value| {
+                    String::from_utf8(value.expect("a value")).expect("text of a test")
+                }));
+                (ErrorCode::NONE, end)
+            }
+            ..0 => (ErrorCode::DUPLICATE_SEQUENCE_NUMBER, -1),
+            1.. => (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+        }
+    }
+}
+
+/// A broker that appends to the log; `refuse` may answer a Produce in its place, given how many came before.
+fn start(
+    log: &Shared,
+    leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
+    refuse: impl Fn(usize, &Request) -> Option<Reply> + Send + Sync + 'static,
+) -> Broker {
+    let log = log.clone();
+    Broker::start_led(leaders, move |request| {
+        if request.key == ApiKey::InitProducerId as i16 {
+            return producer_id();
+        }
+        let mut log = log.lock().expect("the log");
+        log.requests += 1;
+        if let Some(reply) = refuse(log.requests - 1, request) {
+            return reply;
+        }
+        let (partition, batch) = request.produced();
+        let (code, base_offset) = log.append(partition, batch);
+        produced(partition, code, base_offset)
+    })
+}
+
+fn open(broker: &Broker, settings: &[(&str, &str)]) -> Result<Sink> {
+    let plan = SinkPlan {
+        targets: vec![Target {
+            id: broker.topic_id(),
+            name: TOPIC.into(),
+            partitions: 2,
+            batch_bytes_max: usize::MAX,
+        }],
+        topic_column: false,
+        staging: None,
+    };
+    let settings: Vec<_> = settings.iter().copied().chain([ONE_ROW]).collect();
+    Sink::open(broker.client(&settings), plan, 1)
+}
+
+/// Writes rows of (partition, value); gives the records written by partition.
+fn write(sink: &mut Sink, rows: &[(i32, &str)]) -> Result<Vec<(i32, u64)>> {
+    let partitions: Int32Array = rows.iter().map(|(partition, _)| Some(*partition)).collect();
+    let values: StringArray = rows.iter().map(|(_, value)| Some(*value)).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("partition", Arc::new(partitions)),
+        ("value", Arc::new(values)),
+    ];
+    sink.write(&StructArray::try_from(columns).expect("columns of one length"))?;
+    let written = sink.finish()?.into_iter();
+    let written = written.map(|(.., partition, written)| (partition, written.records));
+    Ok(written.collect())
+}
+
+fn assert_holds(log: &Shared, expected: [&[&str]; 2]) {
+    assert_eq!(log.lock().expect("the log").partitions, expected);
+}
+
+#[test]
+fn a_batch_does_not_overtake_one_that_the_leader_before_has_still_to_answer() {
+    let log = Shared::default();
+    // Partition 0 moves to the second node; the sink learns of it when the first row of partition 1 is refused.
+    let leaders = |before| match before {
+        0 => vec![NODES[0], NODES[1]],
+        _ => vec![NODES[1], NODES[1]],
+    };
+    let refused = Mutex::new(BTreeSet::new());
+    let broker = start(&log, leaders, move |_, request| {
+        let (partition, _) = request.produced();
+        let first = refused.lock().expect("the set").insert(partition);
+        first.then(|| produced(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER, -1))
+    });
+    let mut sink = open(&broker, &[("max.in.flight.requests.per.connection", "2")]).expect("opens");
+    // A row goes out when the next one of its partition comes: "a" is in flight when "k" is refused, "b" goes out then.
+    let one = ["a", "b"].map(|value| (0, value));
+    let other = ["k", "l", "m", "n"].map(|value| (1, value));
+    let rows = [&one[..], &other[..], &[(0, "c")]].concat();
+    let written = write(&mut sink, &rows).expect("written");
+    assert_eq!(written, [(0, 3), (1, 4)]);
+    assert_holds(&log, [&["a", "b", "c"], &["k", "l", "m", "n"]]);
+}
+
+#[test]
+fn a_connection_to_the_next_leader_that_is_lost_is_opened_again() {
+    let log = Shared::default();
+    let leaders = |before| vec![NODES[usize::from(before > 0)], NODES[0]];
+    // The node is gone before it answers, and so is the next one.
+    let broker = start(&log, leaders, |before, _| (before < 2).then_some(None));
+    let mut sink = open(&broker, &[("delivery.timeout.ms", "2000")]).expect("opens");
+    let written = write(&mut sink, &[(0, "a"), (0, "b")]).expect("written");
+    assert_eq!(written, [(0, 2)]);
+    assert_holds(&log, [&["a", "b"], &[]]);
+}
