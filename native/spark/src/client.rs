@@ -124,10 +124,11 @@ impl Client {
         }
     }
 
-    /// The topics of those ids (names where the id is zero), each with every leader known.
+    /// The topics of those ids (names where the id is zero). Partitions may be without a leader: only who needs one
+    /// of them can tell.
     ///
     /// # Errors
-    /// A topic that does not exist, or one without a leader for `delivery.timeout.ms`.
+    /// A topic that does not exist, or no broker that answers for `delivery.timeout.ms`.
     pub fn topics(&mut self, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
         let started = Instant::now();
         loop {
@@ -227,16 +228,7 @@ impl Client {
             };
             let code = found.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, |each| each.error);
             match found {
-                Some(each) if each.error == 0 => {
-                    if each.topic.leaders.iter().any(|(leader, _)| *leader < 0) {
-                        return Err(Error::refused(
-                            ErrorCode::LEADER_NOT_AVAILABLE.0,
-                            format!("{named}: a partition has no leader"),
-                            None,
-                        ));
-                    }
-                    topics.push(each.topic.clone());
-                }
+                Some(each) if each.error == 0 => topics.push(each.topic.clone()),
                 _ => return Err(Error::refused(code, named, None)),
             }
         }

@@ -200,8 +200,10 @@ impl Source {
 
     /// Finds the leader and starts over at the position after something that may pass.
     fn retry(&mut self, problem: Error) -> Result<()> {
-        // Also if that is the end: what is on its way belongs to an offset further on.
-        self.client.drop_connection(self.leader);
+        // Also if that is the end: what is on its way belongs to an offset further on. Without a leader nothing is.
+        if self.leader != Node::Any {
+            self.client.drop_connection(self.leader);
+        }
         self.leader = Node::Any;
         (self.pending, self.answer) = (None, None);
         self.decoder.leave();
@@ -234,16 +236,16 @@ impl Source {
         let topics = self.client.topics(&wanted)?;
         let leader = topics
             .first()
-            .and_then(|topic| topic.leaders.get(self.plan.partition as usize))
-            .ok_or_else(|| {
-                Error::refused(
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0,
-                    self.describe(),
-                    None,
-                )
-            })?;
-        self.leader = Node::Broker(leader.0);
-        Ok(())
+            .and_then(|topic| topic.leaders.get(self.plan.partition as usize));
+        let code = match leader {
+            Some(&(leader, _)) if leader >= 0 => {
+                self.leader = Node::Broker(leader);
+                return Ok(());
+            }
+            Some(_) => ErrorCode::LEADER_NOT_AVAILABLE,
+            None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        };
+        Err(Error::refused(code.0, self.describe(), None))
     }
 
     fn send(&mut self, offset: i64) -> Result<Pending> {

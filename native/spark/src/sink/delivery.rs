@@ -59,12 +59,17 @@ impl Sink {
         }
     }
 
+    /// The broker that leads the batch's partition; −1 if there is none just now.
     fn leader_of(&self, sent: &Sent) -> i32 {
         self.topics[sent.topic].leaders[sent.partition as usize].0
     }
 
     fn send(&mut self, mut sent: Sent) -> core::result::Result<(), Box<Failed>> {
         let leader = self.leader_of(&sent);
+        if leader < 0 {
+            let problem = self.refused(&sent, ErrorCode::LEADER_NOT_AVAILABLE, None);
+            return Err(Failed::new(leader, sent, problem));
+        }
         let target = &self.topics[sent.topic].target;
         let staging = self.plan.staging.as_ref();
         let (acks, timeout) = {
@@ -134,21 +139,7 @@ impl Sink {
                 self.acknowledge(sent, -1);
                 return Ok(Ok(()));
             }
-            Ok(answer) => {
-                let target = &self.topics[sent.topic].target;
-                let what = format!(
-                    "{} {} ({}) partition {}",
-                    if staged {
-                        "IngestAppend to"
-                    } else {
-                        "Produce to"
-                    },
-                    target.name,
-                    target.id,
-                    sent.partition
-                );
-                Error::refused(answer.code.0, what, answer.message.as_deref())
-            }
+            Ok(answer) => self.refused(&sent, answer.code, answer.message.as_deref()),
             Err(problem) => problem,
         };
         if Self::may_pass(&problem) {
@@ -156,6 +147,19 @@ impl Sink {
         } else {
             Err(problem)
         }
+    }
+
+    fn refused(&self, sent: &Sent, code: ErrorCode, detail: Option<&str>) -> Error {
+        let request = match self.plan.staging {
+            Some(_) => "IngestAppend",
+            None => "Produce",
+        };
+        let target = &self.topics[sent.topic].target;
+        let what = format!(
+            "{request} to {} ({}) partition {}",
+            target.name, target.id, sent.partition
+        );
+        Error::refused(code.0, what, detail)
     }
 
     fn may_pass(problem: &Error) -> bool {

@@ -31,6 +31,8 @@ use crate::settings::Settings;
 pub(super) const TOPIC: &str = "t";
 /// The nodes that Metadata names; all are at the same address.
 pub(super) const NODES: [i32; 2] = [1, 2];
+/// In place of a node: the partition has no leader.
+pub(super) const NO_LEADER: i32 = -1;
 const FETCH: i16 = 12;
 const METADATA: i16 = 12;
 const PRODUCE: i16 = 13;
@@ -186,7 +188,7 @@ fn metadata(topic_id: Uuid, port: u16, leaders: &[i32]) -> Vec<u8> {
         rack: None,
     });
     let partitions = (0..).zip(leaders).map(|(partition, &leader)| {
-        let led = leader >= 0;
+        let led = leader != NO_LEADER;
         MetadataPartition {
             error_code: i16::from(!led) * ErrorCode::LEADER_NOT_AVAILABLE.0,
             partition,

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int32Array, StringArray, StructArray};
 use pybroker_model::BatchHeader;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use super::broker::{Broker, NODES, Reply, Request, TOPIC, produced, producer_id};
+use super::broker::{Broker, NO_LEADER, NODES, Reply, Request, TOPIC, produced, producer_id};
 use super::read;
 use crate::error::Result;
 use crate::sink::{Sink, SinkPlan, Target};
@@ -133,4 +133,50 @@ fn a_connection_to_the_next_leader_that_is_lost_is_opened_again() {
     let written = write(&mut sink, &[(0, "a"), (0, "b")]).expect("written");
     assert_eq!(written, [(0, 2)]);
     assert_holds(&log, [&["a", "b"], &[]]);
+}
+
+#[test]
+fn a_partition_without_leader_keeps_nobody_from_writing_to_another() {
+    let log = Shared::default();
+    let broker = start(&log, |_| vec![NODES[0], NO_LEADER], |_, _| None);
+    let mut sink = open(&broker, &[("delivery.timeout.ms", "300")]).expect("opens");
+    let written = write(&mut sink, &[(0, "a"), (0, "b")]).expect("written");
+    assert_eq!(written, [(0, 2)]);
+    assert_holds(&log, [&["a", "b"], &[]]);
+}
+
+#[test]
+fn batches_for_a_partition_without_leader_wait_for_it_in_order() {
+    let log = Shared::default();
+    // There is always one partition without leader, three answers of Metadata long.
+    let leaders = |before| match before % 6 {
+        0..3 => vec![NODES[0], NO_LEADER],
+        _ => vec![NO_LEADER, NODES[1]],
+    };
+    // "b" is lost with its connection, and tried again together with "k".
+    let broker = start(&log, leaders, |before, _| (before == 1).then_some(None));
+    let mut sink = open(&broker, &[("delivery.timeout.ms", "2000")]).expect("opens");
+    let one = ["a", "b", "c"].map(|value| (0, value));
+    let other = ["k", "l", "m"].map(|value| (1, value));
+    let rows = [&one[..], &other, &[(0, "d"), (1, "n")]].concat();
+    let written = write(&mut sink, &rows).expect("written");
+    assert_eq!(written, [(0, 4), (1, 4)]);
+    assert_holds(&log, [&["a", "b", "c", "d"], &["k", "l", "m", "n"]]);
+}
+
+#[test]
+fn a_partition_that_gets_no_leader_ends_the_job_and_is_named() {
+    let log = Shared::default();
+    let broker = start(&log, |_| vec![NODES[0], NO_LEADER], |_, _| None);
+    let mut sink = open(&broker, &[("delivery.timeout.ms", "300")]).expect("opens");
+    let rows = [(0, "a"), (0, "b"), (1, "k"), (1, "l")];
+    let problem = write(&mut sink, &rows).expect_err("nobody takes it");
+    let expected = format!(
+        "Produce to t ({}) partition 1: {}",
+        broker.topic_id(),
+        ErrorCode::LEADER_NOT_AVAILABLE
+    );
+    assert_eq!(problem.to_string(), expected);
+    // What was in flight is settled, and no other batch was sent.
+    assert_holds(&log, [&["a"], &[]]);
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use pybroker_model::{BatchBuilder, Codec};
+use pybroker_protocol::ErrorCode;
 
-use super::broker::{Broker, NODES, TOPIC, fetched, fetched_committed};
+use super::broker::{Broker, NO_LEADER, NODES, TOPIC, fetched, fetched_committed};
 use crate::decode::{Column, ROWS_BYTES};
 use crate::error::{Error, Result};
 use crate::source::{Source, SourcePlan};
@@ -51,6 +52,14 @@ fn plan(broker: &Broker, columns: &[Column]) -> SourcePlan {
 /// The offsets that come before the end of the range or an error.
 fn read(broker: &Broker, settings: &[(&str, &str)]) -> (Vec<i64>, Result<()>) {
     let plan = plan(broker, &[Column::Offset, Column::Value]);
+    read_plan(broker, plan, settings)
+}
+
+fn read_plan(
+    broker: &Broker,
+    plan: SourcePlan,
+    settings: &[(&str, &str)],
+) -> (Vec<i64>, Result<()>) {
     let mut source = Source::new(broker.client(settings), plan);
     let mut offsets = Vec::new();
     loop {
@@ -257,4 +266,29 @@ fn a_leader_that_is_not_among_the_brokers_is_waited_for() {
     let (offsets, end) = read(&broker, &[]);
     end.expect("whole");
     assert_eq!(offsets, all());
+}
+
+#[test]
+fn only_the_leader_of_the_range_is_waited_for() {
+    // Partition 0 is without leader for a while, partition 1 for good.
+    let leaders = |before| vec![if before < 4 { NO_LEADER } else { NODES[0] }, NO_LEADER];
+    let broker = Broker::start_led(leaders, |request| {
+        fetched(&log(request.fetch_offset(), Codec::None, |_| ()), END)
+    });
+    let settings = [("delivery.timeout.ms", "300")];
+    let (offsets, end) = read(&broker, &settings);
+    end.expect("whole");
+    assert_eq!(offsets, all());
+
+    let other = SourcePlan {
+        partition: 1,
+        ..plan(&broker, &[Column::Offset])
+    };
+    let (_, end) = read_plan(&broker, other, &settings);
+    let expected = format!(
+        "Fetch t ({}) partition 1 at offset 0: {}",
+        broker.topic_id(),
+        ErrorCode::LEADER_NOT_AVAILABLE
+    );
+    assert_eq!(end.expect_err("nobody leads it").to_string(), expected);
 }
