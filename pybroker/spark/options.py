@@ -99,10 +99,11 @@ class WriteOptions:
 class _Given:
     """The user's options; Spark hands their names on in any case."""
 
-    def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
+    def __init__(self, options: Mapping[str, str], known: Iterable[str], others: Mapping[str, Iterable[str]]) -> None:
         if not options or CATALOG in options:
             raise OptionError(NO_TABLES if options else f"kafka.bootstrap.servers is not set ({NO_TABLES})")
         names = {name.lower(): name for name in known}
+        elsewhere = {name.lower(): where for where, them in others.items() for name in them}
         self.values: dict[str, str] = {}
         client: dict[str, str] = {}
         for name, value in options.items():
@@ -113,12 +114,17 @@ class _Given:
                 self.values[names[low]] = str(value).strip()
             elif low in PATHS:
                 raise OptionError(f"{low}={value}: there is no path here; the topics are chosen by options")
+            elif low in elsewhere:
+                raise OptionError(f"{name} is an option of {elsewhere[low]}")
             else:
                 raise OptionError(unknown(name, [*names.values(), *(KAFKA + each for each in CLIENT)]))
         self.client = client_settings.checked(client)
 
     def text(self, name: str) -> str | None:
-        return self.values.get(name) or None
+        value = self.values.get(name)
+        if value == "":
+            raise OptionError(f"{name} is empty")
+        return value
 
     def number(self, name: str) -> int:
         value = self.values.get(name)
@@ -172,7 +178,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 
     Raises OptionError.
     """
-    given = _Given(options, READ)
+    given = _Given(options, READ, {"writing": WRITE})
     if streaming:
         given.refuse(ENDING, "for a stream: it has no end")
     start_words = ("earliest",) if streaming is False else ("earliest", "latest")
@@ -196,7 +202,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 
 def write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Checks the options of a write. Raises OptionError."""
-    given = _Given(options, (*WRITE, *SPARKS))
+    given = _Given(options, (*WRITE, *SPARKS), {"reading": READ})
     exactly_once = given.choice("mode", MODES) == "exactly-once"
     topic, pinned = given.text("topic"), given.text("topicId")
     if exactly_once and topic is None and pinned is None:

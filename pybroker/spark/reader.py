@@ -121,10 +121,9 @@ class BatchReader(DataSourceReader):
             topics,
             options.subscription,
             options.start,
-            "startingOffsets",
             latest_if_none=options.latest_if_no_timestamp,
         )
-        end = starting.resolve(cluster, topics, options.subscription, options.end, "endingOffsets", latest_if_none=True)
+        end = starting.resolve(cluster, topics, options.subscription, options.end, latest_if_none=True)
         start, end = starting.within_the_log(cluster, topics, start, end, fail_on_data_loss=options.fail_on_data_loss)
         ranges = split(ranges_between(start, end), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each, cluster.id) for each in ranges]

@@ -36,6 +36,8 @@ class Subscription:
 class Bound:
     """Where a read starts or ends: `earliest`, `latest`, a time, or offsets or times by partition."""
 
+    name: str
+    """The option that says so."""
     word: str = ""
     timestamp_ms: int | None = None
     offsets: Mapping[str, Mapping[int, int]] | None = None
@@ -86,20 +88,20 @@ def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[s
     timestamp = given.get(f"{prefix}Timestamp")
     if timestamp:
         try:
-            return Bound(timestamp_ms=number(f"{prefix}Timestamp", timestamp, 0, LONG))
+            return Bound(f"{prefix}Timestamp", timestamp_ms=number(f"{prefix}Timestamp", timestamp, 0, LONG))
         except OptionError as error:
             raise OptionError(f"{error} (milliseconds since 1970)") from None
     name = f"{prefix}OffsetsByTimestamp"
     timestamps = given.get(name)
     if timestamps:
-        return Bound(timestamps=_by_partition(name, timestamps, 0))
+        return Bound(name, timestamps=_by_partition(name, timestamps, 0))
     name = f"{prefix}Offsets"
     value = given.get(name) or default
     if value.lower() in words:
-        return Bound(word=value.lower())
+        return Bound(name, word=value.lower())
     if not value.startswith("{"):
         raise OptionError(f"{name}={value}: {' or '.join(words)} or offsets as JSON are needed")
-    return Bound(offsets=_by_partition(name, value, EARLIEST))
+    return Bound(name, offsets=_by_partition(name, value, EARLIEST))
 
 
 def _object(name: str, text: str) -> dict[str, Any]:

@@ -74,6 +74,9 @@ def _checked(schema: StructType) -> StructType:
     """A schema that the user gave may leave columns out, but not change them. Raises OptionError."""
     for column in schema:
         kind = TYPES.get(column.name)
-        if kind is None or kind.simpleString() != column.dataType.simpleString():
-            raise OptionError(f"there is no column {column.name} {column.dataType.simpleString()}")
+        given = column.dataType.simpleString()
+        if kind is None:
+            raise OptionError(f"there is no column {column.name} to read")
+        if kind.simpleString() != given:
+            raise OptionError(f"column {column.name} is {kind.simpleString()} when it is read, not {given}")
     return schema

@@ -27,7 +27,7 @@ def position_of(cluster: str, topics: Iterable[Topic], offsets: Mapping[tuple[st
 
 
 def resolve(
-    cluster: Cluster, topics: list[Topic], subscription: Subscription, bound: Bound, what: str, *, latest_if_none: bool
+    cluster: Cluster, topics: list[Topic], subscription: Subscription, bound: Bound, *, latest_if_none: bool
 ) -> Position:
     """The offsets that `bound` means now. `latest_if_none`: a time after the last record means the end.
 
@@ -40,7 +40,7 @@ def resolve(
         asked = [(topic, number, at) for topic, number in places]
     else:
         table = bound.offsets if bound.offsets is not None else bound.timestamps or {}
-        asked = _looked_up(places, table, what)
+        asked = _looked_up(places, table, bound.name)
     literal = bound.offsets is not None
     by_number = [each for each in asked if not (literal and each[2] >= 0)]
     found = cluster.offsets(by_number)
@@ -49,27 +49,29 @@ def resolve(
         offset = at if literal and at >= 0 else found[topic.id, number]
         if offset < 0:
             if not latest_if_none:
-                raise OptionError(f"{what}: {topic.name} partition {number} has no record from time {at} on")
+                raise OptionError(
+                    f"{bound.name}: {topic.name} partition {number} has no record from time {at} on; "
+                    "startingOffsetsByTimestampStrategy=latest begins at the end of such a partition"
+                )
             offset = cluster.offsets([(topic, number, LATEST)])[topic.id, number]
         result[topic.id, number] = offset
     return position_of(cluster.id, topics, result)
 
 
 def _looked_up(
-    places: list[tuple[Topic, int]], table: Mapping[str, Mapping[int, int]], what: str
+    places: list[tuple[Topic, int]], table: Mapping[str, Mapping[int, int]], name: str
 ) -> list[tuple[Topic, int, int]]:
-    asked, used = [], set()
-    for topic, number in places:
-        key = topic.id if topic.id in table else topic.name
-        given = table.get(key, {}).get(number)
-        if given is None:
-            raise OptionError(f"{what}: {topic.name} partition {number} is subscribed but not given")
-        asked.append((topic, number, given))
-        used.add((key, number))
+    wanted = {(topic.id if topic.id in table else topic.name, number): topic for topic, number in places}
     for key, numbers in table.items():
         for number in numbers:
-            if (key, number) not in used:
-                raise OptionError(f"{what}: {key} partition {number} is given but not subscribed")
+            if (key, number) not in wanted:
+                raise OptionError(f"{name}: {key} partition {number} is given but not subscribed")
+    asked = []
+    for (key, number), topic in wanted.items():
+        given = table.get(key, {}).get(number)
+        if given is None:
+            raise OptionError(f"{name}: {topic.name} partition {number} is subscribed but not given")
+        asked.append((topic, number, given))
     return asked
 
 

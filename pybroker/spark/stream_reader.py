@@ -44,6 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # As in Spark's source the first micro-batch does not wait for more.
         self._triggered_s = -math.inf
         self._told: set[str] = set()
+        self._committed: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Connections stay at home.
@@ -63,7 +64,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             topics,
             options.subscription,
             options.start,
-            "startingOffsets",
             latest_if_none=options.latest_if_no_timestamp,
         ).to_json()
 
@@ -76,6 +76,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         carried, begin, latest = self._compare(Position.from_json(start))
+        # Of a stream that has caught up Spark calls `commit` only with its next rows; where it starts now is done.
+        self.commit(start)
         if self._target is not None:
             latest = _not_before(begin, capped(latest, self._target))
         elif self._too_little(begin, latest, limit):
@@ -102,8 +104,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         group_id = self._options.group_id
-        if group_id is None:
+        if group_id is None or end == self._committed:
             return
+        self._committed = end
         position = Position.from_json(end)
         try:
             # Offsets are committed by name: only for topics that still have the name.

@@ -6,6 +6,7 @@ in their local properties and join the same ingest. Their messages carry it to c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from pybroker.spark.writer import Staged, Task, check_schema, give_up, pinned_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -67,6 +70,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         begun = staged[0].begun
         assert begun is not None, "filtered above"
+        if not begun.is_open:
+            log.warning(
+                "batch %d of query %s was committed into %s (%s) before and is not written again: right after a "
+                "failure, but rows are missing if the checkpoint was set back or copied",
+                batchId,
+                begun.ingest_id,
+                begun.topic,
+                begun.topic_id,
+            )
         attempts = [each.attempt for each in staged if each.attempt is not None]
         ingest.commit(Cluster(self._options.client, waits=True), begun, attempts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import sys
 import uuid
@@ -30,6 +31,8 @@ from pybroker.spark.options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 TEXT: tuple[type[DataType], ...] = (StringType, BinaryType)
 COLUMNS: dict[str, tuple[type[DataType], ...]] = {
@@ -163,6 +166,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._begun is not None:
+            if not self._begun.is_open:
+                log.warning("ingest %s was committed before: nothing was written", self._begun.ingest_id)
             staged = [each for each in messages if isinstance(each, Staged)]
             cluster = Cluster(self._options.client, waits=True)
             ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])

@@ -53,6 +53,10 @@ def test_views_of_sql_are_read_and_inserted_into_and_tables_refused(jobs: Jobs, 
     assert sql("SELECT * FROM rows_out").count() == 2, "Spark keeps the plan of a Python source"
     sql(f"CREATE OR REPLACE TEMPORARY VIEW rows_out {out}")
     assert sql("SELECT * FROM rows_out").count() == 3
+    with Refused(Exception, match="subscribe is an option of reading"):
+        sql("INSERT INTO rows_out VALUES (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)")
+    with Refused(Exception, match="topic is an option of writing"):
+        sql("SELECT * FROM rows_in").collect()
     with Refused(Exception, match="CREATE TEMPORARY VIEW … USING pybroker"):
         sql(f"CREATE TABLE rows_table {out}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from pyspark.sql.types import StructType
 
 from pybroker.spark.client_settings import CLIENT
 from pybroker.spark.errors import OptionError
@@ -33,6 +34,8 @@ def read(**options: str) -> object:
         ({"endingOffsets": "earliest"}, "latest or offsets as JSON"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"onTopicRecreated": "ignore"}, "fail, earliest, continue"),
+        ({"groupId": " "}, "groupId is empty"),
+        ({"topicId": "x"}, "topicId is an option of writing"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger=0: a whole number from 1 to"),
         ({"maxTriggerDelay": "soon"}, "a time like"),
         ({"maxTriggerDelay": "²s"}, "a time like"),
@@ -74,7 +77,7 @@ def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> Non
         ({}, "needs the option topic"),
         ({"topic": "t", "mode": "once"}, "exactly-once, append"),
         ({"topic": "t", "mode": "append", "ingestId": "a"}, "no meaning"),
-        ({"topic": "t", "subscribe": "t"}, "there is no option subscribe"),
+        ({"topic": "t", "subscribe": "t"}, "subscribe is an option of reading"),
         ({"topic": "t", "mode": "append", "ingestTtlMs": "5"}, "ingestTtlMs has no meaning with mode=append"),
         ({"topic": "t", "ingestTtlMs": "9" * 30}, "from 1 to 9223372036854775807"),
         ({"topic": "t", "topicId": "garbage"}, "topicId: garbage is no topic id"),
@@ -201,3 +204,14 @@ def test_every_client_setting_is_read_by_the_native_client(name: str) -> None:
     """The table of names and the code that reads them do not drift apart; `WORDS` may have any value."""
     with pytest.raises(OptionError, match=re.escape(f"{name}=many: ")):
         write_options({**HERE, "topic": "t", f"kafka.{name}": "many"})
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [("value string", "column value is binary when it is read, not string"), ("row string", "there is no column row")],
+)
+def test_a_schema_of_the_users_may_only_leave_columns_out(column: str, said: str) -> None:
+    """`.schema("…")`, and the columns of a view in SQL."""
+    name, kind = column.split()
+    with pytest.raises(OptionError, match=said):
+        DefaultSource({**HERE, "subscribe": "t"}).reader(StructType().add(name, kind))

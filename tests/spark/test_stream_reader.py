@@ -231,6 +231,17 @@ def test_no_offsets_are_committed_for_another_topic_of_the_name(query: Query) ->
     assert query.committed(group) == fresh < 0
 
 
+def test_a_group_shows_no_lag_of_a_stream_that_has_caught_up(query: Query) -> None:
+    """Spark tells a source that a batch is done when it plans the next one with rows; it asks for news all the time."""
+    group = f"{query.topic}-group"
+    query.create(query.topic, 20)
+    start, end = query.first_batch()
+    reader = query.reader(groupId=group)
+    for at, offset in ((start, 0), (end, 20)):
+        assert after(reader, at) == end
+        assert query.committed(group) == offset
+
+
 def test_a_group_that_takes_no_offsets_does_not_stop_the_query(query: Query, caplog: pytest.LogCaptureFixture) -> None:
     """Its members commit for themselves; it is said once."""
     group = f"{query.topic}-group"

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
+from pybroker.spark import ingest
 from pybroker.spark.cluster import Cluster
 from pybroker.spark.errors import OptionError, TopicChangedError
 from pybroker.spark.options import write_options
@@ -46,3 +47,26 @@ def test_rows_without_a_topic_are_refused(broker: BrokerProcess) -> None:
     """Before anything is asked or written."""
     with pytest.raises(OptionError, match="the option topic or topicId or a column topic is needed"):
         BatchWriter(write_options(_options(broker, mode="append")), StructType().add("value", StringType()))
+
+
+def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A job under its `ingestId` once more; a micro-batch of a checkpoint that was set back: its rows may be others."""
+    client = Confluent(broker.bootstrap)
+    client.create_topic(topic, 1)
+    rows = pa.record_batch({"value": ["a", "b"]})
+    schema = StructType().add("value", StringType())
+    options = write_options(_options(broker, topic=topic, ingestId=f"{topic}-load"))
+    again = f"ingest {topic}-load was committed before: nothing was written"
+    for told in ([], [again]):
+        writer = BatchWriter(options, schema)
+        writer.commit([writer.write(iter([rows]))])
+        assert [each.getMessage() for each in caplog.records] == told
+    caplog.clear()
+    stream = StreamWriter(write_options(_options(broker, topic=topic)), schema)
+    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    topic_id = cluster.topics_named([topic])[topic].id
+    for told in (False, True):
+        begun = ingest.begin(cluster, topic_id, f"{topic}-query", 7, join=True)
+        stream.commit([stream._task.write(iter([rows]), 0, begun)], 7)
+        assert (f"batch 7 of query {topic}-query was committed into {topic} ({topic_id}) before" in caplog.text) == told
+    assert client.end_offsets(topic, 1) == {0: 4}

@@ -150,9 +150,9 @@ impl Sink {
     }
 
     fn refused(&self, sent: &Sent, code: ErrorCode, detail: Option<&str>) -> Error {
-        let request = match self.plan.staging {
-            Some(_) => "IngestAppend",
-            None => "Produce",
+        let request = match &self.plan.staging {
+            Some(staging) => format!("IngestAppend of {}", staging.ingest_id),
+            None => "Produce".into(),
         };
         let target = &self.topics[sent.topic].target;
         let what = format!(
