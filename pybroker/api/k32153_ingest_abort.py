@@ -15,7 +15,7 @@ API_KEY = 32153
 async def handle(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestAbortRequest
 ) -> IngestAbortResponse:
-    """Answers when what was staged is removed."""
+    """Answers when it is over; what was staged is removed by then, unless the disk refuses: then later."""
     access.check_cluster(request.cluster_id)
     check_name(request.ingest_id, request.batch_id)
     access.topic(context, request.topic_id, AclOperation.WRITE, AclOperation.ALTER)

@@ -20,6 +20,7 @@ from pybroker.controller.controller import Controller
 from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
 from pybroker.controller.ingests import committed_record, is_dead, is_deleted
 from pybroker.errors import KafkaError
+from pybroker.ingest.removal import Removal
 from pybroker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
 from pybroker.native import NativeBroker, NativeError, NativeIngests, Uuid
@@ -36,7 +37,7 @@ ROUND_S_EACH = 0.0001
 """Shortest time between two looks, and what each open or remembered ingest adds to it: a look costs 0.5 μs each, so
 that they take less than a hundredth of the control plane, whatever clients begin and however short its ttl_ms is."""
 RETRY_S = 2.0
-"""After an attach that failed (a full disk)."""
+"""After an attach that failed (a full disk), or a round of the janitor (a bug)."""
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ class Ingests:
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._finishing: set[IngestKey] = set()
+        self._removal = Removal(self._drop, self._topic, clock)
         cache.on_topics_removed(self._topics_removed)
         cache.on_topics_shown(self._topics_shown)
 
@@ -148,8 +150,11 @@ class Ingests:
                 # Never one that an earlier life of this id had: its late appends must not fit.
                 random.randrange(1, 2**30),
             )
+            before = self._controller.image.ingests.get(key)
             record: IngestRecord = await self._decide(event)
             if record.state == OPEN:
+                if before is not None and before.epoch != record.epoch:
+                    await self._removal.remove(before)
                 await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
         self._wake.set()
         return record
@@ -160,7 +165,8 @@ class Ingests:
         return await asyncio.shield(self._spawn(self._commit(key, epoch, list(listed))))
 
     async def abort(self, key: IngestKey, epoch: int) -> str | None:
-        """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError."""
+        """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError when
+        nothing was decided."""
         async with self._lock(key):
             done = committed_record(self._controller.image, key)
             if done is not None:
@@ -224,7 +230,7 @@ class Ingests:
             # A later batch of the stream was decided meanwhile: this one counts as committed and is of no use.
             await self._end(known)
         elif record.state == COMMITTED:
-            await self._call(self._native.drop, record.key, record.directory)
+            await self._removal.remove(record)
         return record
 
     async def _attach(self, record: IngestRecord) -> IngestRecord:
@@ -251,7 +257,7 @@ class Ingests:
             self._topic(record),
             attached_ms,
         )
-        await self._remove(record)
+        await self._removal.remove(record)
         return finished
 
     def _finish_soon(self, key: IngestKey) -> None:
@@ -292,8 +298,9 @@ class Ingests:
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def _end(self, record: IngestRecord) -> None:
+        """Over as soon as it is decided, whatever becomes of the files. Raises KafkaError when it is not."""
         await self._decide(DropIngests(open=((record.key, record.epoch),)))
-        await self._call(self._native.drop, record.key, record.directory)
+        await self._removal.remove(record)
 
     async def _keep(self) -> None:
         while True:
@@ -309,8 +316,13 @@ class Ingests:
             try:
                 await self._expire()
                 await self._forget_gone()
+                await self._removal.retry()
             except KafkaError as error:
                 log.warning("ingests could not be expired: %s", error)
+            except Exception:
+                # Of this round only: others' disk space waits for the next.
+                log.exception("ingests could not be expired: this is a bug in pybroker")
+                await asyncio.sleep(RETRY_S)
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -372,20 +384,10 @@ class Ingests:
             for record in (*ended, *committed):
                 # What runs for it ends first: nothing stages or prepares what is removed.
                 async with self._lock(record.key):
-                    await self._remove(record)
+                    await self._removal.remove(record)
 
-    async def _remove(self, record: IngestRecord) -> None:
-        """Removes the staged files of an ingest that is over."""
-        try:
-            await self._call(self._native.drop, record.key, record.directory)
-        except KafkaError as error:
-            # The next start removes them.
-            log.warning(
-                "the staged files of ingest %r of topic %s could not be removed: %s",
-                record.ingest_id,
-                self._topic(record),
-                error,
-            )
+    async def _drop(self, record: IngestRecord) -> None:
+        await self._call(self._native.drop, record.key, record.directory)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import pytest
 import pybroker
 from pybroker.protocol.error_codes import ErrorCode
 from tests.ingest.client import ABSENT, COMMITTED, Attempt, IngestClient, batch
+from tests.ingest.crashing import Crashing
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.kafka_tools import run_tool
 
@@ -209,3 +210,21 @@ def test_a_full_disk_refuses_and_room_heals(kind: str, cached_bytes: int, tmp_pa
     finally:
         if disk is not None:
             disk.close()
+
+
+def test_what_an_abort_could_not_remove_goes_with_the_next_start(crashing: Crashing) -> None:
+    crashing.start()
+    topic_id = crashing.client.create("t", 1)
+    crashing.client.append(topic_id, "job", crashing.client.begin(topic_id, "job").epoch, Attempt(0), 0, ["a"])
+    [staged] = crashing.staged_directories(topic_id)
+    aside = crashing.directory / "aside"
+    staged.rename(aside)
+    staged.write_text("what is no directory cannot be removed as one")
+    answer = crashing.client.abort(topic_id, "job")
+    assert (answer.error_code, answer.state) == (0, ABSENT)
+    assert crashing.client.listing() == []
+    crashing.stop()
+    staged.unlink()
+    aside.rename(staged)
+    crashing.start()
+    assert crashing.staged_directories(topic_id) == []

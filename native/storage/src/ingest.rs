@@ -153,17 +153,15 @@ impl LogDir {
             .any(|ingest| self.staged_partition(id, ingest).path.is_dir()))
     }
 
-    /// The ingests that lie here: topic id in hex, name, bytes.
+    /// The ingests that lie here: topic id in hex, name.
     ///
     /// # Errors
     /// [`StorageError`] when a directory cannot be listed.
-    pub fn staged_ingests(&self) -> Result<Vec<(String, String, u64)>, StorageError> {
+    pub fn staged_ingests(&self) -> Result<Vec<(String, String)>, StorageError> {
         let mut found = Vec::new();
         for topic in names_in(&self.ingests())? {
-            let path = self.ingests().join(&topic);
-            for ingest in names_in(&path)? {
-                let bytes = size_of(&path.join(&ingest))?;
-                found.push((topic.clone(), ingest, bytes));
+            for ingest in names_in(&self.ingests().join(&topic))? {
+                found.push((topic.clone(), ingest));
             }
         }
         Ok(found)
@@ -198,7 +196,7 @@ impl LogDir {
     /// Removes an ingest's files; what was attached stays in the logs. Harmless if there are none.
     ///
     /// # Errors
-    /// [`StorageError`]; what is left is found at the next start.
+    /// [`StorageError`]; asked again, it removes what is left.
     pub fn remove_ingest(&self, topic_hex: &str, ingest: &str) -> Result<(), StorageError> {
         let topic = self.ingests().join(topic_hex);
         remove_tree(&topic.join(ingest))?;

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.ingest.removal import RETRY_MS
 from pybroker.metadata.image import ImageDelta
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, IngestRecord
 from pybroker.native import NativeError, Uuid
@@ -40,6 +41,7 @@ class HeldIngests(FakeIngests):
         self.prepares.set()
         self.failing: set[str] = set()
         self.full = False
+        self.partitions = [(0, 1, 70)]
 
     def open(self, name: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
         self.calls.append(("open", name[1]))
@@ -48,7 +50,7 @@ class HeldIngests(FakeIngests):
         self.calls.append(("prepare", name[1]))
         assert self.prepares.wait(LIMIT_S)
         self.calls.append(("prepared", name[1]))
-        return [(0, 1, 70)]
+        return self.partitions
 
     def reopen(self, name: IngestKey, epoch: int) -> None:
         self.calls.append(("reopen", name[1]))
@@ -57,6 +59,9 @@ class HeldIngests(FakeIngests):
         if self.full:
             raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         return 0, 1, False
+
+    def expire(self, name: IngestKey, epoch: int, before_ms: int) -> bool:
+        return True
 
     def drop(self, name: IngestKey, directory: str) -> None:
         assert self.drops.wait(LIMIT_S)
@@ -183,6 +188,90 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
     await delete(control_plane, topic_id)
     await until(lambda: {name for call, name in held.calls if call == "drop"} == {"one", "two", "three"}, WAIT_S)
     assert "staged files of ingest 'one' of topic t" in caplog.text
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The janitor comes by the clock's time, which the test moves."""
+    monkeypatch.setattr("pybroker.ingest.ingests.ROUND_S_MAX", 0.05)
+
+
+@pytest.mark.usefixtures("often")
+async def test_files_that_cannot_be_removed_are_tried_again(
+    control_plane: ControlPlane, held: HeldIngests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By abort, expiry, a commit of nothing and a begin anew: each is decided, whatever the disk says."""
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    ingest = ingests(control_plane)
+    names = ["aborted", "anew", "empty", "expired", "fine"]
+    held.failing, held.partitions = {*names} - {"fine"}, []
+    begun = {name: await ingest.begin((topic_id, name, -1), 60_000, False) for name in names[:3]}
+    assert await ingest.abort((topic_id, "aborted", -1), -1) is None
+    assert (await ingest.begin((topic_id, "anew", -1), 3_600_000, False)).epoch == begun["anew"].epoch + 1
+    outcome = await ingest.commit((topic_id, "empty", -1), begun["empty"].epoch, [])
+    assert (outcome.record.state, outcome.repeated, outcome.problem) == (COMMITTED, False, None)
+    for name in names[3:]:
+        await ingest.begin((topic_id, name, -1), 1, False)
+    control_plane.clock.advance(10)
+    await until(lambda: ("drop", "expired") in held.calls and ("drop", "fine") in held.calls, WAIT_S)
+    assert [view.record.ingest_id for view in ingest.views(False)] == ["anew"]
+    for name in sorted(held.failing):
+        told = f"staged files of ingest '{name}' of topic t (id {topic_id}) could not be removed; they are tried again"
+        assert told in caplog.text
+
+    await asyncio.sleep(0.2)
+    dropped = [name for call, name in held.calls if call == "drop"]
+    assert sorted(dropped) == names, "not before its time"
+    held.failing = {"empty"}
+    control_plane.clock.advance(RETRY_MS)
+    await until(lambda: "1 ended ingests still cannot be removed" in caplog.text, WAIT_S)
+    held.failing = set()
+    held.calls.clear()
+    control_plane.clock.advance(RETRY_MS)
+    await until(lambda: ("drop", "empty") in held.calls, WAIT_S)
+    control_plane.clock.advance(RETRY_MS)
+    await asyncio.sleep(0.2)
+    assert held.calls == [("drop", "empty")], "what is removed is not tried again"
+
+
+@pytest.mark.usefixtures("often")
+async def test_what_is_tried_again_is_bounded(
+    control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pybroker.ingest.removal.LEFT_MAX", 1)
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    held.failing = {"one", "two"}
+    for name in ("one", "two"):
+        await ingests(control_plane).begin((topic_id, name, -1), -1, False)
+        await ingests(control_plane).abort((topic_id, name, -1), -1)
+    assert f"'two' of topic t (id {topic_id}) could not be removed; the next start removes them" in caplog.text
+    held.calls.clear()
+    control_plane.clock.advance(RETRY_MS)
+    await until(lambda: held.calls == [("drop", "one")], WAIT_S)
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_round_of_the_janitor_that_fails_is_not_its_last(
+    control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pybroker.ingest.ingests.RETRY_S", 0.01)
+    await control_plane.start()
+    topic_id = await create(control_plane)
+    broken = [True]
+
+    def expire(*_: object) -> bool:
+        if broken:
+            broken.pop()
+            raise ValueError("unforeseen")
+        return True
+
+    monkeypatch.setattr(held, "expire", expire)
+    await ingests(control_plane).begin((topic_id, "job", -1), 1, False)
+    control_plane.clock.advance(10)
+    await until(lambda: ("drop", "job") in held.calls, WAIT_S)
+    assert "this is a bug in pybroker" in caplog.text
 
 
 async def test_a_decided_commit_is_finished_by_the_start(

@@ -87,7 +87,7 @@ impl Replicas {
     /// Blocks on the disk.
     ///
     /// # Errors
-    /// `Storage`; what is left is found at the next start.
+    /// `Storage`: it is forgotten, and what could be removed is; asked again, it removes the rest.
     pub fn drop_ingest(&self, name: &IngestName, directory: &str) -> Result<(), IngestError> {
         let found = self.ingests.open.read().get(name).cloned();
         if let Some(ingest) = found.filter(|ingest| ingest.new.directory == directory) {
@@ -118,30 +118,42 @@ impl Replicas {
 
     fn remove_ingest(&self, topic_id: TopicId, directory: &str) -> Result<(), IngestError> {
         let hex = topic_id.uuid().to_hex();
+        let mut removed = Ok(());
         for dir in self.dirs.iter() {
             if let Ok(log_dir) = dir.online() {
-                log_dir.remove_ingest(&hex, directory)?;
+                // A disk that refuses does not keep the room on the others.
+                removed = removed.and(log_dir.remove_ingest(&hex, directory));
             }
         }
-        Ok(())
+        Ok(removed?)
     }
 
     /// Removes staged files of ingests that are not in `keep` (topic id in hex, directory): what a crash left of
     /// ended ones. Answers how many. Blocks on the disk.
     ///
     /// # Errors
-    /// `Storage`.
+    /// `Storage`, the first one: all that can be removed is, nevertheless.
     pub fn collect_ingests(&self, keep: &[(String, String)]) -> Result<usize, IngestError> {
         let mut removed = 0;
+        let mut failed = None;
         for dir in self.dirs.iter() {
             let Ok(log_dir) = dir.online() else { continue };
-            for (topic, directory, _) in log_dir.staged_ingests()? {
-                if !keep.iter().any(|(t, d)| *t == topic && *d == directory) {
-                    log_dir.remove_ingest(&topic, &directory)?;
-                    removed += 1;
+            let found = log_dir.staged_ingests().unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                Vec::new()
+            });
+            for (topic, directory) in found {
+                if keep.iter().any(|(t, d)| *t == topic && *d == directory) {
+                    continue;
+                }
+                match log_dir.remove_ingest(&topic, &directory) {
+                    Ok(()) => removed += 1,
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                    }
                 }
             }
         }
-        Ok(removed)
+        failed.map_or(Ok(removed), |error| Err(error.into()))
     }
 }

@@ -265,6 +265,44 @@ fn an_older_epoch_goes_and_orphans_are_collected() {
 }
 
 #[test]
+fn a_directory_that_refuses_does_not_keep_the_room_on_others() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dirs = [temp.path().join("one"), temp.path().join("two")];
+    let host = host(&dirs);
+    let ingest = new(TopicId::random(), 1);
+    let hex = ingest.name.topic_id.uuid().to_hex();
+    let [one, two] = dirs.map(|dir| dir.join("ingest").join(&hex));
+    let stage_in_both = || {
+        // A file in a directory's place cannot be removed as a directory.
+        std::fs::create_dir_all(&one).expect("makes");
+        std::fs::write(one.join("d-1"), "").expect("writes");
+        std::fs::create_dir_all(two.join("d-1").join("p0")).expect("makes");
+    };
+    let refused = |error: IngestError| {
+        assert!(matches!(error, IngestError::Partition(_)), "{error}");
+        assert!(error.to_string().contains("d-1"), "{error}");
+    };
+    stage_in_both();
+    refused(
+        host.replicas
+            .drop_ingest(&ingest.name, "d-1")
+            .expect_err("refuses"),
+    );
+    assert!(!two.exists());
+    std::fs::remove_file(one.join("d-1")).expect("removes");
+    assert_eq!(host.replicas.drop_ingest(&ingest.name, "d-1"), Ok(()));
+    assert!(!one.exists());
+
+    // What is collected is listed first, which fails here.
+    std::fs::create_dir_all(two.join("d-1").join("p0")).expect("makes");
+    let ingests = one.parent().expect("has one");
+    std::fs::remove_dir(ingests).expect("is empty");
+    std::fs::write(ingests, "").expect("writes");
+    assert!(host.replicas.collect_ingests(&[]).is_err());
+    assert!(!two.exists());
+}
+
+#[test]
 fn nothing_is_staged_for_a_partition_that_is_handed_over() {
     let temp = tempfile::tempdir().expect("temp dir");
     let host = host(&[temp.path().to_path_buf()]);
