@@ -5,7 +5,9 @@
 //! the cache, and wakes the connection, which then sends it.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -13,7 +15,10 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
+use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::limits::POOL_WORK_WAITING_MAX;
 use crate::os;
 use crate::outgoing::{FileSlice, SliceFile};
 
@@ -34,6 +39,8 @@ pub(crate) struct ColdReads {
     /// Its threads run when others leave them the processor.
     lower: bool,
     queue: Arc<Queue>,
+    /// Places in the queue for work; who finds none waits for one in turn.
+    places: Arc<Semaphore>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -59,6 +66,9 @@ enum Job {
     /// Something else that works with files; it tells its connection itself.
     Run(Box<dyn FnOnce() + Send>),
 }
+
+/// Ready when a pool has answered; an error if it never will.
+pub(crate) type PoolAnswer<T> = Pin<Box<dyn Future<Output = Result<T, RecvError>> + Send>>;
 
 /// A read that was asked for; done when the range is in the page cache (or failed, which sending will show).
 #[derive(Debug)]
@@ -125,6 +135,7 @@ impl ColdReads {
             size,
             lower,
             queue: Arc::default(),
+            places: Arc::new(Semaphore::new(POOL_WORK_WAITING_MAX)),
             threads: Mutex::default(),
         }
     }
@@ -137,26 +148,46 @@ impl ColdReads {
             done: Arc::clone(&done),
             waker: waker.clone(),
         };
-        self.queue(job).ok().map(|()| ColdRead(done))
-    }
-
-    /// Runs something that works with files on the pool, or here if the queue is full.
-    pub(crate) fn run(&self, work: Box<dyn FnOnce() + Send>) {
-        if let Err(job) = self.queue(Job::Run(work)) {
-            job.finish();
-        }
-    }
-
-    fn queue(&self, job: Job) -> Result<(), Job> {
         self.start_threads();
-        let mut jobs = self.queue.jobs.lock();
-        if jobs.stopped || jobs.waiting.len() >= QUEUE_MAX {
-            return Err(job);
+        let queued = self.queue.add(job, QUEUE_MAX);
+        queued.ok().map(|()| ColdRead(done))
+    }
+
+    /// Runs something that works with files on the pool, now or when there is a place for it: never on the caller's
+    /// thread, unless the pool has been stopped. Until it has a place it belongs to the future, and goes with it.
+    /// `None` is no answer.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> PoolAnswer<T> {
+        self.start_threads();
+        let (sender, receiver) = oneshot::channel();
+        let queue = Arc::clone(&self.queue);
+        let hand_over = move |place: OwnedSemaphorePermit| {
+            let run = move || {
+                drop(place);
+                if let Some(answer) = work() {
+                    // The connection may have gone meanwhile.
+                    drop(sender.send(answer));
+                }
+            };
+            // The places bound how many there are.
+            if let Err(job) = queue.add(Job::Run(Box::new(run)), usize::MAX) {
+                job.finish();
+            }
+        };
+        let places = Arc::clone(&self.places);
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            hand_over(place);
+            return Box::pin(receiver);
         }
-        jobs.waiting.push_back(job);
-        drop(jobs);
-        self.queue.arrived.notify_one();
-        Ok(())
+        Box::pin(async move {
+            // Nobody closes the semaphore.
+            if let Ok(place) = places.acquire_owned().await {
+                hand_over(place);
+            }
+            receiver.await
+        })
     }
 
     fn start_threads(&self) {
@@ -196,6 +227,20 @@ impl ColdReads {
             // A reader has no state that a panic could leave half done.
             drop(thread.join());
         }
+    }
+}
+
+impl Queue {
+    /// Gives the job back if `max` wait already, or nobody comes for it any more.
+    fn add(&self, job: Job, max: usize) -> Result<(), Job> {
+        let mut jobs = self.jobs.lock();
+        if jobs.stopped || jobs.waiting.len() >= max {
+            return Err(job);
+        }
+        jobs.waiting.push_back(job);
+        drop(jobs);
+        self.arrived.notify_one();
+        Ok(())
     }
 }
 
@@ -290,5 +335,39 @@ mod tests {
         assert!(read.is_done());
         pool.stop();
         assert!(pool.read(vec![slice], Waker::noop()).is_none(), "stopped");
+    }
+
+    #[test]
+    fn work_beyond_the_places_waits_for_one_and_never_runs_on_its_callers_thread() {
+        let pool = ColdReads::default();
+        let (gate, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let caller = std::thread::current().id();
+        let work = |number: usize| {
+            let held = Arc::clone(&held);
+            move || {
+                // The caller holds the gate: here it would wait for itself.
+                assert_ne!(std::thread::current().id(), caller);
+                assert!(held.lock().recv().is_err(), "the gate was opened");
+                Some(number)
+            }
+        };
+        let count = QUEUE_MAX + POOL_WORK_WAITING_MAX + THREADS + 1;
+        let mut answers: Vec<_> = (0..count).map(|number| pool.run(work(number))).collect();
+        let ran = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::clone(&ran);
+        drop(pool.run(move || {
+            given_up.store(true, Ordering::Release);
+            Some(0)
+        }));
+        drop(gate);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(async {
+            for (number, answer) in answers.iter_mut().enumerate() {
+                assert_eq!(answer.await, Ok(number));
+            }
+        });
+        pool.stop();
+        assert!(!ran.load(Ordering::Acquire), "its connection had gone");
     }
 }

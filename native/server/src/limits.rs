@@ -78,9 +78,9 @@ pub(crate) const LAST_REPLY_LINGER: Duration = Duration::from_millis(200);
 /// (max.in.flight.requests.per.connection × batches is far below in practice); the Java producer 5.
 pub(crate) const SLOTS_MAX: usize = 128;
 
-/// Staged appends that wait for a thread of their pool, of all connections together: enough to keep it busy. Others wait
-/// in their connections, one each, where their memory counts and goes with the connection.
-pub(crate) const INGEST_APPENDS_WAITING_MAX: usize = 64;
+/// Look-ups by time, or staged appends, that wait for a thread of their pool, of all connections together: enough to
+/// keep it busy. Others wait in their connections, one each, where their memory counts and goes with the connection.
+pub(crate) const POOL_WORK_WAITING_MAX: usize = 64;
 
 /// Partitions that the fetch sessions of one data thread follow together, about 300 bytes each. A fetch that asks for
 /// a session beyond it is answered without one.

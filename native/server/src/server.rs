@@ -9,13 +9,12 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use pybroker_replica::Replicas;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::budget::MemoryBudget;
 use crate::cold_reads::ColdReads;
 use crate::config::{DynamicSettings, ServerConfig};
 use crate::control_plane::ControlPlane;
-use crate::limits::INGEST_APPENDS_WAITING_MAX;
 use crate::listener::{Bound, Distributor, accept_all, bind};
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::{Gauges, ThreadMetrics, render};
@@ -101,7 +100,6 @@ impl Server {
             connections: ConnectionCounts::default(),
             cold_reads: ColdReads::default(),
             ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
-            ingest_places: Arc::new(Semaphore::new(INGEST_APPENDS_WAITING_MAX)),
             producers: Producers::new(metrics.clone()),
             slow_appends: SlowAppends::default(),
             draining: AtomicBool::new(false),

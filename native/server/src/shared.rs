@@ -14,7 +14,6 @@ use pybroker_model::TopicId;
 use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_protocol::hot::produce_request::ProduceRequest;
 use pybroker_replica::Replicas;
-use tokio::sync::Semaphore;
 
 use crate::access::Decisions;
 use crate::budget::MemoryBudget;
@@ -41,8 +40,6 @@ pub(crate) struct Shared {
     pub(crate) cold_reads: ColdReads,
     /// Staged ingest writes here (R16).
     pub(crate) ingest_io: ColdReads,
-    /// Places in its queue; who finds none waits for one in turn.
-    pub(crate) ingest_places: Arc<Semaphore>,
     pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,
     /// Set once the server stops: connections answer what they have and close.

@@ -5,8 +5,6 @@
 //! start (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest not uploaded (v11+): nothing,
 //! −1. Others, or below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest offset first.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,13 +15,12 @@ use pybroker_protocol::hot::list_offsets::{
     ListOffsetsTopicResponse,
 };
 use pybroker_replica::{Isolation, ListedOffset, OffsetSpec, Partition};
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::RecvError;
 
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
+use crate::cold_reads::PoolAnswer;
 use crate::error_codes::{Naming, of_partition};
 use crate::frame::OwnFrame;
 use crate::metrics::ThreadMetrics;
@@ -38,12 +35,9 @@ enum Wanted {
     Nothing,
 }
 
-/// Ready when a pool has answered; an error if it never will.
-pub(crate) type PoolAnswer = Pin<Box<dyn Future<Output = Result<Answered, RecvError>> + Send>>;
-
 /// A look-up on the pool.
 pub(crate) struct PendingLookup {
-    pub(crate) answer: PoolAnswer,
+    pub(crate) answer: PoolAnswer<Answered>,
     pub(crate) api_key: i16,
     correlation_id: i32,
     flexible: bool,
@@ -87,24 +81,19 @@ pub(crate) fn run(
         );
         return Ok(Answer::Written);
     }
-    let (sender, receiver) = oneshot::channel();
     let (shared, version, body) = (
         Arc::clone(call.shared),
         call.version,
         Box::<[u8]>::from(body),
     );
-    call.shared.cold_reads.run(Box::new(move || {
+    let bytes = body.len();
+    let found = call.shared.cold_reads.run(move || {
         // Decoded a second time rather than copied field by field; it was decoded without error above.
-        if let Ok(request) = ListOffsetsRequest::decode(&body, version) {
-            // The connection may have gone meanwhile.
-            drop(sender.send(answer(&shared, version, &request, &refused)));
-        }
-    }));
-    Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup::new(
-        call,
-        Box::pin(receiver),
-        0,
-    )))))
+        let request = ListOffsetsRequest::decode(&body, version).ok()?;
+        Some(answer(&shared, version, &request, &refused))
+    });
+    let pending = PendingLookup::new(call, found, bytes);
+    Ok(Answer::Later(Slot::Lookup(Box::new(pending))))
 }
 
 impl Answered {
@@ -148,7 +137,7 @@ impl Answered {
 
 impl PendingLookup {
     /// Waits for a pool's answer to `call`, which holds so many bytes.
-    pub(crate) fn new(call: &Call<'_, '_>, answer: PoolAnswer, bytes: usize) -> Self {
+    pub(crate) fn new(call: &Call<'_, '_>, answer: PoolAnswer<Answered>, bytes: usize) -> Self {
         PendingLookup {
             answer,
             api_key: call.api_key,

@@ -12,9 +12,8 @@ use pybroker_protocol::hot::ingest_append::{
     IngestAppendPartitionResponse, IngestAppendRequest, IngestAppendResponse,
 };
 use pybroker_replica::{IngestError, IngestName, PartitionError};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::k02_list_offsets::{Answered, PendingLookup, PoolAnswer};
+use super::k02_list_offsets::{Answered, PendingLookup};
 use super::partitions::ResolvedTopic;
 use super::{Answer, Call};
 use crate::authorizer::Operation;
@@ -76,34 +75,14 @@ pub(crate) fn run(
         frame.end(out);
         return Ok(Answer::Written);
     }
-    let (sender, receiver) = oneshot::channel();
     let (shared, version, now_ms) = (Arc::clone(call.shared), call.version, call.now_ms);
-    let places = Arc::clone(&shared.ingest_places);
     let bytes = body.capacity();
-    let hand_over = move |place: OwnedSemaphorePermit| {
-        let pool = Arc::clone(&shared);
-        pool.ingest_io.run(Box::new(move || {
-            drop(place);
-            // The connection may have gone meanwhile.
-            let answered = answer(&shared, version, body.bytes(), now_ms);
-            drop(sender.send(answered.with_frame(body)));
-        }));
-    };
-    let answer: PoolAnswer = if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-        hand_over(place);
-        Box::pin(receiver)
-    } else {
-        Box::pin(async move {
-            // Nobody closes the semaphore.
-            if let Ok(place) = places.acquire_owned().await {
-                hand_over(place);
-            }
-            receiver.await
-        })
-    };
-    Ok(Answer::Later(Slot::Lookup(Box::new(PendingLookup::new(
-        call, answer, bytes,
-    )))))
+    let staged = call.shared.ingest_io.run(move || {
+        let answered = answer(&shared, version, body.bytes(), now_ms);
+        Some(answered.with_frame(body))
+    });
+    let pending = PendingLookup::new(call, staged, bytes);
+    Ok(Answer::Later(Slot::Lookup(Box::new(pending))))
 }
 
 fn refuse(call: &Call<'_, '_>, topic_id: Uuid) -> Option<ErrorCode> {
