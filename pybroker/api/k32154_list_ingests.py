@@ -1,6 +1,6 @@
 """ListIngests (key 32154), version 0: open ingests with what they have staged, and, if asked for, remembered commits.
 
-Ingests of topics that the asker may not describe are left out without a word.
+Ingests of topics that the asker may not describe are left out without a word, and do not count towards a page's size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from pybroker.context import RequestContext
 from pybroker.ingest.access import IngestAccess
 from pybroker.ingest.ingests import Ingests, IngestView
+from pybroker.ingest.pages import Page
 from pybroker.ingest.states import wire_state
 from pybroker.protocol.messages import (
     ListIngestsRequest,
@@ -21,31 +22,46 @@ from pybroker.protocol.messages import (
 API_KEY = 32154
 
 LOOKED_AT_A_TURN = 500
-"""A hundred thousand may be remembered; after so many of them and of their partitions (10 μs each) others get their
-turn."""
+"""A hundred thousand may be remembered; after so many of them (1 μs each), or of those in the page and their partitions
+(up to 10 μs each), others get their turn."""
 
 
 async def handle(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
 ) -> ListIngestsResponse:
     """From memory."""
-    wanted = None if request.topic_ids is None else set(request.topic_ids)
+    views, following = await _page(ingests, access, context, request)
     listed = []
-    looked_at = 0
-    for view in ingests.views(request.include_committed):
-        looked_at += 1 + len(view.record.partitions) + len(view.staged)
-        if looked_at > LOOKED_AT_A_TURN:
+    made = 0
+    for view in views:
+        made += 1 + len(view.record.partitions) + len(view.staged)
+        if made > LOOKED_AT_A_TURN:
             await asyncio.sleep(0)
-            looked_at = 0
+            made = 0
         name = access.cache.topic_name(view.record.topic_id)
+        # Its topic may have gone meanwhile.
+        if name is not None:
+            listed.append(_listed(view, name))
+    return ListIngestsResponse(ingests=listed, next=following)
+
+
+async def _page(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
+) -> tuple[list[IngestView], str | None]:
+    wanted = None if request.topic_ids is None else set(request.topic_ids)
+    page = Page(request.after)
+    for looked_at, view in enumerate(ingests.views(request.include_committed)):
+        if looked_at % LOOKED_AT_A_TURN == 0:
+            await asyncio.sleep(0)
         if (
-            name is not None
-            and (wanted is None or view.record.topic_id in wanted)
+            (wanted is None or view.record.topic_id in wanted)
             and request.ingest_id in (None, view.record.ingest_id)
+            and page.takes(view)
+            and (name := access.cache.topic_name(view.record.topic_id)) is not None
             and access.lists(context, name)
         ):
-            listed.append(_listed(view, name))
-    return ListIngestsResponse(ingests=listed)
+            page.add(view)
+    return page.close()
 
 
 def _listed(view: IngestView, topic_name: str) -> ListIngestsResponse_ListedIngest:

@@ -175,13 +175,14 @@ def _as_it_is(frame: DataFrame, name: str) -> Column:
 @click.option("--open", "only_open", is_flag=True, help="Leave out those that are committed.")
 @broker_options
 def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
-    """List ingests: open ones, and committed ones that are remembered."""
+    """List ingests: open ones first, then committed ones that are remembered."""
     from pybroker.spark import ingest as steps
 
     with spark_jobs.refusals_as_lines():
         cluster = spark_jobs.cluster_of(target)
         ids = None if topic is None else [_topic_id(cluster, topic)]
-        found = [_row(each) for each in steps.listed(cluster, ids, committed=not only_open)]
+        listed = steps.listed(cluster, ids, committed=not only_open)
+    found = [_row(each) for each in sorted(listed, key=lambda each: each.state)]
     if target.json:
         write_json(found)
     else:

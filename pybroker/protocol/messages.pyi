@@ -3471,6 +3471,7 @@ class ListIngestsRequest(msgspec.Struct):
     topic_ids: list[Uuid] | None = []
     ingest_id: str | None = ""
     include_committed: bool = False
+    after: str | None = None
 
 class ListIngestsResponse(msgspec.Struct):
     """Response, key 32154, versions 0-0."""
@@ -3479,6 +3480,7 @@ class ListIngestsResponse(msgspec.Struct):
     error_code: int = 0
     error_message: str | None = ""
     ingests: list[ListIngestsResponse_ListedIngest] = []
+    next: str | None = None
 
 class ListIngestsResponse_ListedIngest(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO

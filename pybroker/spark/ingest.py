@@ -161,14 +161,19 @@ def abort(cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BA
 def listed(
     cluster: Cluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
 ) -> list[Any]:
-    """Open ingests, and committed ones that are remembered. Raises IngestError."""
+    """Open ingests, and committed ones that are remembered, in the order of topic ids and names. Raises IngestError."""
     request = m.ListIngestsRequest(
         topic_ids=None if topic_ids is None else [Uuid.parse(each) for each in topic_ids],
         ingest_id=ingest_id,
         include_committed=committed,
     )
-    found: list[Any] = _checked(cluster.send(request, LIST, 0, 0), "list ingests").ingests
-    return found
+    found: list[Any] = []
+    while True:
+        page = _checked(cluster.send(request, LIST, 0, 0), "list ingests")
+        found += page.ingests
+        if page.next is None:
+            return found
+        request.after = page.next
 
 
 def _checked(answer: Any, what: str) -> Any:

@@ -3,96 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Sequence
 
 import pytest
 
 from pybroker.ingest.ingests import Ingests, Listed
 from pybroker.ingest.removal import RETRY_MS
-from pybroker.metadata.image import ImageDelta
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, IngestRecord
-from pybroker.native import NativeError, Uuid
+from pybroker.metadata.ingest_records import COMMITTED, COMMITTING
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
-    CreateTopicsRequest,
-    CreateTopicsRequest_CreatableTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequest_DeleteTopicState,
-    ListIngestsRequest,
     UndeleteTopicsRequest,
     UndeleteTopicsRequest_UndeletableTopic,
 )
-from tests.support.fake_native import FakeIngests
-from tests.unit.control_plane import ControlPlane, counted_turns, until
+from tests.unit.control_plane import ControlPlane, until
+from tests.unit.ingest.held import HeldIngests, create, ingests, remember
 
 LISTED: Listed = (0, 0, 0, 1, 70, 0)
-LIMIT_S = 30.0
 WAIT_S = 30
-
-
-class HeldIngests(FakeIngests):
-    """Staged ingests. What is cleared in `drops` or `prepares` holds those calls up; drops of `failing` fail."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.drops, self.prepares = threading.Event(), threading.Event()
-        self.drops.set()
-        self.prepares.set()
-        self.failing: set[str] = set()
-        self.full = False
-        self.partitions = [(0, 1, 70)]
-
-    def open(self, name: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
-        self.calls.append(("open", name[1]))
-
-    def prepare(self, name: IngestKey, epoch: int, listed: Sequence[Listed]) -> list[tuple[int, int, int]]:
-        self.calls.append(("prepare", name[1]))
-        assert self.prepares.wait(LIMIT_S)
-        self.calls.append(("prepared", name[1]))
-        return self.partitions
-
-    def reopen(self, name: IngestKey, epoch: int) -> None:
-        self.calls.append(("reopen", name[1]))
-
-    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
-        if self.full:
-            raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-        return 0, 1, False
-
-    def expire(self, name: IngestKey, epoch: int, before_ms: int) -> bool:
-        return True
-
-    def drop(self, name: IngestKey, directory: str) -> None:
-        assert self.drops.wait(LIMIT_S)
-        self.calls.append(("drop", name[1]))
-        if name[1] in self.failing:
-            raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-
-
-@pytest.fixture
-def held(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> HeldIngests:
-    held = HeldIngests()
-    monkeypatch.setattr(type(control_plane.native), "ingests", lambda _: held)
-    return held
-
-
-def ingests(plane: ControlPlane) -> Ingests:
-    assert plane.broker is not None
-    assert plane.broker.services is not None
-    return plane.broker.services.ingests
 
 
 def alive(plane: ControlPlane) -> bool:
     assert plane.broker is not None
     return not plane.broker.failed.done()
-
-
-async def create(plane: ControlPlane) -> Uuid:
-    topic = CreateTopicsRequest_CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    answer = await plane.call(19, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
-    topic_id: Uuid = answer.topics[0].topic_id
-    return topic_id
 
 
 async def delete(plane: ControlPlane, topic_id: Uuid) -> None:
@@ -105,19 +39,6 @@ async def undelete(plane: ControlPlane, topic_id: Uuid) -> None:
     topics = [UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id)]
     [answer] = (await plane.call(32143, UndeleteTopicsRequest(topics=topics, timeout_ms=30_000))).topics
     assert answer.error_code == 0, answer
-
-
-def remember(plane: ControlPlane, topic_id: Uuid, count: int) -> None:
-    """Puts commits into the image that nobody has made."""
-    assert plane.broker is not None
-    assert plane.broker.services is not None
-    controller = plane.broker.services.controller
-    now = plane.clock.wall_ms()
-    many = tuple(
-        IngestRecord(topic_id, str(number), -1, 1, COMMITTED, 1000, now, {}, committed_ms=now)
-        for number in range(count)
-    )
-    controller._image = controller.image.apply(ImageDelta(committed_ingests=many))
 
 
 async def test_a_topic_that_is_back_before_its_ingests_are_removed_takes_new_ones(
@@ -289,18 +210,6 @@ async def test_a_decided_commit_is_finished_by_the_start(
     await control_plane.start()
     await until(lambda: [view.record.state for view in ingests(control_plane).views(True)] == [COMMITTED], WAIT_S)
     assert "this is a bug" not in caplog.text
-
-
-async def test_a_long_listing_holds_nobody_up(control_plane: ControlPlane, held: HeldIngests) -> None:
-    await control_plane.start()
-    topic_id = await create(control_plane)
-    await ingests(control_plane).begin((topic_id, "one", -1), -1, False)
-    remember(control_plane, topic_id, 5000)
-    request = ListIngestsRequest(topic_ids=None, ingest_id=None, include_committed=True)
-    async with counted_turns() as turns:
-        answer = await control_plane.call(32154, request)
-    assert [listed.ingest_id for listed in answer.ingests] == ["one", *map(str, range(5000))]
-    assert turns() >= 9
 
 
 async def test_many_ingests_are_looked_through_less_often(

@@ -1,0 +1,85 @@
+"""A native core of ingests whose calls can be held up or fail, and what the tests over it share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.metadata.image import ImageDelta
+from pybroker.metadata.ingest_records import COMMITTED, IngestedPartition, IngestKey, IngestRecord
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import CreateTopicsRequest, CreateTopicsRequest_CreatableTopic
+from tests.support.fake_native import FakeIngests
+from tests.unit.control_plane import ControlPlane
+
+LIMIT_S = 30.0
+
+
+class HeldIngests(FakeIngests):
+    """Staged ingests. What is cleared in `drops` or `prepares` holds those calls up; drops of `failing` fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.drops, self.prepares = threading.Event(), threading.Event()
+        self.drops.set()
+        self.prepares.set()
+        self.failing: set[str] = set()
+        self.full = False
+        self.partitions = [(0, 1, 70)]
+
+    def open(self, name: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
+        self.calls.append(("open", name[1]))
+
+    def prepare(self, name: IngestKey, epoch: int, listed: Sequence[Listed]) -> list[tuple[int, int, int]]:
+        self.calls.append(("prepare", name[1]))
+        assert self.prepares.wait(LIMIT_S)
+        self.calls.append(("prepared", name[1]))
+        return self.partitions
+
+    def reopen(self, name: IngestKey, epoch: int) -> None:
+        self.calls.append(("reopen", name[1]))
+
+    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
+        if self.full:
+            raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        return 0, 1, False
+
+    def expire(self, name: IngestKey, epoch: int, before_ms: int) -> bool:
+        return True
+
+    def drop(self, name: IngestKey, directory: str) -> None:
+        assert self.drops.wait(LIMIT_S)
+        self.calls.append(("drop", name[1]))
+        if name[1] in self.failing:
+            raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+
+def ingests(plane: ControlPlane) -> Ingests:
+    assert plane.broker is not None
+    assert plane.broker.services is not None
+    return plane.broker.services.ingests
+
+
+async def create(plane: ControlPlane, name: str = "t") -> Uuid:
+    topic = CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    answer = await plane.call(19, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+    topic_id: Uuid = answer.topics[0].topic_id
+    return topic_id
+
+
+def remember(
+    plane: ControlPlane, topic_id: Uuid, count: int, *, named: str = "", partitions: int = 0, batch_id: int = -1
+) -> None:
+    """Puts commits into the image that nobody has made. Their names are numbers, unless one is given."""
+    assert plane.broker is not None
+    assert plane.broker.services is not None
+    controller = plane.broker.services.controller
+    now = plane.clock.wall_ms()
+    parts = {index: IngestedPartition(1, 70, 0, 1) for index in range(partitions)}
+    many = tuple(
+        IngestRecord(topic_id, named or str(number), batch_id, 1, COMMITTED, 1000, now, {}, now, parts)
+        for number in range(count)
+    )
+    controller._image = controller.image.apply(ImageDelta(committed_ingests=many))
