@@ -1,5 +1,6 @@
 //! One connection to one broker: TCP or TLS, login, the versions it serves, requests out and responses in.
 
+mod first;
 mod login;
 mod stream;
 
@@ -42,7 +43,7 @@ impl Connection {
             correlation_id: 0,
             silent: true,
         };
-        connection.learn_versions()?;
+        connection.learn_versions(settings)?;
         if settings.protocol.sasl {
             login::log_in(&mut connection, settings)?;
         }
@@ -56,19 +57,10 @@ impl Connection {
     /// Whether `problem` says that the broker had closed the connection before it saw the last request: it answers
     /// requests that it has read, or begins to.
     pub(crate) fn was_closed(&self, problem: &Error) -> bool {
-        use std::io::ErrorKind;
         let Error::Network { problem, .. } = problem else {
             return false;
         };
-        self.silent
-            && matches!(
-                problem.kind(),
-                ErrorKind::UnexpectedEof
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::NotConnected
-            )
+        self.silent && is_closed(problem)
     }
 
     /// The highest version that both sides know.
@@ -189,7 +181,7 @@ impl Connection {
         Ok(frame)
     }
 
-    fn learn_versions(&mut self) -> Result<()> {
+    fn learn_versions(&mut self, settings: &Settings) -> Result<()> {
         let request = ApiVersionsRequest {
             client_software_name: "pybroker-spark",
             client_software_version: env!("CARGO_PKG_VERSION"),
@@ -199,7 +191,7 @@ impl Connection {
         let mut body = Vec::new();
         request.encode(API_VERSIONS, &mut body);
         let key = ApiKey::ApiVersions as i16;
-        let answer = self.call(key, API_VERSIONS, true, &body)?;
+        let answer = first::explained(self.call(key, API_VERSIONS, true, &body), settings)?;
         let unsupported = answer.starts_with(&ErrorCode::UNSUPPORTED_VERSION.0.to_be_bytes());
         let answer = if unsupported {
             // A broker before 2.4: the answer was in version 0, as KIP-511 says; ask in that.
@@ -239,4 +231,17 @@ impl Connection {
             problem,
         }
     }
+}
+
+/// Whether the other side has closed the connection.
+fn is_closed(problem: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        problem.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::NotConnected
+    )
 }

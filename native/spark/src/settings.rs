@@ -16,6 +16,17 @@ pub(crate) struct Protocol {
     pub(crate) sasl: bool,
 }
 
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.tls, self.sasl) {
+            (false, false) => "PLAINTEXT",
+            (true, false) => "SSL",
+            (false, true) => "SASL_PLAINTEXT",
+            (true, true) => "SASL_SSL",
+        })
+    }
+}
+
 /// A file, and the setting that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct File {

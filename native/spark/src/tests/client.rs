@@ -1,5 +1,7 @@
 //! Requests of the driver over connections that do not last.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,6 +10,7 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 use super::broker::Broker;
 use crate::client::{Client, Node};
 use crate::error::Result;
+use crate::settings::Settings;
 
 fn ask(client: &mut Client) -> Result<Vec<u8>> {
     client.call(Node::Any, ApiKey::InitProducerId as i16, 1, false, &[0; 6])
@@ -37,4 +40,41 @@ fn a_request_goes_out_twice_at_most() {
     // On a connection of its own a request goes out once.
     ask(&mut client).expect_err("closed again");
     assert_eq!(count.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    // A listener of TLS answers a request in the clear with an alert, whose first bytes read as a size.
+    let alert = [0x15, 3, 3, 0, 2, 2, 0x50];
+    std::thread::spawn(move || {
+        for (number, mut stream) in listener.incoming().map_while(|each| each.ok()).enumerate() {
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(&alert[..number % 2 * alert.len()]);
+        }
+    });
+    for (protocol, times) in [("PLAINTEXT", 2), ("SSL", 1)] {
+        let values = [
+            ("bootstrap.servers", address.as_str()),
+            ("security.protocol", protocol),
+        ];
+        let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = Settings::new(&values.into()).expect("settings");
+        for _ in 0..times {
+            let problem = ask(&mut Client::new(settings.clone())).expect_err("closed");
+            assert_eq!(problem.code(), ErrorCode::NETWORK_EXCEPTION);
+            let text = problem.to_string();
+            assert!(text.starts_with(&address), "{text}");
+            let question = format!(": does kafka.security.protocol={protocol} fit this listener?");
+            assert!(text.ends_with(&question), "{text}");
+        }
+    }
+    // One that has answered is not asked.
+    let broker = Broker::start(|_| None);
+    let text = ask(&mut broker.client(&[]))
+        .expect_err("closed")
+        .to_string();
+    assert!(text.ends_with("unexpected end of file"), "{text}");
 }
