@@ -149,7 +149,20 @@ impl Settings {
                 "read_uncommitted or read_committed",
             ));
         }
+        let protocol = Protocol {
+            tls: protocol.0,
+            sasl: protocol.1,
+        };
+        let mechanism = read.text("sasl.mechanism").unwrap_or("PLAIN");
         let (username, password) = read.sasl_credentials();
+        // Mechanisms that are not known are refused at login, with those that are.
+        let needs_user = mechanism == "PLAIN" || mechanism.starts_with("SCRAM-");
+        if protocol.sasl && needs_user && username.is_empty() {
+            return Err(Error::Setting(format!(
+                "kafka.security.protocol={protocol} with kafka.sasl.mechanism={mechanism} needs a user: set \
+                 kafka.sasl.username, or username=\"...\" in kafka.sasl.jaas.config"
+            )));
+        }
         let idempotence = read.flag("enable.idempotence", acks == -1)?;
         if idempotence && acks != -1 {
             return Err(Error::Setting(
@@ -169,11 +182,8 @@ impl Settings {
         Ok(Self {
             bootstrap,
             client_id: text("client.id").unwrap_or_else(|| "pybroker-spark".into()),
-            protocol: Protocol {
-                tls: protocol.0,
-                sasl: protocol.1,
-            },
-            sasl_mechanism: text("sasl.mechanism").unwrap_or_else(|| "PLAIN".into()),
+            protocol,
+            sasl_mechanism: mechanism.to_owned(),
             sasl_username: username,
             sasl_password: password,
             ssl_ca: text("ssl.truststore.certificates"),
@@ -267,17 +277,10 @@ impl<'a> Values<'a> {
 
     /// librdkafka's two names, or the user and password inside a Java login line.
     fn sasl_credentials(&self) -> (String, String) {
-        let inside = |name: &str| {
-            let line = self.text("sasl.jaas.config")?;
-            let rest = line.split_once(&format!("{name}="))?.1;
-            let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'')?;
-            let end = rest[1..].find(quote)?;
-            Some(rest[1..=end].to_owned())
-        };
         let of = |direct: &str, name: &str| {
             self.text(direct)
                 .map(str::to_owned)
-                .or_else(|| inside(name))
+                .or_else(|| login_option(self.text("sasl.jaas.config")?, name))
                 .unwrap_or_default()
         };
         (
@@ -285,6 +288,39 @@ impl<'a> Values<'a> {
             of("sasl.password", "password"),
         )
     }
+}
+
+/// The value of `name` in a Java login line: `module required name="value" other=value;`, with blanks around `=` or
+/// without, quoted in either way or up to a blank or the semicolon.
+fn login_option(line: &str, name: &str) -> Option<String> {
+    let ends = |c: char| c.is_whitespace() || c == ';';
+    let mut rest = line;
+    loop {
+        rest = rest.trim_start_matches(ends);
+        if rest.is_empty() {
+            return None;
+        }
+        let (word, after) = split_before(rest, |c| ends(c) || c == '=');
+        let Some(value) = after.trim_start().strip_prefix('=') else {
+            rest = after;
+            continue;
+        };
+        let value = value.trim_start();
+        let quote = value.chars().next().filter(|c| *c == '"' || *c == '\'');
+        let (value, after) = match quote {
+            Some(quote) => value[1..].split_once(quote)?,
+            None => split_before(value, ends),
+        };
+        if word == name {
+            return Some(value.to_owned());
+        }
+        rest = after;
+    }
+}
+
+/// What is before the first such character, and the rest with it.
+fn split_before(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
 #[cfg(test)]
@@ -308,12 +344,61 @@ mod tests {
 
     #[test]
     fn a_login_line_gives_user_and_password() {
-        let line = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"p=1\";";
-        let read = settings(&[("sasl.jaas.config", line)]).expect("usable");
-        assert_eq!(
-            (read.sasl_username.as_str(), read.sasl_password.as_str()),
-            ("u", "p=1")
-        );
+        let module = "org.apache.kafka.common.security.plain.PlainLoginModule required";
+        for (options, user, password) in [
+            ("username=\"u\" password=\"p=1\";", "u", "p=1"),
+            ("username='u' password='p \"1;';", "u", "p \"1;"),
+            ("username=u password=\"p\";", "u", "p"),
+            ("username=u password=p=1;", "u", "p=1"),
+            ("username = \"u\"\n  password\t=p", "u", "p"),
+            ("xusername=\"x\" username=\"u\" password=\"p\";", "u", "p"),
+            (
+                "a=\"username=x\" username=\"\u{fc}\" password=\"\";",
+                "\u{fc}",
+                "",
+            ),
+            ("password=\"p\" username=u", "u", "p"),
+        ] {
+            let line = format!("{module} {options}");
+            let read = settings(&[
+                ("security.protocol", "SASL_SSL"),
+                ("sasl.jaas.config", &line),
+            ])
+            .expect(options);
+            assert_eq!(
+                (read.sasl_username.as_str(), read.sasl_password.as_str()),
+                (user, password),
+                "{options}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_login_without_user_is_refused_before_a_broker_is_asked() {
+        for line in [
+            "",
+            "Module required;",
+            "Module required xusername=\"secret\";",
+            "Module required username=\"secret",
+            "= ; = username",
+            "username=; password=secret",
+        ] {
+            for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+                let given = [
+                    ("security.protocol", "SASL_PLAINTEXT"),
+                    ("sasl.mechanism", mechanism),
+                    ("sasl.jaas.config", line),
+                ];
+                let problem = settings(&given).expect_err(line).to_string();
+                let told = format!(
+                    "kafka.security.protocol=SASL_PLAINTEXT with kafka.sasl.mechanism={mechanism} needs a user: set \
+                     kafka.sasl.username, or username=\"...\" in kafka.sasl.jaas.config"
+                );
+                assert_eq!(problem, told);
+                // Without SASL nobody logs in.
+                settings(&given[1..]).expect("usable");
+            }
+        }
     }
 
     #[test]
