@@ -55,7 +55,10 @@ fn handshake(connection: &mut Connection, mechanism: &str) -> Result<()> {
         (code, offered) => Err(Error::refused(
             code,
             format!("SASL mechanism {mechanism} at {}", connection.address()),
-            Some(&format!("the broker offers {}", offered.join(", "))),
+            Some(&match offered.is_empty() {
+                true => "the broker offers none".into(),
+                false => format!("the broker offers {}", offered.join(", ")),
+            }),
         )),
     }
 }

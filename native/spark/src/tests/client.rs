@@ -78,3 +78,32 @@ fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
         .to_string();
     assert!(text.ends_with("unexpected end of file"), "{text}");
 }
+
+#[test]
+fn a_mechanism_that_is_refused_comes_with_those_that_are_offered() {
+    let login = [
+        ("security.protocol", "SASL_PLAINTEXT"),
+        ("sasl.username", "u"),
+    ];
+    // SaslHandshake: the code, and an array of names.
+    for (answer, offered) in [
+        (
+            &b"\0\x22\0\0\0\0"[..],
+            "ILLEGAL_SASL_STATE(34): the broker offers none",
+        ),
+        (
+            b"\0\x21\0\0\0\x02\0\x01A\0\x01B",
+            "UNSUPPORTED_SASL_MECHANISM(33): the broker offers A, B",
+        ),
+    ] {
+        let broker = Broker::start(|_| Some(answer.to_vec()));
+        let text = ask(&mut broker.client(&login))
+            .expect_err("refused")
+            .to_string();
+        assert!(
+            text.starts_with("SASL mechanism PLAIN at 127.0.0.1:"),
+            "{text}"
+        );
+        assert!(text.ends_with(&format!(": {offered}")), "{text}");
+    }
+}
