@@ -85,6 +85,14 @@ def _milliseconds(text: str, word: str) -> int:
     return milliseconds
 
 
+def _check_order(start: dict[str, str], end: dict[str, str]) -> None:
+    """Raises click.ClickException for times between which there is nothing."""
+    first, last = (int(each.get(name, -1)) for each, name in ((start, "startingTimestamp"), (end, "endingTimestamp")))
+    if 0 <= last <= first:
+        said = [dt.datetime.fromtimestamp(each / 1000, dt.UTC).isoformat() for each in (first, last)]
+        raise click.ClickException(f"--from {said[0]} is not before --to {said[1]}")
+
+
 @click.command()
 @click.argument("topic")
 @click.argument("dest")
@@ -113,6 +121,7 @@ def archive(
 ) -> None:
     """Write TOPIC (an id or a name) as Parquet files into DEST (a folder or an URL that Spark knows), with the columns
     _topic_id, _cluster_id, _partition, _offset and _timestamp."""
+    _check_order(start, end)
     with spark_jobs.refusals_as_lines():
         found = topic_of(spark_jobs.cluster_of(target), topic)
     names = {source: name for name, source in LINEAGE.items()}

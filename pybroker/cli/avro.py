@@ -85,10 +85,9 @@ def avro_column(frame: DataFrame) -> Column:
     schema = schema_of(frame.schema)
     click.echo(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 
-    def encode(row: Any) -> bytes:
-        return encoded(schema, row.asDict(recursive=True))
-
-    return functions.udf(encode, BinaryType())(functions.struct(*(column_of(each) for each in frame.columns)))
+    # Without annotations: Spark takes those for which kind of function it is, and warns of all but its own.
+    encode = functions.udf(lambda row: encoded(schema, row.asDict(recursive=True)), BinaryType())
+    return encode(functions.struct(*(column_of(each) for each in frame.columns)))
 
 
 def encoded(schema: dict[str, Any], row: dict[str, Any]) -> bytes:

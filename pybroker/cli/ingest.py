@@ -41,6 +41,13 @@ def reader_options(_context: object, _parameter: object, given: tuple[str, ...])
     return {**options, "mode": mode.upper()}
 
 
+def name_of_load(_context: object, _parameter: object, given: str | None) -> str | None:
+    """`--ingest-id`. Raises click.BadParameter for an empty one, as of a variable that is not set."""
+    if given is not None and not given.strip():
+        raise click.BadParameter("is empty")
+    return given
+
+
 @click.group()
 def ingest() -> None:
     """Load files into topics exactly once; list, show and abort ingests."""
@@ -60,7 +67,11 @@ def ingest() -> None:
     help="json: the row as an object; raw: the only column besides the key as it is; avro: the row in Avro's binary "
     "encoding.",
 )
-@click.option("--ingest-id", help="A name of this load: run again under the same name, it does nothing. Else random.")
+@click.option(
+    "--ingest-id",
+    callback=name_of_load,
+    help="A name of this load: run again under the same name, it does nothing. Else random.",
+)
 @click.option(
     "--option",
     "options",

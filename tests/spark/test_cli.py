@@ -59,6 +59,8 @@ def archives(broker: BrokerProcess, folder: Path) -> dict[str, Done]:
             "no id": run("no", topic=LIKE_AN_ID[::-1]),
             "/proc": run("/proc/nope/x"),
             "foo://": run("foo://bucket/x"),
+            "backwards": run("no", "--from", "2026-12-01", "--to", "2026-11-01"),
+            "no time": run("no", "--from", "2026-12-01", "--to", "2026-12-01T01:00:00+01:00"),
             "noon": run("no", "--from", "noon"),
             "one": run("one", "--from", '{"archive-half": {"0": 1}}'),
             "beyond": run("beyond", "--to", '{"archive-half": {"0": 9, "1": 0}}'),
@@ -107,6 +109,9 @@ def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
     assert archives["/proc"].line().startswith("/proc/nope/x: Mkdirs failed to create file:/proc/nope/x")
     assert archives["foo://"].line() == 'foo://bucket/x: No FileSystem for scheme "foo"'
     assert "'--from': noon: earliest, an ISO time" in archives["noon"].line(2)
+    first = "2026-12-01T00:00:00+00:00"
+    assert archives["backwards"].line() == f"--from {first} is not before --to 2026-11-01T00:00:00+00:00"
+    assert archives["no time"].line() == f"--from {first} is not before --to {first}"
     assert archives["one"].line().endswith("--from: archive-half partition 1 is subscribed but not given")
     assert archives["beyond"].line().endswith("holds offsets 0 to 5, not 0 to 9; --from and --to must lie within them")
     assert not [name for name in ("no", "one", "beyond") if (folder / name).exists()], "nothing was read into them"

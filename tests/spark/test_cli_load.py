@@ -72,6 +72,7 @@ def loads(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> di
             "no =": load("zip.csv", "load-zip", "--option", "header"),
             "no mode": load("zip.csv", "load-zip", "--option", "mode=strict"),
             "no topic": load("zip.csv", "load-nothing"),
+            "no id": load("zip.csv", "load-zip", "--ingest-id", ""),
             "no flag": load("zip.csv", "load-zip", "--option", "header=maybe"),
             "no file": load("nothing.csv", "load-zip"),
             "orc": load("bad.orc", "load-zip"),
@@ -124,6 +125,7 @@ def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
     assert loads["local[x]"].line() == "--master local[x]: Could not parse Master URL: 'local[x]'"
     assert "'--option': header: NAME=VALUE is needed" in loads["no ="].line(2)
     assert "mode=strict: one of FAILFAST, PERMISSIVE" in loads["no mode"].line(2)
+    assert loads["no id"].line(2) == "Invalid value for '--ingest-id': is empty"
     assert loads["no topic"].line() == "there is no topic load-nothing"
     assert loads["no flag"].line().endswith("zip.csv (--format csv): header flag can be true or false.")
     assert "nothing.csv (--format csv): [PATH_NOT_FOUND] Path does not exist" in loads["no file"].line()
@@ -165,6 +167,7 @@ def test_timestamps_in_avro_know_no_zone(broker: BrokerProcess, loads: dict[str,
     """Not even in the hour that comes twice."""
     line = loads["avro"].err.splitlines()[0]
     assert loads["avro"].told["rows"] == 3, loads["avro"].err
+    assert len(loads["avro"].err.splitlines()) == 1, loads["avro"].err
     schema = json.loads(line.partition(": ")[2])
     read = [
         fastavro.schemaless_reader(io.BytesIO(value or b""), schema, None) for _, value in _values(broker, "load-avro")
