@@ -126,14 +126,22 @@ def archive(
         found = topic_of(spark_jobs.cluster_of(target), topic)
     names = {source: name for name, source in LINEAGE.items()}
     wanted = [f"`{column}` AS `{names.get(column, column)}`" for column in spark_jobs.ARCHIVED]
-    with _named_as_here(), spark_jobs.session(master, verbose=verbose) as spark:
-        earlier = _files(spark, dest) if mode == "append" else set()
-        frame = spark_jobs.reader(spark, target, found.id, {**start, **end}).load().selectExpr(*wanted)
-        # A read that is refused leaves nothing behind: Spark makes the folder before it plans.
-        frame.rdd.getNumPartitions()
-        with spark_jobs.errors_as_lines(dest), spark_jobs.progress(spark, f"{topic} → {dest}"):
-            frame.write.mode(mode).option("compression", "zstd").parquet(dest)
-        written = _written(spark, dest, _files(spark, dest) - earlier)
+
+    def written_by_partition() -> dict[int, dict[str, object]]:
+        with _named_as_here(), spark_jobs.session(master, verbose=verbose) as spark:
+            earlier = _files(spark, dest) if mode == "append" else set()
+            frame = spark_jobs.reader(spark, target, found.id, {**start, **end}).load().selectExpr(*wanted)
+            # A read that is refused leaves nothing behind: Spark makes the folder before it plans.
+            frame.rdd.getNumPartitions()
+            with spark_jobs.errors_as_lines(dest), spark_jobs.progress(spark, f"{topic} → {dest}"):
+                frame.write.mode(mode).option("compression", "zstd").parquet(dest)
+            return _written(spark, dest, _files(spark, dest) - earlier)
+
+    try:
+        written = spark_jobs.stoppable(written_by_partition)
+    except spark_jobs.StoppedError as stopped:
+        click.echo(f"stopped; what is in {dest} is not the whole archive", err=True)
+        raise click.exceptions.Exit(stopped.exit_code) from None
     nothing = {"first": None, "last": None, "rows": 0}
     spark_jobs.show(
         [

@@ -101,22 +101,39 @@ def load(
     A line of CSV or JSON that cannot be read ends the load, unless --option mode=PERMISSIVE (or DROPMALFORMED) says
     otherwise; values of CSV are text, unless --option inferSchema=true.
     """
+    from pybroker.spark.ingest import State
+
     name = ingest_id or str(uuid.uuid4())
     with spark_jobs.refusals_as_lines():
         cluster = spark_jobs.cluster_of(target)
         topic_id = _topic_id(cluster, topic)
-    staged = _Staged(cluster, topic_id, name)
-    with spark_jobs.session(master, verbose=verbose) as spark:
-        with spark_jobs.errors_as_lines(f"{src} (--format {kind})"), _malformed_lines(spark, src, kind, options):
-            frame = spark.read.format(kind).options(**options).load(src)
-        rows = records(frame, key, encoding)
-        with spark_jobs.progress(spark, f"{src} → {topic}", counts=staged), _malformed_lines(spark, src, kind, options):
-            spark_jobs.writer(rows, target, topic, {"topicId": topic_id, "ingestId": name}).save()
+        staged = _Staged(cluster, topic_id, name)
+        before = staged.found()
+    if before is not None and before.state == State.COMMITTED:
+        click.echo(f"ingest {name} was committed before: nothing was written", err=True)
+        _summary(before, target, {"loaded": False})
+        return
+
+    def job() -> None:
+        with spark_jobs.session(master, verbose=verbose) as spark:
+            with spark_jobs.errors_as_lines(f"{src} (--format {kind})"), _malformed_lines(spark, src, kind, options):
+                frame = spark.read.format(kind).options(**options).load(src)
+            rows = records(frame, key, encoding)
+            moving = spark_jobs.progress(spark, f"{src} → {topic}", counts=staged)
+            with moving, _malformed_lines(spark, src, kind, options):
+                staged.begun = True
+                spark_jobs.writer(rows, target, topic, {"topicId": topic_id, "ingestId": name}).save()
+
+    try:
+        spark_jobs.stoppable(job)
+    except spark_jobs.StoppedError as stopped:
+        click.echo(f"stopped; {staged.given_up()}", err=True)
+        raise click.exceptions.Exit(stopped.exit_code) from None
     with spark_jobs.refusals_as_lines():
         committed = staged.found()
     if committed is None:
         raise click.ClickException(f"ingest {name} is not known to the broker any more")
-    _summary(committed, target)
+    _summary(committed, target, {"loaded": True})
 
 
 @contextmanager
@@ -284,8 +301,9 @@ def _details(each: Any) -> dict[str, object]:
     return {**_row(each), "partitions": rows}
 
 
-def _summary(each: Any, target: Target) -> None:
-    told = _details(each)
+def _summary(each: Any, target: Target, more: dict[str, object] | None = None) -> None:
+    """`more` is for JSON."""
+    told = {**_details(each), **(more or {})}
     if target.json:
         write_json(told)
         return
@@ -302,6 +320,23 @@ class _Staged:
     def __init__(self, cluster: Cluster, topic_id: str, ingest_id: str) -> None:
         self._cluster, self._topic_id, self._ingest_id = cluster, topic_id, ingest_id
         self._last = (0, 0)
+        self.begun = False
+
+    def given_up(self) -> str:
+        """Drops what is staged, unless that is decided; says what holds. Not through Spark, which may be gone."""
+        from pybroker.native import NativeError
+        from pybroker.spark import ingest as steps
+        from pybroker.spark.errors import SparkSourceError
+
+        if not self.begun:
+            return f"ingest {self._ingest_id} had not begun, nothing was written"
+        try:
+            state = steps.abort(self._cluster, self._topic_id, self._ingest_id)
+        except (NativeError, SparkSourceError) as error:
+            return f"ingest {self._ingest_id} could not be aborted, `pybroker ingest abort` does so later: {error}"
+        if state is steps.State.ABSENT:
+            return f"ingest {self._ingest_id} was aborted, nothing is in the topic"
+        return f"ingest {self._ingest_id} is {state.name.lower()}: its records are in the topic"
 
     def found(self) -> Any | None:
         """The load as the broker knows it: other topics, and streams, may have ingests of the same name."""

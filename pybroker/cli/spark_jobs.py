@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import IO, TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext, suppress
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import click
@@ -26,6 +28,11 @@ ARCHIVED = (
     *("topic_id", "cluster_id", "partition", "offset", "timestamp"),
 )
 POLL_S = 0.5
+GRACE_S = 30.0
+"""How long a command that is stopped waits for Spark to end."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXIT_OF_SIGNAL = 128
+T = TypeVar("T")
 REASON_LINES = ("pybroker.spark.errors.", "pybroker._native.NativeError", "NativeError:")
 TRACEBACK = "Traceback (most recent call last):\n"
 PYSPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -37,6 +44,62 @@ _TASK = re.compile(r"^Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\)
 _FILE = re.compile(r"\bfile:///\S+")
 _STATE = re.compile(r"\s*SQLSTATE: \w+(?:; line \d+ pos \d+)?;?$")
 STDERR = 2
+
+_running: list[Any] = []
+"""The JVM's SparkContext of the session that there is."""
+
+
+class StoppedError(Exception):
+    """A signal ended a command; `exit_code` is what shells make of it."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = EXIT_OF_SIGNAL + number
+        super().__init__(number)
+
+
+def stoppable(work: Callable[[], T]) -> T:
+    """What `work` gives, which runs Spark. Raises StoppedError once SIGINT or SIGTERM came and Spark has ended.
+
+    The work is done in a thread: one that a signal interrupts inside of a call of the JVM can call it no more.
+    """
+    given: list[T] = []
+    raised: list[BaseException] = []
+    came: list[int] = []
+
+    def run() -> None:
+        try:
+            given.append(work())
+        except BaseException as error:  # raised again by the thread that waits
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in SIGNALS}
+    try:
+        thread.start()
+        while thread.is_alive() and not came:
+            thread.join(POLL_S)
+        if came:
+            _end_spark(thread)
+            raise StoppedError(came[0])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if raised:
+        raise raised[0]
+    return given[0]
+
+
+def _end_spark(thread: threading.Thread) -> None:
+    """Cancels all jobs, lets no other begin, and waits for the thread that is at it."""
+    give_up = time.monotonic() + GRACE_S
+    while thread.is_alive() and time.monotonic() < give_up:
+        for context in _running[:1]:
+            _running.clear()
+            with suppress(*spark_errors()):
+                context.sc().cancelAllJobs()
+                context.stop()
+        thread.join(POLL_S)
+
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's own log.")
 
@@ -76,9 +139,11 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         with errors_as_lines(f"--master {master}", log), nullcontext() if verbose else _stderr_into(log):
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel(level)
+        _running[:] = [spark.sparkContext._jsc]
         try:
             yield spark
         finally:
+            _running.clear()
             spark.stop()
 
 
@@ -233,6 +298,11 @@ def progress(spark: SparkSession, what: str, rows_total: int | None = None, coun
         watched = _Watched(spark, counts)
 
         def look() -> None:
+            # A job that fails says why itself.
+            with suppress(*spark_errors()):
+                move()
+
+        def move() -> None:
             completed, total, told = watched.look(rows_total)
             bar.update(line, completed=completed, total=total, told=told)
 
@@ -263,8 +333,6 @@ class _Watched:
     """How far Spark's running stages are, and what the broker has got."""
 
     def __init__(self, spark: SparkSession, counts: Any) -> None:
-        import time
-
         self._tracker = spark.sparkContext.statusTracker()
         self._counts = counts
         self._clock = time.monotonic

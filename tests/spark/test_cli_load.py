@@ -189,6 +189,9 @@ def test_files_are_loaded_once_under_one_name(broker: BrokerProcess, loads: dict
     for told in (loads["rows"].told, loads["rows again"].told, *loads["show rows, json"].told):
         assert (told["state"], told["rows"]) == ("committed", 1000)
         assert sum(each["last"] - each["first"] + 1 for each in told["partitions"]) == 1000
+    assert (loads["rows"].told["loaded"], loads["rows again"].told["loaded"]) == (True, False)
+    assert loads["rows"].err == ""
+    assert loads["rows again"].err == "ingest rows1 was committed before: nothing was written\n"
     found = _values(broker, "load-rows")
     assert len(found) == 1000
     assert (b"42", b'{"id":42,"name":"n2"}') in found
