@@ -41,18 +41,21 @@ def _drop(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
+def _dropped(frame: DataFrame, rows: int, brokers: Collection[int]) -> Figures:
+    with Meter(None, brokers) as meter:
+        _drop(frame)
+    return meter.figures(rows)
+
+
 def generate(spark: SparkSession, rows: int, size: int, brokers: Collection[int]) -> Figures:
     """Rows made and dropped: what a write costs before it writes."""
-    with Meter(None, brokers) as meter:
-        _drop(generated(spark, rows, size))
-    return meter.figures(rows)
+    return _dropped(generated(spark, rows, size), rows, brokers)
 
 
 def hand_over(spark: SparkSession, rows: int, size: int, brokers: Collection[int]) -> Figures:
     """Rows made and handed to Python, where they are dropped: the limit of any writer in Python."""
-    with Meter(None, brokers) as meter:
-        _drop(generated(spark, rows, size).mapInArrow(_nothing, "key binary, value binary"))
-    return meter.figures(rows)
+    handed_over = generated(spark, rows, size).mapInArrow(_nothing, "key binary, value binary")
+    return _dropped(handed_over, rows, brokers)
 
 
 def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

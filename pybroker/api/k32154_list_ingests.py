@@ -10,7 +10,7 @@ import asyncio
 from pybroker.context import RequestContext
 from pybroker.ingest.access import IngestAccess
 from pybroker.ingest.ingests import Ingests, IngestView
-from pybroker.ingest.pages import Page
+from pybroker.ingest.pages import Page, entries_of
 from pybroker.ingest.states import wire_state
 from pybroker.protocol.messages import (
     ListIngestsRequest,
@@ -34,7 +34,7 @@ async def handle(
     listed = []
     made = 0
     for view in views:
-        made += 1 + len(view.record.partitions) + len(view.staged)
+        made += entries_of(view)
         if made > LOOKED_AT_A_TURN:
             await asyncio.sleep(0)
             made = 0

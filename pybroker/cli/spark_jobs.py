@@ -93,8 +93,8 @@ def _end_spark(thread: threading.Thread) -> None:
     """Cancels all jobs, lets no other begin, and waits for the thread that is at it."""
     give_up = time.monotonic() + GRACE_S
     while thread.is_alive() and time.monotonic() < give_up:
-        for context in _running[:1]:
-            _running.clear()
+        if _running:
+            context = _running.pop()
             with suppress(*spark_errors()):
                 context.sc().cancelAllJobs()
                 context.stop()
@@ -139,7 +139,7 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         with errors_as_lines(f"--master {master}", log), nullcontext() if verbose else _stderr_into(log):
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel(level)
-        _running[:] = [spark.sparkContext._jsc]
+        _running.append(spark.sparkContext._jsc)
         try:
             yield spark
         finally:
@@ -300,11 +300,8 @@ def progress(spark: SparkSession, what: str, rows_total: int | None = None, coun
         def look() -> None:
             # A job that fails says why itself.
             with suppress(*spark_errors()):
-                move()
-
-        def move() -> None:
-            completed, total, told = watched.look(rows_total)
-            bar.update(line, completed=completed, total=total, told=told)
+                completed, total, told = watched.look(rows_total)
+                bar.update(line, completed=completed, total=total, told=told)
 
         with meanwhile(POLL_S, look):
             yield

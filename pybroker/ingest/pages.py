@@ -14,7 +14,6 @@ from pybroker.metadata.ingest_records import NO_BATCH, OPEN, IngestRecord
 PAGE_ENTRIES_MAX = 10_000
 """Ingests and partitions of ingests in one page, but for one ingest that has more: a megabyte at most."""
 
-
 BEHIND_BATCHES = 10**20 - 1
 """Where a stream's commit stands: behind its open batches, so that one that is committed between two pages is not
 missed, and at the same place for every batch, so that no stream runs ahead of a listing."""
@@ -45,7 +44,7 @@ class Page:
     def add(self, view: IngestView) -> None:
         """One that `takes` has let in."""
         self._found.append((cursor(view.record), view))
-        self._entries += _entries(view)
+        self._entries += entries_of(view)
         if self._entries > 2 * PAGE_ENTRIES_MAX:
             self._cut()
 
@@ -58,7 +57,7 @@ class Page:
         self._found.sort(key=itemgetter(0))
         entries = 0
         for count, (_, view) in enumerate(self._found):
-            more = _entries(view)
+            more = entries_of(view)
             if count and entries + more > PAGE_ENTRIES_MAX:
                 del self._found[count:]
                 self._last = self._found[-1][0]
@@ -67,5 +66,6 @@ class Page:
         self._entries = entries
 
 
-def _entries(view: IngestView) -> int:
+def entries_of(view: IngestView) -> int:
+    """What an ingest takes in a page: itself and its partitions."""
     return 1 + len(view.record.partitions) + len(view.staged)

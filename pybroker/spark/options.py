@@ -99,11 +99,12 @@ class WriteOptions:
 class _Given:
     """The user's options; Spark hands their names on in any case."""
 
-    def __init__(self, options: Mapping[str, str], known: Iterable[str], others: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, options: Mapping[str, str], known: Iterable[str], others: Iterable[str], direction: str) -> None:
+        """`others`: the options of the other `direction`."""
         if not options or CATALOG in options:
             raise OptionError(NO_TABLES if options else f"kafka.bootstrap.servers is not set ({NO_TABLES})")
         names = {name.lower(): name for name in known}
-        elsewhere = {name.lower(): where for where, them in others.items() for name in them}
+        elsewhere = {name.lower() for name in others}
         self.values: dict[str, str] = {}
         client: dict[str, str] = {}
         for name, value in options.items():
@@ -115,7 +116,7 @@ class _Given:
             elif low in PATHS:
                 raise OptionError(f"{low}={value}: there is no path here; the topics are chosen by options")
             elif low in elsewhere:
-                raise OptionError(f"{name} is an option of {elsewhere[low]}")
+                raise OptionError(f"{name} is an option of {direction}")
             else:
                 raise OptionError(unknown(name, [*names.values(), *(KAFKA + each for each in CLIENT)]))
         self.client = client_settings.checked(client)
@@ -178,7 +179,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 
     Raises OptionError.
     """
-    given = _Given(options, READ, {"writing": WRITE})
+    given = _Given(options, READ, WRITE, "writing")
     if streaming:
         given.refuse(ENDING, "for a stream: it has no end")
     start_words = ("earliest",) if streaming is False else ("earliest", "latest")
@@ -202,7 +203,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 
 def write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Checks the options of a write. Raises OptionError."""
-    given = _Given(options, (*WRITE, *SPARKS), {"reading": READ})
+    given = _Given(options, (*WRITE, *SPARKS), READ, "reading")
     exactly_once = given.choice("mode", MODES) == "exactly-once"
     topic, pinned = given.text("topic"), given.text("topicId")
     if exactly_once and topic is None and pinned is None:

@@ -261,11 +261,10 @@ impl BatchBuilder {
     /// # Errors
     /// As [`BatchBuilder::build`].
     pub fn finish(mut self) -> Result<Vec<u8>, BatchError> {
-        let out = if self.is_stored_as_it_is() {
-            core::mem::take(&mut self.bytes)
-        } else {
-            self.compressed()?
-        };
+        if !self.is_stored_as_it_is() {
+            return self.build();
+        }
+        let out = core::mem::take(&mut self.bytes);
         self.with_header(out)
     }
 

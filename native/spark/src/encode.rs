@@ -30,25 +30,20 @@ enum Offsets<'a> {
 impl<'a> Bytes<'a> {
     fn of(array: &'a ArrayRef, name: &str) -> Result<Self> {
         Ok(match array.data_type() {
-            DataType::Binary => Self::small(array.as_binary::<i32>()),
-            DataType::Utf8 => Self::small(array.as_string::<i32>()),
-            DataType::LargeBinary => Self::large(array.as_binary::<i64>()),
-            DataType::LargeUtf8 => Self::large(array.as_string::<i64>()),
+            DataType::Binary => Self::new(array.as_binary::<i32>(), Offsets::Small),
+            DataType::Utf8 => Self::new(array.as_string::<i32>(), Offsets::Small),
+            DataType::LargeBinary => Self::new(array.as_binary::<i64>(), Offsets::Large),
+            DataType::LargeUtf8 => Self::new(array.as_string::<i64>(), Offsets::Large),
             other => return Err(wrong(name, "string or binary", other)),
         })
     }
 
-    fn small<T: ByteArrayType<Offset = i32>>(array: &'a GenericByteArray<T>) -> Self {
+    fn new<T: ByteArrayType>(
+        array: &'a GenericByteArray<T>,
+        offsets: impl FnOnce(&'a [T::Offset]) -> Offsets<'a>,
+    ) -> Self {
         Self {
-            offsets: Offsets::Small(array.value_offsets()),
-            data: array.value_data(),
-            nulls: array.nulls(),
-        }
-    }
-
-    fn large<T: ByteArrayType<Offset = i64>>(array: &'a GenericByteArray<T>) -> Self {
-        Self {
-            offsets: Offsets::Large(array.value_offsets()),
+            offsets: offsets(array.value_offsets()),
             data: array.value_data(),
             nulls: array.nulls(),
         }

@@ -217,19 +217,23 @@ impl Sink {
 
     /// Keeps a batch that is to be sent again. If its connection is lost, so are the answers to all that was sent over
     /// it.
-    fn set_aside(&mut self, problem: Failed, failed: &mut Vec<Failed>) {
-        let broker = problem.broker;
-        if matches!(problem.problem, Error::Network { .. }) {
+    fn set_aside(&mut self, one: Failed, failed: &mut Vec<Failed>) {
+        let broker = one.broker;
+        if matches!(one.problem, Error::Network { .. }) {
             self.client.drop_connection(Node::Broker(broker));
             for sent in self.in_flight.remove(&broker).unwrap_or_default() {
                 let problem = Error::Network {
                     broker: format!("broker {broker}"),
                     problem: std::io::ErrorKind::ConnectionAborted.into(),
                 };
-                failed.push(*Failed::new(broker, sent, problem));
+                failed.push(Failed {
+                    broker,
+                    sent,
+                    problem,
+                });
             }
         }
-        failed.push(problem);
+        failed.push(one);
     }
 
     /// Reads all answers still to come, of every broker.
