@@ -1,0 +1,149 @@
+"""Comments, docstrings and Markdown say what they mean in words: no code that the repository does not define.
+
+What a test proves is said in its mark (`@pytest.mark.checklist(12, "X5")`, `// checklist: 12, X5`), and `tests/kip`
+holds the full text of each number and name. Elsewhere numbers of the checklist may be named only with the word:
+"checklist 255". KIP-516, KAFKA-12345, CVE-2018-1288 and RFC 5802 are public and may be named everywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+NOT_PROSE = {".lock", ".sum", ".mod", ".typed"}
+DEFINES = ("tests/kip/", "docs/kip-coverage.md", "tests/architecture/test_words.py", "tests/architecture/unclean.txt")
+
+UNDEFINED = re.compile(
+    r"(?<![\w.#/-])[A-IRUX]\d{1,2}(?!\w)"  # R7, X22, A23: rules, readings and cases
+    r"|\(A?[A-Z](?=[,;)])"  # (G, …), (V): a letter for a group of points
+    r"|\b[Gg]roups? A?[A-Z]\b(?!')"
+    r"|\bchecklist A?[A-Z]\b"
+    r"|\b[Pp]oints? \d+\b(?! ?(%|ms|s\b))"
+    r"|\b[Ii]ssues? #?\d+\b"
+    r"|\b(?:DESIGN|STYLE|RELIABILITY|PROTOCOL|PERFORMANCE|SPARK|FEATURES)\b(?!-)(?:\.md)?(?!\w)"
+    r"|\b[Tt]he seeds\b"
+)
+MARK = re.compile(r"^[ \t]*// checklist: .*$", re.MULTILINE)
+QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+CURLY = re.compile(
+    r"""(?P<string>r(?P<hash>\#*)".*?"(?P=hash)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\\n])')|(?P<comment>//[^\n]*|/\*.*?\*/)""",
+    re.DOTALL,
+)
+
+
+def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings (of attributes too) with their lines."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def prose_of_curly(text: str) -> Iterator[tuple[int, str]]:
+    """Comments of Rust, Java and Go, and their strings, which are what failing tests and logs say."""
+    text = MARK.sub("", text)
+    for match in CURLY.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match[0]
+
+
+def prose_of_hash(text: str) -> Iterator[tuple[int, str]]:
+    """Comments of TOML, make and shell; as long as their values hold no `#`, which would only be read as more words."""
+    for number, line in enumerate(text.splitlines(), 1):
+        yield number, line.partition("#")[2]
+
+
+def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
+    """What people read in a file, in passages with the line where each begins."""
+    match Path(name).suffix:
+        case ".py" | ".pyi":
+            yield from prose_of_python(text)
+        case ".rs" | ".java" | ".go":
+            yield from prose_of_curly(text)
+        case ".md" | ".schema" | ".txt" | ".xml":
+            yield 1, text
+        case _:
+            yield from prose_of_hash(text)
+
+
+def codes(name: str, text: str) -> list[str]:
+    """Each code that a reader could look up nowhere, with its line."""
+    found = []
+    for first, passage in prose(name, text):
+        bare = QUOTED.sub(_unquoted, passage)
+        for match in UNDEFINED.finditer(bare):
+            found.append(f"{first + bare.count(chr(10), 0, match.start())}: {match[0].lstrip('(')}")
+    return found
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    """What stands in backticks is a name of something else, unless it is nothing but a code."""
+    return quoted[0] if UNDEFINED.fullmatch(quoted[0].strip("`")) else "\n" * quoted[0].count("\n")
+
+
+def files() -> list[str]:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [
+        name
+        for name in names.split("\0")
+        if name and Path(name).suffix not in NOT_PROSE and not name.startswith(DEFINES) and (ROOT / name).is_file()
+    ]
+
+
+def unclean() -> set[str]:
+    """Files that still cite such codes. The list only shrinks."""
+    return {line for line in (Path(__file__).parent / "unclean.txt").read_text().splitlines() if line}
+
+
+def test_no_comment_cites_what_is_defined_nowhere() -> None:
+    listed = unclean()
+    wrong = [
+        f"{name}:{code}" for name in files() if name not in listed for code in codes(name, (ROOT / name).read_text())
+    ]
+    assert wrong == [], "say it in words, or in a test's mark; tests/kip defines the codes"
+
+
+def test_a_file_that_is_clean_leaves_the_list() -> None:
+    tracked = set(files())
+    clean = [n for n in sorted(unclean()) if n not in tracked or not codes(n, (ROOT / n).read_text())]
+    assert clean == [], "remove these lines from tests/architecture/unclean.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.py", '"""Why (R7)."""\n\nx = 1  # X22, A5–A6\n', ["3: X22", "3: A5", "3: A6", "1: R7"]),
+        ("a.py", 'x = "R7"\n', []),
+        ("a.py", 'class A:\n    b: int\n    """As in\n    U3."""\n', ["4: U3"]),
+        (
+            "a.rs",
+            'let a = "told (R4)"; // DESIGN.md 3\n/* the seeds */ let r2 = R2;',
+            ["1: R4", "1: DESIGN.md", "2: the seeds"],
+        ),
+        ("a.rs", "    // checklist: 12, R5\n    #[test]\n    fn a() { let quote = '\"'; } // D3\n", ["3: D3"]),
+        (
+            "a.md",
+            "group M, groups F to L, checklist AB, point 5, issue 3",
+            ["1: group M", "1: groups F", "1: checklist AB", "1: point 5", "1: issue 3"],
+        ),
+        (
+            "a.md",
+            "KIP-516, KAFKA-1, CVE-2018-1288, RFC 5802, SPARK-55583, v13, checklist 255, `--group G`, `a-zA-Z0-9`",
+            [],
+        ),
+        ("a.md", "```\n--group G\n```\n`R7`\n", ["4: R7"]),
+        ("Makefile", "X1 = 2 # group M\n", ["1: group M"]),
+    ],
+)
+def test_codes_are_found(name: str, text: str, found: list[str]) -> None:
+    assert codes(name, text) == found
