@@ -110,7 +110,7 @@ def _rights(given: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _operation(name: str) -> str:
-    from pybroker.client.security import AclOperation
+    from pybroker.client import AclOperation
 
     wanted = name.replace("-", "").replace("_", "").upper()
     for operation in AclOperation:
@@ -137,13 +137,13 @@ def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _kind(name: str) -> Any:
-    from pybroker.client.security import ResourceType
+    from pybroker.client import ResourceType
 
     return ResourceType[{"user-principal": "USER"}.get(name, name.upper().replace("-", "_"))]
 
 
 def _pattern(given: dict[str, Any], kind: str) -> Any:
-    from pybroker.client.security import PatternType
+    from pybroker.client import PatternType
 
     # The cluster has one name, whatever the pattern of the others.
     return PatternType.LITERAL if kind == "cluster" else PatternType[given["resource_pattern_type"].upper()]
@@ -151,7 +151,7 @@ def _pattern(given: dict[str, Any], kind: str) -> Any:
 
 def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]) -> Iterator[dict[str, Any]]:
     """The fields of an entry, or of a filter, for every right and every one of `subjects`."""
-    from pybroker.client.security import AclOperation, AclPermissionType
+    from pybroker.client import AclOperation, AclPermissionType
 
     for kind, name, operation in _rights(given):
         for permission, principal, host in subjects:
@@ -167,7 +167,7 @@ def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, st
 
 
 def _bindings(given: dict[str, Any]) -> list[Any]:
-    from pybroker.client.security import AclBinding
+    from pybroker.client import AclBinding
 
     subjects = _subjects(given)
     if not subjects:
@@ -177,7 +177,7 @@ def _bindings(given: dict[str, Any]) -> list[Any]:
 
 def _filters(given: dict[str, Any], resources: list[tuple[str, str]], *, listing: bool) -> list[Any]:
     """What --list, or --remove without principals and operations, is about."""
-    from pybroker.client.security import AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
+    from pybroker.client import AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
 
     principals = given["principal"] if listing else ()
     if not resources:
@@ -202,7 +202,7 @@ def _filters(given: dict[str, Any], resources: list[tuple[str, str]], *, listing
 
 def _removal_filters(given: dict[str, Any]) -> list[Any]:
     """With principals exactly what --add would make, else everything of the resources."""
-    from pybroker.client.security import AclBindingFilter
+    from pybroker.client import AclBindingFilter
 
     subjects = _subjects(given)
     if not subjects and not given["operation"] and not given["producer"] and not given["consumer"]:
@@ -215,7 +215,7 @@ def _removal_filters(given: dict[str, Any]) -> list[Any]:
 
 
 def _create(target: Target, bindings: list[Any]) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async def work() -> None:
         async with AdminClient(target.client_config()) as admin:
@@ -225,7 +225,7 @@ def _create(target: Target, bindings: list[Any]) -> None:
 
 
 def _describe(target: Target, filters: list[Any]) -> list[Any]:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async def work() -> list[Any]:
         async with AdminClient(target.client_config()) as admin:
@@ -236,7 +236,7 @@ def _describe(target: Target, filters: list[Any]) -> list[Any]:
 
 
 def _delete(target: Target, filters: list[Any]) -> list[Any]:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async def work() -> list[Any]:
         async with AdminClient(target.client_config()) as admin:

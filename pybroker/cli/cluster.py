@@ -36,7 +36,7 @@ def log_dirs(target: Target, brokers: tuple[int, ...]) -> None:
 
 
 async def _id(target: Target) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         found = (await admin.describe_cluster()).cluster_id
@@ -49,7 +49,7 @@ async def _id(target: Target) -> None:
 
 
 async def _describe(target: Target) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         found = await admin.describe_cluster()
@@ -72,7 +72,7 @@ async def _describe(target: Target) -> None:
 
 
 async def _log_dirs(target: Target, brokers: tuple[int, ...]) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         found = await admin.describe_log_dirs(brokers or None)

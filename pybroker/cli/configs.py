@@ -10,8 +10,7 @@ import click
 from pybroker.cli.options import Target, broker_options, run, table, write_json
 
 if TYPE_CHECKING:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.configs import AlterConfigOp, ConfigEntry, ConfigResource
+    from pybroker.client import AdminClient, AlterConfigOp, ConfigEntry, ConfigResource
 
 ENTITY_TYPES = ("topics", "brokers")
 
@@ -60,7 +59,7 @@ def configs(
 def _resource(
     entity_type: str | None, entity_name: str | None, default: bool, topic: str | None, broker: int | None
 ) -> ConfigResource:
-    from pybroker.client.configs import ConfigResource
+    from pybroker.client import ConfigResource
 
     named = [
         *([ConfigResource.topic(topic)] if topic is not None else []),
@@ -103,19 +102,19 @@ def split_settings(text: str) -> dict[str, str]:
 
 
 def _set(text: str) -> list[AlterConfigOp]:
-    from pybroker.client.configs import AlterConfigOp
+    from pybroker.client import AlterConfigOp
 
     return [AlterConfigOp(name, value) for name, value in split_settings(text).items()]
 
 
 def _deleted(text: str) -> list[AlterConfigOp]:
-    from pybroker.client.configs import AlterConfigOp, OpType
+    from pybroker.client import AlterConfigOp, OpType
 
     return [AlterConfigOp(name.strip(), None, OpType.DELETE) for name in text.split(",") if name.strip()]
 
 
 async def _describe(target: Target, resource: ConfigResource, everything: bool) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         await _check_broker(admin, resource)
@@ -138,7 +137,7 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
 
 def _set_by_somebody(entry: ConfigEntry, resource: ConfigResource) -> bool:
     """Set for a topic itself, or while the broker runs, as kafka-configs shows without --all."""
-    from pybroker.client.configs import ConfigResourceType, ConfigSource
+    from pybroker.client import ConfigResourceType, ConfigSource
 
     if resource.type == ConfigResourceType.TOPIC:
         return entry.source == ConfigSource.TOPIC_CONFIG
@@ -146,7 +145,7 @@ def _set_by_somebody(entry: ConfigEntry, resource: ConfigResource) -> bool:
 
 
 def _source(code: int) -> str:
-    from pybroker.client.configs import ConfigSource
+    from pybroker.client import ConfigSource
 
     try:
         return ConfigSource(code).name.lower()
@@ -156,7 +155,7 @@ def _source(code: int) -> str:
 
 async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
     """A broker is asked itself, and the client waits a minute for one that is not there."""
-    from pybroker.client.configs import ConfigResourceType
+    from pybroker.client import ConfigResourceType
 
     if resource.type != ConfigResourceType.BROKER or not resource.name:
         return
@@ -167,7 +166,7 @@ async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
 
 
 async def _alter(target: Target, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         await _check_broker(admin, resource)

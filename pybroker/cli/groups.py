@@ -10,9 +10,7 @@ import click
 from pybroker.cli.options import Target, broker_options, run, table, write_json
 
 if TYPE_CHECKING:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.cluster import TopicPartition
-    from pybroker.client.offsets import OffsetSpec
+    from pybroker.client import AdminClient, OffsetSpec, TopicPartition
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets")
 
@@ -63,7 +61,7 @@ def groups(
     elif delete:
         run(_delete(target, group))
     else:
-        from pybroker.client.offsets import OffsetSpec
+        from pybroker.client import OffsetSpec
 
         places: list[OffsetSpec | int] = [
             *([OffsetSpec.earliest()] if to_earliest else []),
@@ -77,7 +75,7 @@ def groups(
 
 
 async def _list(target: Target) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         found = await admin.list_groups()
@@ -92,8 +90,7 @@ async def _list(target: Target) -> None:
 
 
 async def _positions(target: Target, group: str) -> None:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.offsets import OffsetSpec
+    from pybroker.client import AdminClient, OffsetSpec
 
     async with AdminClient(target.client_config()) as admin:
         described = (await admin.describe_groups([group]))[group]
@@ -123,7 +120,7 @@ async def _positions(target: Target, group: str) -> None:
 
 
 async def _members(target: Target, group: str) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         described = (await admin.describe_groups([group]))[group]
@@ -144,7 +141,7 @@ async def _members(target: Target, group: str) -> None:
 
 
 async def _delete(target: Target, group: str) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         await admin.delete_groups([group])
@@ -155,8 +152,7 @@ async def _delete(target: Target, group: str) -> None:
 
 
 async def _reset(target: Target, group: str, topic: str | None, place: OffsetSpec | int, execute: bool) -> None:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.cluster import TopicPartition
+    from pybroker.client import AdminClient, TopicPartition
 
     async with AdminClient(target.client_config()) as admin:
         if topic is None:
@@ -185,7 +181,7 @@ async def _places(
     """The offset of each partition; a number is kept within what is there, and a time after the last record is its
     end.
     """
-    from pybroker.client.offsets import OffsetSpec
+    from pybroker.client import OffsetSpec
 
     ends = await _offsets(admin, partitions, OffsetSpec.latest())
     if isinstance(place, int):

@@ -13,7 +13,7 @@ import click
 from pybroker.cli.options import Target, broker_options, run, sentence, table, write_json
 
 if TYPE_CHECKING:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
     from pybroker.native import Uuid
 
 TIMEOUT_MS = 60_000
@@ -23,7 +23,7 @@ POLL_S = 0.2
 
 
 async def _with_admin(target: Target, work: Callable[[AdminClient], Awaitable[Any]]) -> Any:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         return await work(admin)

@@ -12,8 +12,7 @@ from pybroker.cli import LazyGroup
 from pybroker.cli.options import Target, broker_options, run, write_json
 
 if TYPE_CHECKING:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.topics import TopicDescription
+    from pybroker.client import AdminClient, TopicDescription
     from pybroker.native import Uuid
 
 SUBCOMMANDS: dict[str, str] = {
@@ -143,7 +142,7 @@ def _pattern(topic: str | None) -> re.Pattern[str] | None:
 
 
 async def _list(target: Target, topic: str | None, exclude_internal: bool) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     pattern = _pattern(topic)
     async with AdminClient(target.client_config()) as admin:
@@ -163,7 +162,7 @@ async def _list(target: Target, topic: str | None, exclude_internal: bool) -> No
 async def _describe(
     target: Target, topic: str | None, topic_id: Uuid | None, exclude_internal: bool, if_exists: bool
 ) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     if topic is not None and topic_id is not None:
         click.echo("Both --topic and --topic-id are given: only the id is used.", err=True)
@@ -186,7 +185,7 @@ async def _describe(
 
 
 async def _by_id(admin: AdminClient, topic_id: Uuid, if_exists: bool) -> list[TopicDescription]:
-    from pybroker.client.topics import TopicCollection
+    from pybroker.client import TopicCollection
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -220,7 +219,7 @@ async def _by_names(admin: AdminClient, names: Names) -> list[TopicDescription]:
 
 async def _configs_of(admin: AdminClient, names: Names) -> Mapping[str, Mapping[str, str | None]]:
     """What was set for these topics themselves; nothing for those whose settings may not be seen."""
-    from pybroker.client.configs import ConfigResource, ConfigSource
+    from pybroker.client import ConfigResource, ConfigSource
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -289,8 +288,7 @@ async def _create(
     settings: Mapping[str, str],
     if_not_exists: bool,
 ) -> None:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.topics import NewTopic
+    from pybroker.client import AdminClient, NewTopic
     from pybroker.errors import KafkaError
     from pybroker.native import Uuid
     from pybroker.protocol.error_codes import ErrorCode
@@ -311,8 +309,7 @@ async def _create(
 
 
 async def _delete(target: Target, topic: str | None, topic_id: Uuid | None, if_exists: bool) -> None:
-    from pybroker.client.admin import AdminClient
-    from pybroker.client.topics import TopicCollection
+    from pybroker.client import AdminClient, TopicCollection
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -336,7 +333,7 @@ async def _delete(target: Target, topic: str | None, topic_id: Uuid | None, if_e
 
 
 async def _alter(target: Target, topic: str, partitions: int, if_exists: bool) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 

@@ -140,7 +140,7 @@ def add(
             )
         )
     else:
-        from pybroker.client.security import ScramUpsertion
+        from pybroker.client import ScramUpsertion
 
         _alter(target, [ScramUpsertion(name, password, one, iterations) for one in chosen])
     click.echo(f"user {name}: {', '.join(one.mechanism_name for one in chosen)}")
@@ -164,7 +164,7 @@ def remove(name: str, mechanisms: tuple[str, ...], *, place: Path | None, target
 
         _offline(set_credentials(place, name, dict.fromkeys(chosen)))
     else:
-        from pybroker.client.security import ScramDeletion
+        from pybroker.client import ScramDeletion
 
         _alter(target, [ScramDeletion(name, one) for one in chosen])
     click.echo(f"user {name}: removed {', '.join(one.mechanism_name for one in chosen)}")
@@ -191,7 +191,7 @@ def _listed(place: Path | None, target: Target) -> list[tuple[str, str, int]]:
 
         stored = _offline(list_credentials(place))
         return [(name, one.mechanism_name, iterations) for name, infos in stored.items() for one, iterations in infos]
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async def work() -> list[tuple[str, str, int]]:
         async with AdminClient(target.client_config()) as admin:
@@ -206,7 +206,7 @@ def _listed(place: Path | None, target: Target) -> list[tuple[str, str, int]]:
 
 
 def _alter(target: Target, changes: list[Any]) -> None:
-    from pybroker.client.admin import AdminClient
+    from pybroker.client import AdminClient
 
     async def work() -> None:
         async with AdminClient(target.client_config()) as admin:

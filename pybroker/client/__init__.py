@@ -9,12 +9,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pybroker.client.admin import AdminClient, ClusterDescription
-    from pybroker.client.admin_groups import GroupDescription, GroupListing, MemberDescription
+    from pybroker.client.admin.client import AdminClient, ClusterDescription
+    from pybroker.client.admin.config_types import (
+        AlterConfigOp,
+        ConfigEntry,
+        ConfigResource,
+        ConfigResourceType,
+        ConfigSource,
+        OpType,
+    )
+    from pybroker.client.admin.groups import GroupDescription, GroupListing, MemberDescription
+    from pybroker.client.admin.results import (
+        CreateTopicsResult,
+        DeleteTopicsResult,
+        DescribeTopicsResult,
+        TopicMetadataAndConfig,
+    )
+    from pybroker.client.admin.security_types import (
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        PatternType,
+        ResourceType,
+        ScramDeletion,
+        ScramMechanism,
+        ScramUpsertion,
+    )
+    from pybroker.client.admin.topic_types import (
+        ListTopicsResult,
+        NewPartitions,
+        NewTopic,
+        TopicCollection,
+        TopicDescription,
+        TopicListing,
+        TopicPartitionInfo,
+    )
     from pybroker.client.cluster import Cluster, Node, PartitionInfo, TopicIdPartition, TopicPartition
-    from pybroker.client.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType, OpType
-    from pybroker.client.connection import BrokerConnection
-    from pybroker.client.consumer import Consumer
+    from pybroker.client.connection.broker_connection import BrokerConnection
+    from pybroker.client.consumer.consumer import Consumer
+    from pybroker.client.consumer.group.rebalances import RebalanceListener
     from pybroker.client.errors import (
         AuthenticationError,
         BrokerConnectionError,
@@ -27,30 +61,10 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedVersionError,
     )
-    from pybroker.client.interceptors import ConsumerInterceptor, MetricReporter, ProducerInterceptor
-    from pybroker.client.metrics import ClientMetrics
     from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
-    from pybroker.client.producer import Producer
-    from pybroker.client.rebalances import RebalanceListener
-    from pybroker.client.records import Delivery, ProducerRecord, RecordMetadata
-    from pybroker.client.results import (
-        CreateTopicsResult,
-        DeleteTopicsResult,
-        DescribeTopicsResult,
-        TopicMetadataAndConfig,
-    )
-    from pybroker.client.security import (
-        AclBinding,
-        AclBindingFilter,
-        AclOperation,
-        AclPermissionType,
-        PatternType,
-        ResourceType,
-        ScramDeletion,
-        ScramMechanism,
-        ScramUpsertion,
-    )
-    from pybroker.client.serialization import (
+    from pybroker.client.plugins.interceptors import ConsumerInterceptor, MetricReporter, ProducerInterceptor
+    from pybroker.client.plugins.metrics import ClientMetrics
+    from pybroker.client.plugins.serialization import (
         Deserializer,
         JsonDeserializer,
         JsonSerializer,
@@ -58,15 +72,9 @@ if TYPE_CHECKING:
         StringDeserializer,
         StringSerializer,
     )
-    from pybroker.client.topics import (
-        ListTopicsResult,
-        NewPartitions,
-        NewTopic,
-        TopicCollection,
-        TopicDescription,
-        TopicListing,
-        TopicPartitionInfo,
-    )
+    from pybroker.client.producer.delivery import Delivery
+    from pybroker.client.producer.producer import Producer
+    from pybroker.client.records import ProducerRecord, RecordMetadata
     from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
     from pybroker.errors import KafkaError
     from pybroker.native import ConsumerRecord, Uuid
@@ -91,6 +99,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConfigResourceType",
+    "ConfigSource",
     "Consumer",
     "ConsumerInterceptor",
     "ConsumerRecord",
@@ -145,11 +154,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "pybroker.client.admin": (
+    "pybroker.client.admin.client": (
         "AdminClient",
         "ClusterDescription",
     ),
-    "pybroker.client.admin_groups": (
+    "pybroker.client.admin.groups": (
         "GroupDescription",
         "GroupListing",
         "MemberDescription",
@@ -161,16 +170,17 @@ _MODULES = {
         "TopicIdPartition",
         "TopicPartition",
     ),
-    "pybroker.client.configs": (
+    "pybroker.client.admin.config_types": (
         "AlterConfigOp",
         "ConfigEntry",
         "ConfigResource",
         "ConfigResourceType",
+        "ConfigSource",
         "OpType",
     ),
-    "pybroker.client.connection": ("BrokerConnection",),
-    "pybroker.client.consumer": ("Consumer",),
-    "pybroker.client.rebalances": ("RebalanceListener",),
+    "pybroker.client.connection.broker_connection": ("BrokerConnection",),
+    "pybroker.client.consumer.consumer": ("Consumer",),
+    "pybroker.client.consumer.group.rebalances": ("RebalanceListener",),
     "pybroker.client.errors": (
         "AuthenticationError",
         "BrokerConnectionError",
@@ -183,30 +193,30 @@ _MODULES = {
         "UnknownTopicError",
         "UnsupportedVersionError",
     ),
-    "pybroker.client.interceptors": (
+    "pybroker.client.plugins.interceptors": (
         "ConsumerInterceptor",
         "MetricReporter",
         "ProducerInterceptor",
     ),
-    "pybroker.client.metrics": ("ClientMetrics",),
+    "pybroker.client.plugins.metrics": ("ClientMetrics",),
     "pybroker.client.offsets": (
         "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "OffsetSpec",
     ),
-    "pybroker.client.producer": ("Producer",),
+    "pybroker.client.producer.producer": ("Producer",),
+    "pybroker.client.producer.delivery": ("Delivery",),
     "pybroker.client.records": (
-        "Delivery",
         "ProducerRecord",
         "RecordMetadata",
     ),
-    "pybroker.client.results": (
+    "pybroker.client.admin.results": (
         "CreateTopicsResult",
         "DeleteTopicsResult",
         "DescribeTopicsResult",
         "TopicMetadataAndConfig",
     ),
-    "pybroker.client.security": (
+    "pybroker.client.admin.security_types": (
         "AclBinding",
         "AclBindingFilter",
         "AclOperation",
@@ -217,7 +227,7 @@ _MODULES = {
         "ScramMechanism",
         "ScramUpsertion",
     ),
-    "pybroker.client.serialization": (
+    "pybroker.client.plugins.serialization": (
         "Deserializer",
         "JsonDeserializer",
         "JsonSerializer",
@@ -225,7 +235,7 @@ _MODULES = {
         "StringDeserializer",
         "StringSerializer",
     ),
-    "pybroker.client.topics": (
+    "pybroker.client.admin.topic_types": (
         "ListTopicsResult",
         "NewPartitions",
         "NewTopic",

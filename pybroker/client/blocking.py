@@ -19,11 +19,14 @@ from re import Pattern
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from pybroker.client import admin, consumer, producer, records, results
+from pybroker.client.admin import client as admin
+from pybroker.client.admin import results
 from pybroker.client.cluster import Cluster, TopicPartition
-from pybroker.client.group import GroupMetadata
-from pybroker.client.metrics import ClientMetrics
-from pybroker.client.rebalances import RebalanceListener
+from pybroker.client.consumer import consumer
+from pybroker.client.consumer.group.member import GroupMetadata
+from pybroker.client.consumer.group.rebalances import RebalanceListener
+from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.client.producer import delivery, producer
 from pybroker.client.records import RecordMetadata
 from pybroker.native import ConsumerRecord, Uuid
 
@@ -235,7 +238,7 @@ class AdminClient(_Closing):
 class Delivery:
     """A record that was handed over."""
 
-    def __init__(self, inner: records.Delivery) -> None:
+    def __init__(self, inner: delivery.Delivery) -> None:
         self._inner = inner
 
     def done(self) -> bool:

@@ -11,7 +11,7 @@ from pybroker.native import Uuid
 
 
 class TopicPartition(NamedTuple):
-    """A partition by the name of its topic. It carries no id on purpose (KIP-516, checklist 219)."""
+    """A partition by the name of its topic. It carries no id on purpose (KIP-516)."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicIdPartition:
-    """A partition of one incarnation of a topic: by id, with the name for people (D30, checklist 250)."""
+    """A partition of one incarnation of a topic: by id, with the name for people (KIP-516)."""
 
     topic_id: Uuid
     topic_partition: TopicPartition
@@ -87,7 +87,7 @@ class TopicInfo:
 class Cluster:
     """A snapshot of the cluster's metadata.
 
-    id: the cluster's (KIP-78, checklist 284); None before the first answer and from clusters that have none.
+    id: the cluster's (KIP-78); None before the first answer and from clusters that have none.
     """
 
     id: str | None = None
@@ -116,11 +116,11 @@ class Cluster:
         return {topic.name for topic in self._live}
 
     def topic_ids(self) -> Collection[Uuid]:
-        """The ids of all topics that have one (checklist 28)."""
+        """The ids of all topics that have one."""
         return self._names.keys()
 
     def topic_id(self, name: str) -> Uuid:
-        """The topic's id; Uuid.ZERO if it has none or does not exist (checklist 29)."""
+        """The topic's id; Uuid.ZERO if it has none or does not exist."""
         topic = self.by_name.get(name)
         return topic.topic_id if topic is not None and not topic.error_code else Uuid.ZERO
 
@@ -146,3 +146,11 @@ class Cluster:
         """The broker that leads it now."""
         found = self.partition(partition)
         return self.node(found.leader) if found is not None else None
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic → partition indexes."""
+    found: dict[str, list[int]] = {}
+    for each in partitions:
+        found.setdefault(each.topic, []).append(each.partition)
+    return found

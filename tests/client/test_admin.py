@@ -59,7 +59,7 @@ async def test_describe_topics_by_id_and_by_name(admin: AdminClient, name: str) 
     with pytest.raises(KafkaError) as refused:
         await values[unknown]
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
-    # The zero id means on the wire that there is none (checklist 30): it is nobody's, and disturbs no others.
+    # The zero id means on the wire that there is none: it is nobody's, and disturbs no others.
     both = admin.describe_topics(TopicCollection.of_topic_ids([topic_id, Uuid.ZERO])).topic_id_values()
     assert both is not None
     assert (await both[topic_id]).name == name

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from pybroker.client import ClientConfigError, TopicPartition
-from pybroker.client.assignors import assignors
-from pybroker.client.protocol_bytes import (
+from pybroker.client.consumer.group.assignors import assignors
+from pybroker.client.consumer.group.protocol_bytes import (
     Subscription,
     read_assignment,
     read_subscription,

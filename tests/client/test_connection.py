@@ -32,8 +32,8 @@ from pybroker.client import (
     UnsupportedVersionError,
 )
 from pybroker.client.config import ADMIN, ClientConfig
-from pybroker.client.network import Backoff
-from pybroker.client.sasl import Credentials
+from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.sasl import Credentials
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.client.conftest import SecureKafka

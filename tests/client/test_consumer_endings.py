@@ -199,7 +199,7 @@ async def test_closing_ends_a_poll_and_an_iteration(broker: pybroker.Broker, nam
 
 
 async def test_a_connection_that_is_replaced_ends_though_nobody_waits_for_its_answer() -> None:
-    from pybroker.client.connection import BrokerConnection
+    from pybroker.client.connection.broker_connection import BrokerConnection
 
     answers: list[Any] = []
     async with FakeBroker({"MetadataRequest": lambda *_: answers.pop() if answers else None}) as fake:

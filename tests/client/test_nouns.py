@@ -23,9 +23,16 @@ from pybroker.client import (
     TopicPartitionInfo,
     Uuid,
 )
+from pybroker.client.admin.results import (
+    CreateTopicsResult,
+    DeleteTopicsResult,
+    DescribeTopicsResult,
+    Futures,
+    settle,
+    start,
+)
 from pybroker.client.cluster import TopicInfo
 from pybroker.client.errors import KafkaError
-from pybroker.client.results import CreateTopicsResult, DeleteTopicsResult, DescribeTopicsResult, Futures, settle, start
 
 ID, OTHER = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A"), Uuid.parse("vPeOCWypqUOSepEvx0cbog")
 

@@ -19,7 +19,7 @@ from pybroker.client import (
     Uuid,
     blocking,
 )
-from pybroker.client.accumulator import Batch, PartitionQueue, TopicQueues, next_sequence
+from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues, next_sequence
 from pybroker.native import ClientBatch
 from pybroker.protocol import messages as m
 from tests.client.conftest import recreate

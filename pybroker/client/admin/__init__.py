@@ -1,0 +1,1 @@
+"""`AdminClient`: a file of calls for each subject, the types they take and give beside them."""

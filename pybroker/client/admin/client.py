@@ -1,0 +1,62 @@
+"""`AdminClient`: topics, groups, settings, records and whatever else an administrator asks of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from pybroker.client.admin.configs import ConfigsAdmin
+from pybroker.client.admin.groups import GroupsAdmin
+from pybroker.client.admin.records import RecordsAdmin
+from pybroker.client.admin.security import SecurityAdmin
+from pybroker.client.admin.topics import TopicsAdmin
+from pybroker.client.cluster import Node
+from pybroker.client.connection.network import Where
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """Who is there. cluster_id: None from clusters older than KIP-78."""
+
+    cluster_id: str | None
+    controller: Node | None
+    nodes: tuple[Node, ...]
+
+
+class AdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, RecordsAdmin, SecurityAdmin):
+    """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
+
+        async with AdminClient({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
+            created = await admin.create_topics([NewTopic("words", num_partitions=3)])
+            print(created["words"].topic_id)
+
+    config: settings under Kafka's names; unknown ones raise ClientConfigError. Connects when it is first asked.
+    Calls about several items return a result at once: await it for all of them, or one of its futures.
+    """
+
+    async def send(self, message: Any, *, node: Where = "any") -> Any:
+        """Sends any message of `pybroker.protocol.messages`, pybroker's own keys included, and gives its answer.
+
+        node: "any", "controller" or a broker's id. Error codes in the answer are the caller's to judge. A request
+        that is lost with its connection is sent again. Raises UnsupportedVersionError if the broker does not know the
+        key, BrokerConnectionError, KafkaTimeoutError.
+        """
+        return await self._network.ask(message, node)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, its controller, its brokers."""
+        cluster = await self._network.refresh(())
+        return ClusterDescription(cluster.id, cluster.controller, cluster.nodes)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._network.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

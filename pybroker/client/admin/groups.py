@@ -1,0 +1,248 @@
+"""AdminClient's calls about consumer groups and their committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pybroker.client.admin.base import AdminBase
+from pybroker.client.admin.results import Futures, KeyedResult, settle, start
+from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.consumer.group.protocol_bytes import read_assignment
+from pybroker.client.errors import broker_error, is_retriable
+from pybroker.client.offsets import OffsetAndMetadata, with_metadata
+from pybroker.protocol import messages as m
+
+_BY_NAME = 9
+"""The last version of OffsetFetch and OffsetCommit that speaks of topics by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group. state and type are "" from brokers that do not tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group and what it reads."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group. state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    partition_assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: int
+
+
+class GroupsAdmin(AdminBase):
+    """Consumer groups."""
+
+    async def list_groups(self, *, states: Iterable[str] = ()) -> list[GroupListing]:
+        """The groups of all brokers. states: only those in one of them."""
+        cluster = await self._network.refresh(())
+        request = m.ListGroupsRequest(states_filter=list(states))
+        found = {}
+        for node in cluster.nodes:
+
+            async def ask(connection: BrokerConnection) -> Any:
+                answer = await connection.request(request)
+                if answer.error_code:
+                    raise broker_error(answer.error_code, about="list of groups")
+                return answer
+
+            for row in (await self._network.attempt(node.id, ask)).groups:
+                found[row.group_id] = GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
+        return list(found.values())
+
+    async def _row(self, group: str, request: Any, rows: Callable[[Any], Sequence[Any]]) -> Any:
+        """What the group's coordinator answers about it; asks again while the error is one that passes."""
+
+        async def ask(connection: BrokerConnection) -> Any:
+            row = rows(await connection.request(request))[0]
+            if is_retriable(row.error_code):
+                raise broker_error(row.error_code, row.error_message, about=f"group {group}")
+            return row
+
+        return await self._coordinator(group, ask)
+
+    def describe_groups(self, group_ids: Iterable[str]) -> KeyedResult[str, GroupDescription]:
+        """Group → description. A group that does not exist is Dead, or GROUP_ID_NOT_FOUND from newer brokers."""
+        groups = list(group_ids)
+
+        async def work(futures: Futures[str, GroupDescription]) -> None:
+            for group in groups:
+                row = await self._row(group, m.DescribeGroupsRequest(groups=[group]), lambda answer: answer.groups)
+                coordinator = await self._network.coordinator(group)
+                settle(
+                    futures[group], row.error_code, row.error_message, _description(row, coordinator), f"group {group}"
+                )
+
+        return KeyedResult(start(groups, work))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> KeyedResult[str, None]:
+        """Deletes groups without members, with their offsets."""
+        groups = list(group_ids)
+
+        async def work(futures: Futures[str, None]) -> None:
+            for group in groups:
+                row = await self._row(group, m.DeleteGroupsRequest(groups_names=[group]), lambda answer: answer.results)
+                settle(futures[group], row.error_code, row.error_message, None, f"group {group}")
+
+        return KeyedResult(start(groups, work))
+
+    async def list_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The committed positions; partitions without one are missing. partitions: None = all."""
+        wanted = None if partitions is None else by_topic(partitions)
+
+        async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
+            version = min(connection.highest(m.OffsetFetchRequest), _BY_NAME)
+            old = wanted and [
+                m.OffsetFetchRequest_OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+                for name, indexes in wanted.items()
+            ]
+            new = wanted and [
+                m.OffsetFetchRequest_OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+                for name, indexes in wanted.items()
+            ]
+            group = m.OffsetFetchRequest_OffsetFetchRequestGroup(
+                group_id=group_id, topics=None if wanted is None else new or []
+            )
+            request = m.OffsetFetchRequest(
+                group_id=group_id, topics=None if wanted is None else old or [], groups=[group]
+            )
+            answer = await connection.request(request, version)
+            answered = answer.groups[0] if version >= 8 else answer
+            if answered.error_code:
+                raise broker_error(answered.error_code, about=f"group {group_id}")
+            found = {}
+            for topic in answered.topics:
+                for row in topic.partitions:
+                    if row.error_code:
+                        raise broker_error(row.error_code, about=f"{topic.name}-{row.partition_index}")
+                    if row.committed_offset >= 0:
+                        found[TopicPartition(topic.name, row.partition_index)] = OffsetAndMetadata(
+                            row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                        )
+            return found
+
+        found: dict[TopicPartition, OffsetAndMetadata] = await self._coordinator(group_id, ask)
+        return found
+
+    def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+    ) -> KeyedResult[TopicPartition, None]:
+        """Sets committed positions of a group without members."""
+        plain = with_metadata(offsets)
+        request = m.OffsetCommitRequest(
+            group_id=group_id,
+            topics=[
+                m.OffsetCommitRequest_OffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        m.OffsetCommitRequest_OffsetCommitRequestPartition(
+                            partition_index=index,
+                            committed_offset=plain[TopicPartition(name, index)].offset,
+                            committed_leader_epoch=plain[TopicPartition(name, index)].leader_epoch,
+                            committed_metadata=plain[TopicPartition(name, index)].metadata,
+                        )
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in by_topic(plain).items()
+            ],
+        )
+
+        async def ask(connection: BrokerConnection) -> Any:
+            answer = await connection.request(request, min(connection.highest(m.OffsetCommitRequest), _BY_NAME))
+            _raise_retriable((row.error_code for topic in answer.topics for row in topic.partitions), group_id)
+            return answer
+
+        return self._partition_by_partition(plain, group_id, ask)
+
+    def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> KeyedResult[TopicPartition, None]:
+        """Deletes committed positions of topics to which no member of the group is subscribed."""
+        wanted = list(partitions)
+        request = m.OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                m.OffsetDeleteRequest_OffsetDeleteRequestTopic(
+                    name=name,
+                    partitions=[
+                        m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                    ],
+                )
+                for name, indexes in by_topic(wanted).items()
+            ],
+        )
+
+        async def ask(connection: BrokerConnection) -> Any:
+            answer = await connection.request(request)
+            if answer.error_code:
+                raise broker_error(answer.error_code, about=f"group {group_id}")
+            return answer
+
+        return self._partition_by_partition(wanted, group_id, ask)
+
+    def _partition_by_partition(
+        self,
+        partitions: Iterable[TopicPartition],
+        group_id: str,
+        ask: Callable[[BrokerConnection], Any],
+    ) -> KeyedResult[TopicPartition, None]:
+        """What the group's coordinator answers to `ask`, a code for each partition."""
+
+        async def work(futures: Futures[TopicPartition, None]) -> None:
+            for topic in (await self._coordinator(group_id, ask)).topics:
+                for row in topic.partitions:
+                    key = TopicPartition(topic.name, row.partition_index)
+                    settle(futures[key], row.error_code, None, None, str(key))
+
+        return KeyedResult(start(partitions, work))
+
+
+def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
+    for code in codes:
+        if is_retriable(code):
+            raise broker_error(code, about=f"group {group_id}")
+
+
+def _description(row: Any, coordinator: int) -> GroupDescription:
+    return GroupDescription(
+        row.group_id,
+        row.group_state,
+        row.protocol_type,
+        row.protocol_data,
+        tuple(
+            MemberDescription(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                tuple(read_assignment(each.member_assignment)) if row.protocol_type == "consumer" else (),
+            )
+            for each in row.members
+        ),
+        coordinator,
+    )

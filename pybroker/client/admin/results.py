@@ -1,0 +1,195 @@
+"""What a call for several items gives: a future for each, and one for all.
+
+result = admin.create_topics([NewTopic("a"), NewTopic("b")])
+await result                       # all of them, or the first failure
+await result.topic_id("a")         # one of them
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pybroker.client.admin.config_types import ConfigEntry
+from pybroker.client.admin.topic_types import TopicCollection, TopicDescription, TopicIdCollection
+from pybroker.client.errors import KafkaError, UnsupportedVersionError, broker_error
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Futures = dict[Key, "asyncio.Future[Value]"]
+_running: set[asyncio.Task[None]] = set()
+
+
+def start(keys: Iterable[Key], work: Callable[[Futures[Key, Value]], Coroutine[Any, Any, None]]) -> Futures[Key, Value]:
+    """A future for each key, and the work that answers them. What it does not answer fails with it."""
+    loop = asyncio.get_running_loop()
+    futures: Futures[Key, Value] = {key: loop.create_future() for key in keys}
+    for future in futures.values():
+        # Whoever looks at one of them need not look at all.
+        future.add_done_callback(lambda each: each.cancelled() or each.exception())
+
+    async def run() -> None:
+        failure: BaseException = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not name it")
+        try:
+            await work(futures)
+        except Exception as error:
+            failure = error
+        finally:
+            for future in futures.values():
+                if not future.done():
+                    future.set_exception(failure)
+
+    task = asyncio.create_task(run())
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return futures
+
+
+def settle(future: asyncio.Future[Value], error_code: int, message: str | None, value: Value, about: str) -> None:
+    """Answers one item."""
+    if future.done():
+        return
+    if error_code:
+        future.set_exception(broker_error(error_code, message, about=about))
+    else:
+        future.set_result(value)
+
+
+class KeyedResult(Generic[Key, Value]):
+    """Key → future. Awaiting it gives key → value, or raises the first failure once all are answered."""
+
+    def __init__(self, futures: Futures[Key, Value]) -> None:
+        self._futures = futures
+
+    def values(self) -> Mapping[Key, asyncio.Future[Value]]:
+        """The future of each item."""
+        return dict(self._futures)
+
+    def futures(self) -> list[asyncio.Future[Value]]:
+        """The futures of all items."""
+        return list(self._futures.values())
+
+    async def all(self) -> dict[Key, Value]:
+        """Every value; raises the first failure."""
+        return await gather(self._futures)
+
+    def __await__(self) -> Generator[Any, None, dict[Key, Value]]:
+        return self.all().__await__()
+
+
+async def gather(futures: Futures[Key, Value]) -> dict[Key, Value]:
+    """Waits for all, then gives the values or raises the first failure."""
+    if futures:
+        await asyncio.wait(futures.values())
+    return {key: future.result() for key, future in futures.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadataAndConfig:
+    """What a created topic is. num_partitions, replication_factor: -1, config: None where the broker
+    does not say.
+    """
+
+    topic_id: Uuid
+    num_partitions: int
+    replication_factor: int
+    config: Mapping[str, ConfigEntry] | None
+
+
+class CreateTopicsResult(KeyedResult[str, TopicMetadataAndConfig]):
+    """By name. Awaiting it gives name → TopicMetadataAndConfig, or raises the first failure."""
+
+    async def topic_id(self, topic: str) -> Uuid:
+        """The new topic's id; Uuid.ZERO from a broker without ids. Raises why it was not created."""
+        return (await self._futures[topic]).topic_id
+
+    async def num_partitions(self, topic: str) -> int:
+        """Its number of partitions."""
+        return _said((await self._futures[topic]).num_partitions)
+
+    async def replication_factor(self, topic: str) -> int:
+        """The number of replicas of each partition."""
+        return _said((await self._futures[topic]).replication_factor)
+
+    async def config(self, topic: str) -> Mapping[str, ConfigEntry]:
+        """Its settings. Raises KafkaError if the caller may not see them."""
+        config = (await self._futures[topic]).config
+        if config is None:
+            raise UnsupportedVersionError("the broker does not tell the settings of new topics")
+        return config
+
+
+def _said(number: int) -> int:
+    if number < 0:
+        raise UnsupportedVersionError("the broker does not tell the numbers of new topics")
+    return number
+
+
+class _ByIdOrName(Generic[Value]):
+    """Futures by id if the request used ids, by name if it used names."""
+
+    def __init__(self, topics: TopicCollection, futures: Futures[Any, Value]) -> None:
+        self._by_id = isinstance(topics, TopicIdCollection)
+        self._futures = futures
+
+    def futures(self) -> list[asyncio.Future[Value]]:
+        """All of them."""
+        return list(self._futures.values())
+
+    def topic_id_values(self) -> dict[Uuid, asyncio.Future[Value]] | None:
+        """Id → future if the request used ids, else None."""
+        return dict(self._futures) if self._by_id else None
+
+    def topic_name_values(self) -> dict[str, asyncio.Future[Value]] | None:
+        """Name → future if the request used names, else None."""
+        return None if self._by_id else dict(self._futures)
+
+    def values(self) -> dict[str, asyncio.Future[Value]] | None:
+        """Deprecated: `topic_name_values`."""
+        deprecated("values()", "topic_name_values()")
+        return self.topic_name_values()
+
+
+class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
+    """Awaiting it gives id or name, whichever was asked → TopicDescription, or raises the first failure."""
+
+    async def all_topic_ids(self) -> dict[Uuid, TopicDescription]:
+        """By id. Raises ValueError if the request used names."""
+        if not self._by_id:
+            raise ValueError("the request used names: all_topic_names()")
+        return await gather(self._futures)
+
+    async def all_topic_names(self) -> dict[str, TopicDescription]:
+        """By name. Raises ValueError if the request used ids."""
+        if self._by_id:
+            raise ValueError("the request used ids: all_topic_ids()")
+        return await gather(self._futures)
+
+    def all(self) -> Awaitable[dict[str, TopicDescription]]:
+        """Deprecated: `all_topic_names` (KIP-516)."""
+        deprecated("all()", "all_topic_names()")
+        return self.all_topic_names()
+
+    def __await__(self) -> Generator[Any, None, dict[Any, TopicDescription]]:
+        return gather(self._futures).__await__()
+
+
+class DeleteTopicsResult(_ByIdOrName[None]):
+    """Awaiting it waits for all deletions, or raises the first failure."""
+
+    async def all(self) -> None:
+        """Succeeds only if all deletions do."""
+        await gather(self._futures)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.all().__await__()
+
+
+def deprecated(old: str, new: str) -> None:
+    """Warns the caller of a method that KIP-516 deprecates."""
+    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)

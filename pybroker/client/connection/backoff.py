@@ -1,0 +1,24 @@
+"""Pauses between attempts."""
+
+from __future__ import annotations
+
+import random
+
+
+class Backoff:
+    """Pauses that double up to a limit, each between 80 % and 120 % (so that clients do not come back together)."""
+
+    def __init__(self, first_s: float, last_s: float) -> None:
+        self._first = first_s
+        self._last = max(first_s, last_s)
+        self._failures = 0
+
+    def next(self) -> float:
+        """How long to wait this time."""
+        pause = min(self._first * 2**self._failures, self._last)
+        self._failures = min(self._failures + 1, 30)
+        return float(pause * random.uniform(0.8, 1.2))
+
+    def reset(self) -> None:
+        """After a success: the next pause is the shortest again."""
+        self._failures = 0

@@ -1,0 +1,428 @@
+"""One connection to one broker: frames, correlation, versions, TLS and SASL.
+
+    connection = await BrokerConnection.open("127.0.0.1", 9092)
+    response = await connection.request(MetadataRequest(topics=None))
+    await connection.close()
+
+It does not reconnect and does not retry; `pybroker.client.connection.network` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import struct
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from pybroker.client.config import ADMIN, ClientConfig
+from pybroker.client.connection.sasl import Credentials
+from pybroker.client.connection.tls import tls_context
+from pybroker.client.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from pybroker.native import CodecError, decode_response, encode_request, message_schema
+from pybroker.protocol.error_codes import ErrorCode, error_name
+from pybroker.protocol.messages import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
+
+log = logging.getLogger(__name__)
+
+_HEADER = struct.Struct(">i")
+_API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
+_SESSION_SHARE = 0.85
+"""How much of a session's lifetime is used: the broker ends it at its end."""
+SOFTWARE_NAME = "pybroker"
+
+
+class MessageFacts(NamedTuple):
+    """What the schema says about a request's class."""
+
+    name: str
+    key: int
+    lowest: int
+    highest: int
+
+
+_facts: dict[type, MessageFacts] = {}
+
+
+def message_facts(kind: type) -> MessageFacts:
+    """Facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
+    facts = _facts.get(kind)
+    if facts is None:
+        found = message_schema(kind.__name__)
+        if found is None or found[0] != "request" or found[1] is None:
+            raise TypeError(f"{kind.__name__} is no request")
+        facts = MessageFacts(kind.__name__.removesuffix("Request"), found[1], found[2], found[3])
+        _facts[kind] = facts
+    return facts
+
+
+class _Pending(NamedTuple):
+    correlation_id: int
+    key: int
+    version: int
+    answer: asyncio.Future[Any]
+
+
+class BrokerConnection(asyncio.Protocol):
+    """An open connection. Requests may overlap; answers come in the order of the requests.
+
+    host, port: the broker's address. versions: api key → (lowest, highest) that the broker serves.
+    """
+
+    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+        self.host = host
+        self.port = port
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.last_used = 0.0
+        self._config = config
+        self._client_id: str = config["client.id"]
+        self._timeout_s = config.seconds("request.timeout.ms")
+        self._frame_max: int = config["receive.message.max.bytes"]
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._correlation_id = 0
+        self._pending: deque[_Pending] = deque()
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._need = 0
+        self._failure: Exception | None = None
+        self._renew_at = float("inf")
+        self._retired = False
+        self._closed = self._loop.create_future()
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+
+    # Opening ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        config: ClientConfig | Mapping[str, Any] | None = None,
+        *,
+        cluster_id: str | None = None,
+        node_id: int = -1,
+    ) -> Self:
+        """Connects, agrees on versions, authenticates.
+
+        config: settings under Kafka's names (`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, timeouts).
+        cluster_id, node_id: whom we expect there; a broker that knows KIP-1242 answers REBOOTSTRAP_REQUIRED if it is
+        somebody else. Raises BrokerConnectionError, KafkaTimeoutError, AuthenticationError, KafkaError.
+        """
+        if not isinstance(config, ClientConfig):
+            config = ClientConfig(ADMIN, config or {})
+        connection = cls(host, port, config)
+        protocol = config["security.protocol"]
+        secure = tls_context(config) if protocol.endswith("SSL") else None
+        credentials = Credentials.of(config)
+        limit = config.seconds("socket.connection.setup.timeout.ms")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit):
+                await loop.create_connection(
+                    lambda: connection, host, port, ssl=secure, server_hostname=host if secure else None
+                )
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"no connection to {connection.address} within socket.connection.setup.timeout.ms={limit * 1000:.0f}"
+            ) from None
+        except ssl.SSLError as error:
+            raise BrokerConnectionError(f"TLS with {connection.address} failed: {error}") from error
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise BrokerConnectionError(f"cannot connect to {connection.address}: {reason}") from error
+        try:
+            await connection._negotiate(cluster_id, node_id)
+            if credentials is not None:
+                await connection._authenticate(credentials)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    @property
+    def address(self) -> str:
+        """`host:port`, for messages."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new requests may be sent here: not once its SASL session is about to expire (KIP-368)."""
+        return self._transport is not None and self._failure is None and self._loop.time() < self._renew_at
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer so far."""
+        return len(self._pending)
+
+    def highest(self, request: type) -> int:
+        """The highest version of a request class that both sides know. Raises UnsupportedVersionError."""
+        return self._choose(message_facts(request), None)
+
+    def supports(self, request: type, version: int = 0) -> bool:
+        """Whether the broker serves the request in `version`."""
+        lowest, highest = self.versions.get(message_facts(request).key, (0, -1))
+        return lowest <= version <= highest
+
+    # Asking -------------------------------------------------------------------------------------------------
+
+    async def request(self, message: Any, version: int | None = None, *, timeout_s: float | None = None) -> Any:
+        """Sends a message and gives its answer, whatever error codes that carries.
+
+        version: None = the highest that both sides know. timeout_s: else `request.timeout.ms`; a connection whose
+        answer is overdue is closed, because answers come in order. Raises BrokerConnectionError, KafkaTimeoutError,
+        UnsupportedVersionError, CodecError (a message that the version cannot carry).
+        """
+        await self.drain()
+        return await self.answer_to(message, self.start(message, version), timeout_s=timeout_s)
+
+    async def answer_to(self, message: Any, answer: asyncio.Future[Any], *, timeout_s: float | None = None) -> Any:
+        """Waits for the answer to what `start` sent; overdue, the connection is closed."""
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        timer = self._loop.call_later(limit, self._overdue, message_facts(type(message)).name, limit)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def start(self, message: Any, version: int | None = None) -> asyncio.Future[Any]:
+        """Sends now, without waiting for room in the socket; the future gets the answer. For callers that limit their
+        requests in flight themselves.
+        """
+        self._check_open()
+        facts = message_facts(type(message))
+        chosen = self._choose(facts, version)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(message, chosen, self._correlation_id, self._client_id)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._pending.append(_Pending(self._correlation_id, facts.key, chosen, answer))
+        self._write(frame)
+        return answer
+
+    def tell(self, message: Any, version: int | None = None) -> None:
+        """Sends a request that is not answered: Produce with acks=0."""
+        self._check_open()
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        chosen = self._choose(message_facts(type(message)), version)
+        self._write(encode_request(message, chosen, self._correlation_id, self._client_id))
+
+    def retire(self) -> None:
+        """Another connection takes its place: this one closes after its last answer."""
+        self._retired = True
+        if not self._pending:
+            self.abort()
+
+    async def drain(self) -> None:
+        """Waits until the socket accepts more data. Raises KafkaTimeoutError if the peer reads nothing for
+        `request.timeout.ms`.
+        """
+        if self._may_write.is_set():
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._may_write.wait()
+        except TimeoutError:
+            self._fail(
+                KafkaTimeoutError(f"{self.address} took nothing for request.timeout.ms={self._timeout_s * 1000:.0f}")
+            )
+            self._check_open()
+
+    async def close(self) -> None:
+        """Closes the connection. Requests that wait for an answer fail; those that expect none (`tell`) are written
+        first, for `request.timeout.ms` at most. Does nothing if it is closed.
+        """
+        transport = self._transport
+        if transport is not None and self._failure is None and not self._pending and transport.get_write_buffer_size():
+            transport.close()
+            await asyncio.wait((self._closed,), timeout=self._timeout_s)
+        self._fail(BrokerConnectionError(f"the connection to {self.address} was closed here"))
+        if transport is not None:
+            await asyncio.shield(self._closed)
+
+    def abort(self, reason: Exception | None = None) -> None:
+        """Ends the connection at once."""
+        self._fail(reason or BrokerConnectionError(f"the connection to {self.address} was closed here"))
+
+    # asyncio.Protocol ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.last_used = self._loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {exc or 'the broker closed it'}"))
+        self._may_write.set()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._chunks:
+            self._chunks.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._chunks)
+            self._chunks = []
+        begin, length = 0, len(data)
+        while length - begin >= 4:
+            (size,) = _HEADER.unpack_from(data, begin)
+            if not 4 <= size <= self._frame_max:
+                self._fail(self._no_frame(data[begin : begin + 4], size))
+                return
+            end = begin + 4 + size
+            if end > length:
+                self._need = end - begin
+                break
+            self._frame(data[begin + 4 : end])
+            begin = end
+        else:
+            self._need = 4
+        if begin < length and self._failure is None:
+            self._chunks = [data[begin:]]
+            self._have = length - begin
+
+    # Inside -------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(*self._failure.args)
+        if self._transport is None:
+            raise BrokerConnectionError(f"the connection to {self.address} is not open")
+
+    def _choose(self, facts: MessageFacts, version: int | None) -> int:
+        if version is not None:
+            return version
+        served = self.versions.get(facts.key)
+        if served is None:
+            raise UnsupportedVersionError(f"the broker at {self.address} does not know {facts.name} (key {facts.key})")
+        lowest, highest = served
+        chosen = min(facts.highest, highest)
+        if chosen < max(facts.lowest, lowest):
+            raise UnsupportedVersionError(
+                f"the broker at {self.address} serves {facts.name} in versions {lowest}-{highest}, "
+                f"this client speaks {facts.lowest}-{facts.highest}"
+            )
+        return chosen
+
+    def _write(self, frame: bytes) -> None:
+        assert self._transport is not None
+        self.last_used = self._loop.time()
+        self._transport.writelines((_HEADER.pack(len(frame)), frame))
+
+    def _frame(self, frame: bytes) -> None:
+        if not self._pending:
+            self._fail(BrokerConnectionError(f"{self.address} answered something that was not asked"))
+            return
+        pending = self._pending.popleft()
+        self.last_used = self._loop.time()
+        if pending.answer.cancelled():
+            if self._retired and not self._pending:
+                self.abort()
+            return
+        version = pending.version
+        # A broker that does not know our ApiVersions answers in version 0 (KIP-511).
+        if pending.key == _API_VERSIONS and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
+            version = 0
+        try:
+            correlation_id, message = decode_response(pending.key, version, frame)
+        except CodecError as error:
+            failure = BrokerConnectionError(f"{self.address} sent an answer that cannot be read: {error}")
+            pending.answer.set_exception(failure)
+            self._fail(failure)
+            return
+        if correlation_id != pending.correlation_id:
+            failure = BrokerConnectionError(f"{self.address} answered request {correlation_id} out of order")
+            pending.answer.set_exception(failure)
+            self._fail(failure)
+            return
+        pending.answer.set_result(message)
+        if self._retired and not self._pending:
+            self.abort()
+
+    def _no_frame(self, first: bytes, size: int) -> Exception:
+        if first in (b"HTTP", b"<!DO", b"<htm"):
+            return BrokerConnectionError(f"{self.address} is a web server, not a broker")
+        if first[:2] in (b"\x15\x03", b"\x16\x03"):
+            return BrokerConnectionError(f"{self.address} wants TLS: set security.protocol to SSL or SASL_SSL")
+        return BrokerConnectionError(
+            f"{self.address} announced an answer of {size} bytes; receive.message.max.bytes={self._frame_max}"
+        )
+
+    def _overdue(self, name: str, limit: float) -> None:
+        self._fail(
+            KafkaTimeoutError(f"{self.address} did not answer {name} within request.timeout.ms={limit * 1000:.0f}")
+        )
+
+    def _fail(self, reason: Exception) -> None:
+        if self._failure is None:
+            self._failure = reason
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.answer.done():
+                each.answer.set_exception(type(reason)(*reason.args))
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.abort()
+
+    async def _negotiate(self, cluster_id: str | None, node_id: int) -> None:
+        from pybroker.version import version
+
+        ask = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME,
+            client_software_version=version(),
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
+        highest = message_facts(ApiVersionsRequest).highest
+        answer = await self.request(ask, highest)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            served = {row.api_key: row.max_version for row in answer.api_keys}
+            answer = await self.request(ask, min(served.get(_API_VERSIONS, 0), highest))
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            raise KafkaError(
+                answer.error_code, f"{self.address} is not node {node_id} of cluster {cluster_id} any more"
+            )
+        if answer.error_code:
+            raise KafkaError(
+                answer.error_code, f"{self.address} refuses to name its versions: {error_name(answer.error_code)}"
+            )
+        self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    async def _authenticate(self, credentials: Credentials) -> None:
+        handshake = await self.request(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)
+        if handshake.error_code:
+            raise AuthenticationError(
+                f"{self.address} does not offer sasl.mechanism={credentials.mechanism}, "
+                f"it offers {', '.join(handshake.mechanisms) or 'none'}",
+                handshake.error_code,
+            )
+        exchange = credentials.exchange()
+        ours = next(exchange)
+        while True:
+            request = SaslAuthenticateRequest(auth_bytes=ours)
+            answer = await self.request(request, None if _SASL_AUTHENTICATE in self.versions else 0)
+            if answer.error_code:
+                text = answer.error_message or error_name(answer.error_code)
+                raise AuthenticationError(f"{self.address}, user {credentials.username}: {text}", answer.error_code)
+            try:
+                ours = exchange.send(answer.auth_bytes)
+            except StopIteration:
+                if answer.session_lifetime_ms > 0:
+                    self._renew_at = self._loop.time() + answer.session_lifetime_ms / 1000 * _SESSION_SHARE
+                return

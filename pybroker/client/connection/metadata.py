@@ -1,0 +1,105 @@
+"""The client's view of the cluster: the requests for it, how responses are merged, who is told of changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from pybroker.client.cluster import Cluster, Node, PartitionInfo, TopicInfo
+from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
+from pybroker.native import Uuid
+from pybroker.protocol.messages import MetadataRequest, MetadataRequest_MetadataRequestTopic
+
+log = logging.getLogger(__name__)
+
+
+class Recreated(NamedTuple):
+    """A name that belongs to another topic than before."""
+
+    topic: str
+    old: Uuid
+    new: Uuid
+
+
+class Metadata:
+    """Holds the current `Cluster`. `update` merges a response; listeners are called after each (KIP-78)."""
+
+    def __init__(self, client_id: str) -> None:
+        self.cluster = Cluster()
+        self.updated_at = float("-inf")
+        self._client_id = client_id
+        self._listeners: list[ClusterResourceListener] = []
+        self._recreated: list[Callable[[Recreated], None]] = []
+
+    def add_listeners(self, plugins: Iterable[object]) -> None:
+        """Those of the plug-ins that implement ClusterResourceListener hear of every response (KIP-78)."""
+        self._listeners += [each for each in plugins if isinstance(each, ClusterResourceListener)]
+
+    def on_recreated(self, callback: Callable[[Recreated], None]) -> None:
+        """Called when a name turns out to belong to a new topic, before the new cluster is visible."""
+        self._recreated.append(callback)
+
+    def request(self, topics: Iterable[str] | None, *, create: bool = False) -> Any:
+        """The request for some topics, or for all (None). create: let the broker create those that are missing."""
+        wanted = None if topics is None else [MetadataRequest_MetadataRequestTopic(name=name) for name in topics]
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+
+    def update(self, response: Any, now: float, *, whole: bool = False) -> Cluster:
+        """Takes a Metadata response. whole: it was asked for all topics, so what it lacks is gone."""
+        nodes = tuple(Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
+        by_id = {node.id: node for node in nodes}
+        before = self.cluster.by_name
+        topics = {} if whole else dict(before)
+        changed: list[Recreated] = []
+        for answered in response.topics:
+            if answered.name is None:
+                continue
+            old = before.get(answered.name)
+            new = _topic(answered, old)
+            if old is not None and old.topic_id and new.topic_id and old.topic_id != new.topic_id:
+                changed.append(Recreated(new.name, old.topic_id, new.topic_id))
+            if new.error_code and old is not None and old.topic_id and not new.topic_id:
+                # A topic that is gone for the moment keeps its identity, so that its return is noticed.
+                new = TopicInfo(new.name, old.topic_id, old.internal, old.partitions, new.error_code)
+            topics[new.name] = new
+        for each in changed:
+            for callback in self._recreated:
+                callback(each)
+        previous = self.cluster.id
+        self.cluster = Cluster(response.cluster_id, nodes, by_id.get(response.controller_id), topics)
+        self.updated_at = now
+        if response.cluster_id != previous:
+            log.info("[%s] Cluster ID: %s", self._client_id, response.cluster_id)
+        resource = ClusterResource(response.cluster_id)
+        for listener in self._listeners:
+            try:
+                listener.on_update(resource)
+            except Exception:
+                log.exception("[%s] %s.on_update failed", self._client_id, type(listener).__name__)
+        return self.cluster
+
+    def forget_brokers(self) -> None:
+        """Before asking the bootstrap servers again: the nodes known may be of another cluster."""
+        self.updated_at = float("-inf")
+        self.cluster = Cluster(self.cluster.id, (), None, self.cluster.by_name)
+
+
+def _topic(answered: Any, old: TopicInfo | None) -> TopicInfo:
+    same = old is not None and old.topic_id == answered.topic_id
+    known = {each.partition: each for each in old.partitions} if old is not None and same else {}
+    partitions = []
+    for row in sorted(answered.partitions, key=lambda each: each.partition_index):
+        new = PartitionInfo(
+            answered.name,
+            row.partition_index,
+            row.leader_id,
+            row.leader_epoch,
+            tuple(row.replica_nodes),
+            tuple(row.isr_nodes),
+            tuple(row.offline_replicas),
+        )
+        before = known.get(new.partition)
+        # A broker that lags behind must not take us back to an old leader (KIP-320).
+        partitions.append(before if before is not None and 0 <= new.leader_epoch < before.leader_epoch else new)
+    return TopicInfo(answered.name, answered.topic_id, answered.is_internal, tuple(partitions), answered.error_code)

@@ -1,0 +1,504 @@
+"""`Consumer`: records out of topics, alone or in a group, from the topic that the position belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from pybroker.client.cluster import Cluster, PartitionInfo, TopicPartition
+from pybroker.client.config import CONSUMER, ClientConfig
+from pybroker.client.connection.metadata import Recreated
+from pybroker.client.connection.network import LOST, Network
+from pybroker.client.consumer.fetcher import Fetcher
+from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
+from pybroker.client.consumer.group.rebalances import RebalanceListener, Rebalances
+from pybroker.client.consumer.positions import PartitionState, Positions
+from pybroker.client.consumer.subscription import Subscription
+from pybroker.client.errors import KafkaError, broker_error, is_retriable
+from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, with_metadata
+from pybroker.client.plugins.interceptors import each
+from pybroker.client.plugins.metrics import CONSUMER_METRICS, ClientMetrics
+from pybroker.client.plugins.serialization import configured, deserialize_with
+from pybroker.native import ConsumerRecord
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+_ITERATION_POLL_S = 1.0
+
+
+class Consumer:
+    """Reads records, asynchronously; `pybroker.client.blocking.Consumer` is the same without asyncio.
+
+        async with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "readers"}) as consumer:
+            consumer.subscribe(["words"])
+            async for record in consumer:
+                print(record.value)
+
+    A position belongs to one incarnation of a topic. When the topic is deleted and created again, reading goes on at
+    the start of the new one (with `auto.offset.reset=none`: TopicRecreatedError), and no offset of the old one is used
+    or committed for it.
+
+    config: settings under Kafka's names; unknown ones raise ClientConfigError. Use it from one event loop.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = ClientConfig(CONSUMER, config)
+        self._metrics = ClientMetrics(self._config["client.id"], CONSUMER_METRICS)
+        self._interceptors = self._config.plugins("interceptor.classes")
+        self._reporters = self._config.plugins("metric.reporters")
+        key, value = self._config.plugin("key.deserializer"), self._config.plugin("value.deserializer")
+        self._deserializers = deserialize_with(key), deserialize_with(value)
+        self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
+        self._positions = Positions()
+        self._network: Network | None = None
+        self._fetcher: Fetcher | None = None
+        self._subscription = Subscription(self._config)
+        self._starting: asyncio.Task[None] | None = None
+        self._polling = asyncio.Lock()
+        self._arrived = asyncio.Event()
+        self._rebalances = Rebalances(
+            self._config,
+            self._positions,
+            self._metrics,
+            self._interceptors,
+            arrived=self._arrived.set,
+            wake=self._wake,
+        )
+        self._recreated: list[Recreated] = []
+        # Whose records an iteration gives now, until its chunk ends.
+        self._current: PartitionState | None = None
+        self._closed = False
+        for reporter in self._reporters:
+            reporter.init(self._metrics)
+
+    # What to read -------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, topics: Iterable[str] | re.Pattern[str] | str, *, listener: RebalanceListener | None = None
+    ) -> None:
+        """Reads these topics together with the other members of `group.id`; replaces what was subscribed before.
+
+        topics: names, or a compiled pattern that the whole name must match. listener: told of partitions that come
+        and go. Raises ValueError without `group.id`.
+        """
+        if self._config["group.id"] is None:
+            raise ValueError("subscribe needs group.id; assign does not")
+        if self._subscription.topics is None and self._positions.assigned():
+            raise ValueError("partitions are assigned by hand: unsubscribe first")
+        self._rebalances.listener = listener or RebalanceListener()
+        self._subscription.choose(topics)
+        self._arrived.set()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads exactly these partitions, without a group's say. Raises ValueError if topics are subscribed."""
+        if self._subscription.topics is not None:
+            raise ValueError("topics are subscribed: unsubscribe first")
+        self._positions.assign(partitions)
+        self._wake()
+
+    async def unsubscribe(self) -> None:
+        """Reads nothing; leaves the group."""
+        if self._subscription.topics is not None:
+            await self._rebalances.leave()
+        self._subscription.clear()
+        self._positions.assign(())
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._positions.assigned()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed now."""
+        return self._subscription.topics or frozenset()
+
+    # Reading ------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, or none after `timeout_s`. Joins the group, calls the listener, commits by itself.
+
+        max_records: else `max.poll.records`. Raises KafkaError (NoOffsetError, TopicRecreatedError, a damaged batch,
+        a deserializer's error as its cause, …); the records before it were given, and `seek` leads past it.
+        """
+        found = await self.getmany(timeout_s, max_records=max_records)
+        return [record for records in found.values() for record in records]
+
+    async def getmany(
+        self, timeout_s: float = 1.0, *, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """As `poll`, by partition."""
+        limit = self._config["max.poll.records"] if max_records is None else max_records
+        async with self._polling:
+            loop = asyncio.get_running_loop()
+            give_up = loop.time() + timeout_s
+            await self._start()
+            while True:
+                self._arrived.clear()
+                try:
+                    await self._prepare(give_up)
+                except (*LOST, KafkaError):
+                    if not self._closed:
+                        raise
+                if self._closed:
+                    return {}  # by another task: what is read now would not be committed
+                found = self._take(limit)
+                left = give_up - loop.time()
+                if found or left <= 0:
+                    return found
+                try:
+                    async with asyncio.timeout(min(left, _ITERATION_POLL_S)):
+                        await self._arrived.wait()
+                except TimeoutError:
+                    pass
+
+    async def getone(self) -> ConsumerRecord:
+        """The next record; waits for it."""
+        while True:
+            records = await self.poll(_ITERATION_POLL_S, max_records=1)
+            if records:
+                return records[0]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        # Without a wait where records lie ready: the position follows record by record.
+        member, state = self._member, self._current
+        rejoins = member is not None and member.must_rejoin
+        if (
+            self._fetcher is not None
+            and not (self._polling.locked() or rejoins)
+            and self._rebalances.commit_is_not_due()
+        ):
+            if member is not None:
+                member.polled()
+            if state is not None and self._is_current(state):
+                record = state.chunks[0].next()
+                if record is not None:
+                    state.position, state.epoch = record.offset + 1, record.leader_epoch
+                    self._metrics.add("records-consumed-total")
+                    return record
+            for where, records in self._take(1).items():
+                self._current = self._positions.get(where)
+                return records[0]
+        try:
+            if not self._closed:
+                return await self.getone()
+        except RuntimeError:
+            if not self._closed:
+                raise
+        raise StopAsyncIteration
+
+    def _is_current(self, state: PartitionState) -> bool:
+        ours = self._positions.get(state.where) is state
+        return ours and bool(state.chunks) and not (state.paused or self._interceptors)
+
+    def _take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for state in self._positions.serve():
+            if state.paused or not state.chunks:
+                continue
+            try:
+                records = state.take(limit)
+            except Exception:
+                if found:
+                    break  # it is raised by the next poll
+                raise
+            if records:
+                limit -= len(records)
+                found[state.where] = records
+                self._positions.served(state)
+                self._metrics.add("records-consumed-total", len(records))
+            if limit <= 0:
+                break
+        if found:
+            if self._fetcher is not None:
+                self._fetcher.wake()
+            if self._interceptors:
+                found = {
+                    where: each(self._interceptors, "on_consume", records, _consume) for where, records in found.items()
+                }
+        return found
+
+    # Positions ----------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Goes on at `offset`. Raises ValueError for a partition that is not ours."""
+        if offset < 0:
+            raise ValueError(f"offset {offset}: must not be negative")
+        self._state(partition).seek(offset)
+        self._wake()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Goes on at the first record there is. Without partitions: all of ours."""
+        self._look_for(partitions, OffsetSpec.earliest())
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Goes on with what is written from now on."""
+        self._look_for(partitions, OffsetSpec.latest())
+
+    def _look_for(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> None:
+        for where in partitions or sorted(self._positions.assigned()):
+            self._state(where).look_for(spec)
+        self._wake()
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that will be given. Raises ValueError for a partition that is not ours."""
+        state = self._state(partition)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
+        # The listener of a rebalance runs inside a poll and may ask too.
+        async with contextlib.nullcontext() if self._rebalances.in_listener else self._polling:
+            await self._start()
+            while state.position is None:
+                self._arrived.clear()
+                await (
+                    self._first_positions([state])
+                    if self._rebalances.in_listener
+                    else self._prepare(loop.time() + _ITERATION_POLL_S)
+                )
+                if state.chunks and state.chunks[0].error is not None:
+                    raise state.chunks[0].error
+                if state.position is None:
+                    if loop.time() > give_up:
+                        raise broker_error(ErrorCode.REQUEST_TIMED_OUT, f"no position of {partition} is known")
+                    try:
+                        async with asyncio.timeout(_ITERATION_POLL_S):
+                            await self._arrived.wait()
+                    except TimeoutError:
+                        pass
+        return state.position
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Gives no records of these until `resume`."""
+        for where in partitions:
+            self._state(where).paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """The opposite."""
+        for where in partitions:
+            self._state(where).paused = False
+        self._wake()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(state.where for state in self._positions if state.paused)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end, as of the last answer; None before one."""
+        state = self._state(partition)
+        if state.high_watermark < 0 or state.position is None:
+            return None
+        return max(0, state.high_watermark - state.position)
+
+    def _state(self, where: TopicPartition) -> PartitionState:
+        state = self._positions.get(where)
+        if state is None:
+            raise ValueError(f"{where} is not assigned to this consumer")
+        return state
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets there are."""
+        found = await self._offsets({where: OffsetSpec.earliest() for where in partitions})
+        return {where: result.offset for where, result in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that the next records will have."""
+        found = await self._offsets({where: OffsetSpec.latest() for where in partitions})
+        return {where: result.offset for where, result in found.items()}
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of that time or later; None if there is none."""
+        found = await self._offsets({where: OffsetSpec.for_timestamp(time) for where, time in times_ms.items()})
+        return {where: result if result.offset >= 0 else None for where, result in found.items()}
+
+    async def _offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        await self._start()
+        network, fetcher = self._network, self._fetcher
+        assert network is not None, "started"
+        assert fetcher is not None, "started"
+
+        async def look(_: object) -> dict[TopicPartition, OffsetAndTimestamp]:
+            await network.refresh({where.topic for where in wanted})
+            return await fetcher.list_offsets(wanted)
+
+        return await network.attempt("any", look)
+
+    # Committed offsets --------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+        """Stores positions in the group: those given, else those of all records that were handed out.
+
+        By topic id where the broker can: an offset never reaches another incarnation of the topic. Raises
+        CommitFailedError if the group has moved on, ValueError without `group.id`.
+        """
+        await self._start()
+        chosen = self._rebalances.consumed() if offsets is None else with_metadata(offsets)
+        await self._rebalances.commit(chosen)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has stored; partitions without an offset, or with one of another incarnation, are missing."""
+        await self._start()
+        wanted = list(partitions)
+        network = self._network
+        assert network is not None, "started"
+        await network.refresh({where.topic for where in wanted})
+        return await self._rebalances.commits().committed(wanted)
+
+    # Looking around -----------------------------------------------------------------------------------------
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions; empty if it does not exist."""
+        await self._start()
+        assert self._network is not None, "started"
+        return (await self._network.refresh((topic,))).partitions(topic)
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster so far."""
+        return self._network.cluster if self._network is not None else Cluster()
+
+    def metrics(self) -> ClientMetrics:
+        """This consumer's metrics."""
+        return self._metrics
+
+    @property
+    def _member(self) -> GroupMember | None:
+        return self._rebalances.member
+
+    def group_metadata(self) -> GroupMetadata | None:
+        """This consumer's identity in its group; None outside of one."""
+        return self._member.metadata if self._member is not None else None
+
+    # Inside a poll ------------------------------------------------------------------------------------------
+
+    async def _prepare(self, give_up: float) -> None:
+        """Everything that is due before records are given. Waits for others in the group until `give_up`, loop time."""
+        await self._tell_recreated()
+        await self._rebalances.commit_if_due()
+        if self._subscription.topics is not None:
+            self._rebalances.commits()
+            member, network = self._member, self._network
+            assert member is not None, "made with the commits"
+            assert network is not None, "started"
+            member.subscribe(await self._subscription.names(network))
+            member.notice_topics()
+            await member.ensure_active(give_up)
+        fresh = [state for state in self._positions if state.position is None and state.reset is None]
+        fresh = [state for state in fresh if not state.chunks]
+        if fresh:
+            await self._first_positions(fresh)
+
+    async def _first_positions(self, states: Sequence[PartitionState]) -> None:
+        """From committed offsets, else by `auto.offset.reset`."""
+        network, fetcher = self._network, self._fetcher
+        assert network is not None, "started"
+        assert fetcher is not None, "started"
+        unknown = {state.where.topic for state in states if network.cluster.partition(state.where) is None}
+        if unknown:
+            await network.refresh(unknown, create=self._config["allow.auto.create.topics"])
+            for topic in unknown:
+                found = network.cluster.by_name.get(topic)
+                if found is not None and found.error_code and not is_retriable(found.error_code):
+                    raise broker_error(found.error_code, about=f"topic {topic}")
+        for state in states:
+            if not state.topic_id:
+                state.topic_id = network.cluster.topic_id(state.where.topic)
+        known = [state for state in states if network.cluster.partition(state.where) is not None]
+        committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        if self._config["group.id"] is not None:
+            turns = {state.where: state.turn for state in known}
+            committed = await self._rebalances.commits().committed(turns)
+            known = [state for state in known if state.turn == turns[state.where] and state.position is None]
+        for state in known:
+            offset = committed.get(state.where)
+            if offset is None:
+                fetcher.start_at(state)
+            else:
+                state.seek(offset.offset, offset.leader_epoch)
+        self._wake()
+
+    async def _tell_recreated(self) -> None:
+        while self._recreated:
+            change = self._recreated.pop(0)
+            await self._rebalances.tell(
+                self._rebalances.listener.on_topic_recreated(change.topic, change.old, change.new)
+            )
+
+    # Life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects now rather than with the first poll."""
+        await self._start()
+
+    async def _start(self) -> None:
+        if self._closed:
+            raise RuntimeError("the consumer is closed")
+        if self._fetcher is not None:
+            return
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._connect())
+        await asyncio.shield(self._starting)
+
+    async def _connect(self) -> None:
+        if self._network is None:
+            self._network = Network(self._config)
+            self._network.metadata.add_listeners([self._metrics, *self._plugins])
+        await self._network.refresh(())
+        if self._closed:
+            raise RuntimeError("the consumer is closed")
+        self._rebalances.start(self._network)
+        self._fetcher = Fetcher(
+            self._config,
+            self._network,
+            self._positions,
+            self._metrics,
+            self._deserializers,
+            arrived=self._arrived.set,
+            recreated=self._note_recreated,
+        )
+
+    def _note_recreated(self, change: Recreated) -> None:
+        self._recreated.append(change)
+        if self._member is not None and self._subscription.topics is not None:
+            self._member.request_rejoin(f"topic {change.topic} was created again")
+
+    def _wake(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.wake()
+
+    async def close(self) -> None:
+        """Commits if that is done by itself, leaves the group, closes all connections."""
+        if self._closed:
+            return
+        self._closed = True
+        self._arrived.set()
+        try:
+            await self._rebalances.finish(subscribed=self._subscription.topics is not None)
+        finally:
+            await self._rebalances.close()
+            if self._fetcher is not None:
+                await self._fetcher.close()
+            if self._network is not None:
+                await self._network.close()
+            for plugin in self._plugins:
+                plugin.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _consume(plugin: Any, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    return list(plugin.on_consume(records))

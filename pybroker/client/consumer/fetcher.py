@@ -1,0 +1,417 @@
+"""Fetches records ahead of the caller: one request at a time to each broker that leads an assigned partition."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pybroker.client.cluster import TopicPartition
+from pybroker.client.config import ClientConfig
+from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.metadata import Recreated
+from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.wake_loop import WakeLoop
+from pybroker.client.consumer.fetch_session import BY_ID, FetchSession, Wanted
+from pybroker.client.consumer.positions import Chunk, PartitionState, Positions
+from pybroker.client.errors import KafkaError, NoOffsetError, TopicRecreatedError, broker_error, is_retriable
+from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
+from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.client.plugins.serialization import Deserialize
+from pybroker.native import decode_records
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+LANE = "fetch"
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_IDENTITY = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+
+
+class Fetcher:
+    """Runs until `close`. `positions` says what to fetch; records are put into its states."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        network: Network,
+        positions: Positions,
+        metrics: ClientMetrics,
+        deserializers: tuple[Deserialize | None, Deserialize | None],
+        *,
+        arrived: Callable[[], None],
+        recreated: Callable[[Recreated], None],
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._positions = positions
+        self._metrics = metrics
+        self._key_deserializer, self._value_deserializer = deserializers
+        self._arrived = arrived
+        self._tell_recreated = recreated
+        self._loop = asyncio.get_running_loop()
+        self._committed_only = config["isolation.level"] == "read_committed"
+        self._policy: str = config["auto.offset.reset"]
+        self._sessions: dict[int, FetchSession] = {}
+        self._asking: set[int] = set()
+        # Topics that were created again while we read them: what they hold now is all new to us.
+        self._renewed: dict[str, Recreated] = {}
+        self._finding: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
+        network.metadata.on_recreated(self._recreated)
+        self._background = WakeLoop(self._dispatch, "The consumer's fetcher")
+
+    def wake(self) -> None:
+        """Positions have changed."""
+        self._background.wake()
+
+    async def close(self) -> None:
+        """Ends all requests; brokers drop the fetch sessions by themselves."""
+        await self._background.close()
+
+    # The loop -----------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> float:
+        now = self._loop.time()
+        next_time = now + self._config.seconds("metadata.max.age.ms")
+        if now - self._network.metadata.updated_at > self._config.seconds("metadata.max.age.ms"):
+            self._refresh()
+        cluster = self._network.cluster
+        wanted: dict[int, dict[TopicPartition, Wanted]] = {}
+        for state in self._positions:
+            if state.not_before > now:
+                next_time = min(next_time, state.not_before)
+                continue
+            info = cluster.partition(state.where)
+            if info is None or cluster.node(info.leader) is None:
+                state.not_before = now + self._backoff.next()
+                next_time = min(next_time, state.not_before)
+                self._refresh()
+                continue
+            self._notice(state, cluster.topic_id(state.where.topic), info.leader_epoch)
+            if state.reset is not None or state.validate:
+                self._find()
+            elif state.may_fetch(now) and info.leader not in self._asking:
+                wanted.setdefault(info.leader, {})[state.where] = Wanted(
+                    state.topic_id, info.leader_epoch, state.fetch_offset
+                )
+        for node, partitions in wanted.items():
+            self._asking.add(node)
+            self._background.spawn(self._fetch(node, partitions))
+        return max(0.0, next_time - self._loop.time())
+
+    def _notice(self, state: PartitionState, topic_id: Any, leader_epoch: int) -> None:
+        """What the metadata say of a partition that we read."""
+        if not state.topic_id:
+            state.topic_id = topic_id
+        if leader_epoch > state.leader_epoch:
+            if state.leader_epoch >= 0 and state.epoch >= 0 and state.position is not None:
+                state.validate = True
+            state.leader_epoch = leader_epoch
+
+    # Fetching -----------------------------------------------------------------------------------------------
+
+    async def _fetch(self, node: int, wanted: dict[TopicPartition, Wanted]) -> None:
+        session = self._sessions.setdefault(node, FetchSession())
+        asked = {where: (state, state.turn) for where in wanted if (state := self._positions.get(where)) is not None}
+        try:
+            connection = await self._network.connection(node, LANE)
+            highest = connection.highest(m.FetchRequest)
+            version = highest if all(want.topic_id for want in wanted.values()) else min(highest, BY_ID - 1)
+            request = self._request(session, wanted, version)
+            limit = self._config.seconds("request.timeout.ms") + self._config.seconds("fetch.max.wait.ms")
+            answer = await connection.request(request, version, timeout_s=limit)
+            self._metrics.add("fetch-total")
+            if answer.error_code:
+                session.reset()
+                if answer.error_code not in _SESSION_ERRORS:
+                    raise broker_error(answer.error_code, about="fetch")
+                return
+            session.answered(answer.session_id)
+            self._take(session, answer, version, wanted, asked)
+            self._backoff.reset()
+        except (*LOST, KafkaError) as error:
+            session.reset()
+            log.info("Broker %s does not give records: %s", node, error)
+            await asyncio.sleep(self._backoff.next())
+            self._refresh()
+        finally:
+            self._asking.discard(node)
+            self._background.wake()
+
+    def _request(self, session: FetchSession, wanted: dict[TopicPartition, Wanted], version: int) -> Any:
+        session_id, epoch, topics, forgotten = session.ask(wanted, version)
+        for topic in topics:
+            for row in topic.partitions:
+                row.partition_max_bytes = self._config["max.partition.fetch.bytes"]
+        return m.FetchRequest(
+            max_wait_ms=self._config["fetch.max.wait.ms"],
+            min_bytes=self._config["fetch.min.bytes"],
+            max_bytes=self._config["fetch.max.bytes"],
+            isolation_level=int(self._committed_only),
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+            rack_id=self._config["client.rack"],
+        )
+
+    def _take(
+        self,
+        session: FetchSession,
+        answer: Any,
+        version: int,
+        wanted: dict[TopicPartition, Wanted],
+        asked: dict[TopicPartition, tuple[PartitionState, int]],
+    ) -> None:
+        names = session.names() if version >= BY_ID else {}
+        arrived = False
+        for topic in answer.responses:
+            name = names.get(topic.topic_id) if version >= BY_ID else topic.topic
+            for row in topic.partitions:
+                where = TopicPartition(name or "", row.partition_index)
+                state = self._positions.get(where)
+                # Asked before a seek, or for what we do not read any more, or have got back since (another state).
+                if state is None or asked.get(where, (None, -1)) != (state, state.turn):
+                    continue
+                if row.error_code:
+                    session.reset()
+                    self._refused(state, row.error_code, wanted[where].offset)
+                    arrived = True
+                    continue
+                state.high_watermark, state.log_start = row.high_watermark, row.log_start_offset
+                if row.records:
+                    arrived = self._decode(state, row) or arrived
+        if arrived:
+            self._arrived()
+
+    def _decode(self, state: PartitionState, row: Any) -> bool:
+        aborted = None
+        if self._committed_only:
+            aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+        self._metrics.add("bytes-consumed-total", len(row.records))
+        records, next_offset, problem = decode_records(
+            row.records,
+            state.fetch_offset,
+            state.where.topic,
+            state.topic_id,
+            state.where.partition,
+            check_crcs=self._config["check.crcs"],
+            aborted=aborted,
+            key_deserializer=self._key_deserializer,
+            value_deserializer=self._value_deserializer,
+        )
+        error = None
+        if problem is not None:
+            error = KafkaError(
+                getattr(problem[1], "code", ErrorCode.INVALID_RECORD),
+                f"{state.where}, offset {problem[0]} cannot be read: {problem[1]!r}; seek past it to go on",
+            )
+            error.__cause__ = problem[1]
+        state.fetch_offset = max(next_offset, state.fetch_offset)
+        if records or error is not None or not state.chunks:
+            state.chunks.append(Chunk(records, next_offset, error))
+        return bool(records) or error is not None
+
+    def _refused(self, state: PartitionState, code: int, offset: int) -> None:
+        """A partition's own error."""
+        now = self._loop.time()
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self._policy == "none":
+                state.chunks.append(
+                    Chunk([], offset, NoOffsetError(f"{state.where} has no offset {offset} (any more)"))
+                )
+            else:
+                log.info("%s has no offset %s: auto.offset.reset=%s", state.where, offset, self._policy)
+                state.look_for(self._reset_spec())
+        elif code in _IDENTITY or is_retriable(code):
+            state.not_before = now + self._backoff.next()
+            self._refresh()
+        else:
+            state.chunks.append(Chunk([], offset, broker_error(code, about=str(state.where))))
+
+    def _reset_spec(self) -> OffsetSpec:
+        return OffsetSpec.earliest() if self._policy == "earliest" else OffsetSpec.latest()
+
+    def _recreated(self, change: Recreated) -> None:
+        """A topic that we read is another one now: no position of the old one may be used for it.
+
+        The new one is read from its start, whatever `auto.offset.reset` says but `none`: all that is in it was
+        written after what we have read.
+        """
+        self._renewed[change.topic] = change
+        touched = False
+        for state in self._positions:
+            if state.where.topic != change.topic or state.topic_id in (change.new,) or not state.topic_id:
+                continue
+            touched = True
+            state.look_for(OffsetSpec.earliest())
+            state.leader_epoch = -1
+            if self._policy == "none":
+                state.reset = None
+                state.chunks.append(Chunk([], 0, TopicRecreatedError(change.topic, state.topic_id, change.new)))
+            state.topic_id = change.new
+        if touched:
+            log.info("Topic %s was deleted and created again: id %s, was %s", change.topic, change.new, change.old)
+            self._tell_recreated(change)
+            self._arrived()
+            self._background.wake()
+
+    # Looking for positions ----------------------------------------------------------------------------------
+
+    def start_at(self, state: PartitionState) -> None:
+        """For a partition without a committed offset: starts where `auto.offset.reset` says. With `none` the next poll
+        raises NoOffsetError.
+        """
+        renewed = self._renewed.get(state.where.topic)
+        is_new = renewed is not None and renewed.new == state.topic_id
+        if self._policy == "none":
+            error: KafkaError = NoOffsetError(f"{state.where} has no committed offset and auto.offset.reset=none")
+            if renewed is not None and is_new:
+                error = TopicRecreatedError(renewed.topic, renewed.old, renewed.new)
+            state.chunks.append(Chunk([], 0, error))
+        else:
+            state.look_for(OffsetSpec.earliest() if is_new else self._reset_spec())
+        self._background.wake()
+
+    def _find(self) -> None:
+        if self._finding is None or self._finding.done():
+            self._finding = self._background.spawn(self._find_positions())
+
+    async def _find_positions(self) -> None:
+        cluster = self._network.cluster
+        led = [state for state in self._positions if cluster.leader(state.where) is not None]
+        looking = [state for state in led if state.reset is not None]
+        trouble = await self._reset(looking)
+        if trouble and len(looking) > 1:
+            # One of them must not keep the others from their positions.
+            trouble = [error for state in looking if state.reset for error in await self._reset([state])]
+        for state in led:
+            if state.validate and state.position is not None:
+                try:
+                    await self._compare(state)
+                except (*LOST, KafkaError) as error:
+                    trouble.append(error)
+        if trouble:
+            log.info("Offsets cannot be looked up: %s", trouble[0])
+            await asyncio.sleep(self._backoff.next())
+            self._refresh()
+        self._arrived()
+        self._background.wake()
+
+    async def _reset(self, states: Sequence[PartitionState]) -> list[Exception]:
+        """Finds the positions of these; what stood in the way and may pass."""
+        asked = {state.where: (state, state.reset, state.turn) for state in states}
+        try:
+            found = await self.list_offsets({where: spec for where, (_, spec, _) in asked.items() if spec})
+        except (*LOST, KafkaError) as error:
+            if len(states) == 1 and isinstance(error, KafkaError) and not is_retriable(error.code):
+                states[0].reset = None
+                states[0].chunks.append(Chunk([], 0, error))
+                return []
+            return [error]
+        for where, result in found.items():
+            state, spec, turn = asked[where]
+            if state.turn == turn and state.reset == spec:
+                state.seek(result.offset, -1)
+        return []
+
+    async def list_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Asks the partitions' leaders. Raises the first error."""
+        by_leader: dict[int, dict[str, list[Any]]] = {}
+        for where, spec in wanted.items():
+            info = self._network.cluster.partition(where)
+            if info is None or info.leader < 0:
+                raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(where))
+            row = m.ListOffsetsRequest_ListOffsetsPartition(
+                partition_index=where.partition, current_leader_epoch=info.leader_epoch, timestamp=spec.timestamp
+            )
+            by_leader.setdefault(info.leader, {}).setdefault(where.topic, []).append(row)
+        found = {}
+        for leader, topics in by_leader.items():
+            request = m.ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(self._committed_only),
+                topics=[
+                    m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()
+                ],
+                timeout_ms=self._config["request.timeout.ms"],
+            )
+            for topic in (await (await self._network.connection(leader)).request(request)).topics:
+                for row in topic.partitions:
+                    if row.error_code:
+                        raise broker_error(row.error_code, about=f"{topic.name}-{row.partition_index}")
+                    where = TopicPartition(topic.name, row.partition_index)
+                    found[where] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
+        return found
+
+    async def _compare(self, state: PartitionState) -> None:
+        """Has the new leader what we have read? (KIP-320)"""
+        position, turn, epoch = state.position, state.turn, state.epoch
+        info = self._network.cluster.partition(state.where)
+        if info is None or position is None or not state.validate:
+            return
+        connection = await self._network.connection(info.leader)
+        if not connection.supports(m.OffsetForLeaderEpochRequest, 2):
+            state.validate = False
+            return
+        answer = await connection.request(_epoch_question(state, info.leader_epoch))
+        row = answer.topics[0].partitions[0]
+        if row.error_code:
+            raise broker_error(row.error_code, about=str(state.where))
+        if state.turn != turn:
+            return
+        state.validate = False
+        buffered_end = state.fetch_offset
+        if row.end_offset < 0 or row.leader_epoch < 0:
+            state.look_for(self._reset_spec() if self._policy != "none" else OffsetSpec.earliest())
+        elif row.end_offset < buffered_end or row.leader_epoch < epoch:
+            end = min(row.end_offset, position)
+            log.warning("%s was truncated at offset %s, we had read to %s", state.where, row.end_offset, position)
+            state.seek(end, row.leader_epoch)
+            if self._policy == "none" and end < position:
+                text = (
+                    f"{state.where} was truncated: offset {position} of leader epoch {epoch} is gone, it ends at {end}"
+                )
+                state.chunks.append(Chunk([], end, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)))
+
+    # Metadata -----------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._background.spawn(self._look_around())
+
+    async def _look_around(self) -> None:
+        try:
+            await self._network.refresh({state.where.topic for state in self._positions})
+        except (*LOST, KafkaError) as error:
+            log.info("The cluster cannot be looked at: %s", error)
+            await asyncio.sleep(self._backoff.next())
+        self._background.wake()
+
+
+def _epoch_question(state: PartitionState, leader_epoch: int) -> Any:
+    return m.OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[
+            m.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(
+                topic=state.where.topic,
+                partitions=[
+                    m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(
+                        partition=state.where.partition, current_leader_epoch=leader_epoch, leader_epoch=state.epoch
+                    )
+                ],
+            )
+        ],
+    )

@@ -1,0 +1,1 @@
+"""A consumer's group: membership, who reads what, committed offsets."""

@@ -1,0 +1,196 @@
+"""Committed offsets of a consumer: by topic id where broker and metadata have ids, so that no incarnation of a name
+gets another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.config import ClientConfig
+from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.network import LOST, Network
+from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
+from pybroker.client.errors import CommitFailedError, KafkaError, broker_error, is_retriable
+from pybroker.client.offsets import OffsetAndMetadata
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode, error_name
+
+log = logging.getLogger(__name__)
+
+_BY_ID = 10
+_NOT_OURS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+
+
+class Commits:
+    """Commits and looks up offsets of one group."""
+
+    def __init__(
+        self, config: ClientConfig, network: Network, member: GroupMember, topic_id: Callable[[TopicPartition], Uuid]
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._member = member
+        self._topic_id = topic_id
+        self._stable = config["isolation.level"] == "read_committed"
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commits offsets. Raises CommitFailedError if the group has moved on, KafkaError, KafkaTimeoutError.
+
+        Each attempt uses the topic ids and the membership of its own moment: during the wait before it the name may
+        come to belong to another topic, or the partitions to another member.
+        """
+        if not offsets:
+            return
+        who = self._member.metadata
+        if who.generation < 0 and self._member.is_subscribed:
+            raise CommitFailedError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"this consumer is no member of group {who.group_id} at the moment"
+            )
+        ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in by_topic(offsets).items()}
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
+        backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
+        while True:
+            failure: Exception
+            try:
+                code, where = await self._commit(offsets, ids, who)
+            except LOST as error:
+                self._member.coordinator_moved()
+                failure = error
+            else:
+                if not code:
+                    return
+                if code not in _NOT_OURS or not self._has_moved_on(who):
+                    self._member.answered(code)
+                about = f"commit of {where} in group {self._member.group_id}"
+                if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
+                    raise CommitFailedError(code, f"{about}: {error_name(code)}, the partitions may have moved on")
+                failure = broker_error(code, about=about)
+                # By id this is final: the topic that the offsets belong to is gone.
+                if code == ErrorCode.UNKNOWN_TOPIC_ID or not is_retriable(code):
+                    raise failure
+            pause = backoff.next()
+            if loop.time() + pause > give_up:
+                raise failure
+            await asyncio.sleep(pause)
+
+    def _has_moved_on(self, who: GroupMetadata) -> bool:
+        now = self._member.metadata
+        return (now.generation, now.member_id) != (who.generation, who.member_id)
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, Uuid], who: GroupMetadata
+    ) -> tuple[int, object]:
+        highest = await self._member.highest(m.OffsetCommitRequest)
+        if self._has_moved_on(who):
+            raise CommitFailedError(
+                ErrorCode.ILLEGAL_GENERATION, f"group {who.group_id} was joined anew, the partitions may have moved on"
+            )
+        version = highest if all(ids.values()) else min(highest, _BY_ID - 1)
+        for topic, topic_id in ids.items():
+            # By name nothing else would keep the offset from the next topic of that name.
+            now = self._topic_id(TopicPartition(topic, -1))
+            if version < _BY_ID and topic_id and now and now != topic_id:
+                return ErrorCode.UNKNOWN_TOPIC_ID, topic
+        answer = await self._member.ask(
+            m.OffsetCommitRequest(
+                group_id=who.group_id,
+                generation_id_or_member_epoch=who.generation,
+                member_id=who.member_id if who.generation >= 0 else "",
+                group_instance_id=who.group_instance_id if who.generation >= 0 else None,
+                topics=[
+                    m.OffsetCommitRequest_OffsetCommitRequestTopic(
+                        name=topic,
+                        topic_id=ids[topic],
+                        partitions=[_row(index, offsets[TopicPartition(topic, index)]) for index in indexes],
+                    )
+                    for topic, indexes in by_topic(offsets).items()
+                ],
+            ),
+            version,
+        )
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    return row.error_code, topic.name or topic.topic_id
+        return 0, None
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The committed offsets; partitions without one, or with one of another incarnation, are missing."""
+        wanted = list(partitions)
+        if not wanted:
+            return {}
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
+        backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
+        while True:
+            try:
+                return await self._committed(wanted)
+            except LOST:
+                self._member.coordinator_moved()
+                pause = backoff.next()
+                if loop.time() + pause > give_up:
+                    raise
+            except KafkaError as error:
+                self._member.answered(error.code)
+                pause = backoff.next()
+                if not is_retriable(error.code) or loop.time() + pause > give_up:
+                    raise
+                if error.code == ErrorCode.UNKNOWN_TOPIC_ID:
+                    await self._network.refresh({each.topic for each in wanted})
+            await asyncio.sleep(pause)
+
+    async def _committed(self, wanted: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        highest = await self._member.highest(m.OffsetFetchRequest)
+        topics = by_topic(wanted)
+        ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in topics.items()}
+        version = highest if all(ids.values()) else min(highest, _BY_ID - 1)
+        group = m.OffsetFetchRequest_OffsetFetchRequestGroup(
+            group_id=self._member.group_id,
+            topics=[
+                m.OffsetFetchRequest_OffsetFetchRequestTopics(
+                    name=topic, topic_id=ids[topic], partition_indexes=indexes
+                )
+                for topic, indexes in topics.items()
+            ],
+        )
+        request = m.OffsetFetchRequest(
+            group_id=self._member.group_id,
+            topics=[
+                m.OffsetFetchRequest_OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+                for topic, indexes in topics.items()
+            ],
+            groups=[group],
+            require_stable=self._stable and version >= 7,
+        )
+        answer = await self._member.ask(request, version)
+        answered: Any = answer.groups[0] if version >= 8 else answer
+        if answered.error_code:
+            raise broker_error(answered.error_code, about=f"offsets of group {self._member.group_id}")
+        names = {topic_id: topic for topic, topic_id in ids.items()}
+        found = {}
+        for topic in answered.topics:
+            name = names.get(topic.topic_id, "") if version >= _BY_ID else topic.name
+            for row in topic.partitions:
+                where = TopicPartition(name, row.partition_index)
+                if row.error_code:
+                    raise broker_error(row.error_code, about=f"committed offset of {where}")
+                if row.committed_offset >= 0:
+                    found[where] = OffsetAndMetadata(
+                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                    )
+        return found
+
+
+def _row(index: int, offset: OffsetAndMetadata) -> Any:
+    return m.OffsetCommitRequest_OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )

@@ -1,0 +1,419 @@
+"""Membership in a consumer group by the classic protocol: join, sync, heartbeat, leave (KIP-62, 345, 429)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from pybroker.client.cluster import TopicPartition
+from pybroker.client.config import ClientConfig
+from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.network import LOST, Network
+from pybroker.client.consumer.group.assignors import Assignor, assignors
+from pybroker.client.consumer.group.protocol_bytes import (
+    Subscription,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from pybroker.client.errors import KafkaError, broker_error, is_retriable
+from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+LANE = "group"
+_JOIN_MARGIN_S = 10.0
+_FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class GroupMetadata(NamedTuple):
+    """This member's identity in the group. generation: -1 while it is no member."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class Callbacks(NamedTuple):
+    """What the consumer does at each step of a rebalance."""
+
+    revoke: Callable[[frozenset[TopicPartition]], Awaitable[None]]
+    lose: Callable[[frozenset[TopicPartition]], Awaitable[None]]
+    assign: Callable[[frozenset[TopicPartition], frozenset[TopicPartition]], Awaitable[None]]
+    """(all of them now, the new ones)"""
+    wake: Callable[[], None]
+
+
+class GroupMember:
+    """This consumer's membership in its group. Each poll calls `ensure_active`; partitions change only there."""
+
+    def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
+        self.group_id: str = config["group.id"]
+        self._config = config
+        self._network = network
+        self._metrics = metrics
+        self._callbacks = callbacks
+        self._assignors: list[Assignor] = assignors(config["partition.assignment.strategy"])
+        self._instance_id: str | None = config["group.instance.id"]
+        self._session_ms: int = config["session.timeout.ms"]
+        self._poll_interval_ms: int = config["max.poll.interval.ms"]
+        self._member_id = ""
+        self._generation = -1
+        self._protocol: Assignor | None = None
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._coordinator: int | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._seen: dict[str, tuple[object, int]] = {}
+        self._rejoin = True
+        self._exchange: asyncio.Task[frozenset[TopicPartition]] | None = None
+        self._lost = False
+        self._left = False
+        self._fatal: Exception | None = None
+        self._polled_at = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
+        self._heart = asyncio.create_task(self._beat())
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """This member's identity now."""
+        return GroupMetadata(self.group_id, self._generation, self._member_id, self._instance_id)
+
+    @property
+    def must_rejoin(self) -> bool:
+        """Whether the next poll has something to do for the group."""
+        return self._rejoin or self._exchange is not None
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether the group assigns the partitions: then only members may commit."""
+        return bool(self._topics)
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Sets the topics to read."""
+        if topics != self._topics:
+            self._topics = topics
+            self.request_rejoin("the subscription changed")
+
+    def request_rejoin(self, why: str) -> None:
+        """The next poll joins again."""
+        if not self._rejoin:
+            log.info("Group %s: joining again, %s", self.group_id, why)
+        self._rejoin = True
+        self._callbacks.wake()
+
+    def notice_topics(self) -> None:
+        """Compares the metadata: other partitions or another incarnation of a topic call for a new assignment."""
+        if self._rejoin or not self._seen:
+            return
+        if self._snapshot() != self._seen:
+            self.request_rejoin("a topic that we read has changed")
+
+    def _snapshot(self) -> dict[str, tuple[object, int]]:
+        cluster = self._network.cluster
+        return {topic: (cluster.topic_id(topic), len(cluster.partitions(topic))) for topic in self._topics}
+
+    def polled(self) -> None:
+        """The caller has polled: `max.poll.interval.ms` starts again."""
+        self._polled_at = self._loop.time()
+
+    # Joining ------------------------------------------------------------------------------------------------
+
+    async def ensure_active(self, give_up: float) -> None:
+        """Joins the group if that is due; afterwards the partitions are those that the group assigned. Waits for the
+        coordinator and the other members until `give_up` (loop time); the next call continues, also after one that was
+        cancelled: a step that was interrupted while a listener waited is repeated. Raises errors that another attempt
+        does not mend.
+        """
+        self.polled()
+        if self._fatal is not None:
+            failure, self._fatal = self._fatal, None
+            raise failure
+        if self._lost:
+            await self._lose()
+        while self.must_rejoin and not self._left:
+            try:
+                if self._exchange is None:
+                    self._exchange = asyncio.create_task(self._talk(await self._get_ready()))
+                    self._exchange.add_done_callback(lambda _: self._callbacks.wake())
+                await asyncio.wait((self._exchange,), timeout=max(0.0, give_up - self._loop.time()))
+                if not self._exchange.done() or self._left:
+                    return
+                await self._apply(self._exchange)
+                self._backoff.reset()
+            except LOST as error:
+                log.info("Group %s: %s", self.group_id, error)
+                self._coordinator = None
+                await self._pause(give_up)
+            except KafkaError as error:
+                self._metrics.add("failed-rebalance-total")
+                await self._judge(error, give_up)
+            self.polled()
+            if self._exchange is None and self._rejoin and self._loop.time() >= give_up:
+                return
+
+    async def _apply(self, exchange: asyncio.Task[frozenset[TopicPartition]]) -> None:
+        """What the group gave us becomes true. A cancelled poll leaves the exchange for the next one."""
+        try:
+            await self._assigned(exchange.result())
+        except asyncio.CancelledError:
+            if exchange.cancelled():
+                self._exchange = None
+            raise
+        except BaseException:
+            self._exchange = None
+            raise
+        self._exchange = None
+
+    async def _pause(self, give_up: float) -> None:
+        await asyncio.sleep(max(0.0, min(self._backoff.next(), give_up - self._loop.time())))
+
+    async def _lose(self) -> None:
+        self._lost = False
+        owned, self._owned = self._owned, frozenset()
+        if owned:
+            await self._callbacks.lose(owned)
+
+    async def _judge(self, error: KafkaError, give_up: float) -> None:
+        """What an error in a join means; raises it if joining again does not help."""
+        code = error.code
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            return
+        if code in _FORGOTTEN:
+            self._forget()
+            await self._lose()
+        elif code in _MOVED:
+            self._coordinator = None
+        elif code != ErrorCode.REBALANCE_IN_PROGRESS and not is_retriable(code):
+            raise error
+        await self._pause(give_up)
+
+    def _forget(self) -> None:
+        self._generation = -1
+        self._member_id = ""
+        self._rejoin = True
+        self._lost = bool(self._owned)
+        if self._exchange is not None and self._exchange.done():
+            self._exchange = None  # what it gave us is not ours any more
+
+    async def _get_ready(self) -> BrokerConnection:
+        """What comes before a join, inside a poll: partitions that others may get are given up."""
+        connection = await self._connection()
+        await self._network.refresh(self._topics, create=self._config["allow.auto.create.topics"])
+        cooperative = all(each.cooperative for each in self._assignors)
+        if not cooperative and self._owned:
+            await self._revoke(self._owned)
+        self._seen = self._snapshot()
+        return connection
+
+    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
+        """Gives partitions up: committed and told first. Cancelled in between, they are still ours to give up."""
+        try:
+            await self._callbacks.revoke(partitions)
+        except Exception:
+            self._owned -= partitions
+            raise
+        self._owned -= partitions
+
+    async def _talk(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
+        """Join and sync; what the group gives us. Goes on between polls, as it waits for all other members."""
+        subscription = Subscription(
+            tuple(self._topics), tuple(sorted(self._owned)), self._generation if self._owned else -1
+        )
+        metadata = write_subscription(subscription)
+        request = m.JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=self._session_ms,
+            rebalance_timeout_ms=self._poll_interval_ms,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type="consumer",
+            protocols=[
+                m.JoinGroupRequest_JoinGroupRequestProtocol(name=each.name, metadata=metadata)
+                for each in self._assignors
+            ],
+        )
+        # Until the answer nobody can change what we asked for; a change meanwhile sets it again.
+        self._rejoin = False
+        try:
+            limit = self._poll_interval_ms / 1000 + _JOIN_MARGIN_S
+            joined = await connection.request(request, timeout_s=limit)
+            if joined.error_code:
+                if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                    self._member_id = joined.member_id
+                raise broker_error(joined.error_code, about=f"join of group {self.group_id}")
+            self._member_id, self._generation = joined.member_id, joined.generation_id
+            self._protocol = next((each for each in self._assignors if each.name == joined.protocol_name), None)
+            if self._protocol is None:
+                raise broker_error(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group speaks {joined.protocol_name}, we do not"
+                )
+            leads = joined.leader == joined.member_id and not joined.skip_assignment
+            assignments = await self._assign(joined) if leads else {}
+            synced = await connection.request(self._sync_request(joined, assignments), timeout_s=limit)
+            if synced.error_code:
+                raise broker_error(synced.error_code, about=f"sync of group {self.group_id}")
+        except BaseException:
+            self._rejoin = True
+            raise
+        return frozenset(read_assignment(synced.assignment))
+
+    def _sync_request(self, joined: Any, assignments: Mapping[str, bytes]) -> Any:
+        return m.SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=self._instance_id,
+            protocol_type="consumer",
+            protocol_name=joined.protocol_name,
+            assignments=[
+                m.SyncGroupRequest_SyncGroupRequestAssignment(member_id=member, assignment=data)
+                for member, data in assignments.items()
+            ],
+        )
+
+    async def _assign(self, joined: Any) -> dict[str, bytes]:
+        """We lead the group: who reads what."""
+        assert self._protocol is not None, "chosen by the coordinator among ours"
+        members = {row.member_id: read_subscription(row.metadata) for row in joined.members}
+        topics = {topic for member in members.values() for topic in member.topics}
+        cluster = await self._network.refresh(topics)
+        self._seen = self._snapshot()
+        counts = {topic: len(cluster.partitions(topic)) for topic in topics}
+        assignment = self._protocol.assign(counts, members)
+        return {member: write_assignment(assignment.get(member, ())) for member in members}
+
+    async def _assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self._metrics.add("rebalance-total")
+        revoked, added = self._owned - partitions, partitions - self._owned
+        log.info(
+            "Group %s, generation %s: %s partitions, %s new",
+            self.group_id,
+            self._generation,
+            len(partitions),
+            len(added),
+        )
+        if revoked:
+            # Cooperative: what we give up now is for another member in the next round.
+            self.request_rejoin("partitions were given up")
+            await self._revoke(revoked)
+        try:
+            await self._callbacks.assign(partitions, added)
+        except Exception:
+            self._owned = partitions
+            raise
+        self._owned = partitions
+
+    # The coordinator ----------------------------------------------------------------------------------------
+
+    async def _connection(self) -> BrokerConnection:
+        if self._coordinator is None:
+            self._coordinator = await self._network.coordinator(self.group_id)
+        return await self._network.connection(self._coordinator, LANE)
+
+    async def ask(self, message: Any, version: int | None = None) -> Any:
+        """A request to the coordinator. Raises BrokerConnectionError, KafkaTimeoutError."""
+        return await (await self._connection()).request(message, version)
+
+    async def highest(self, request: type) -> int:
+        """The highest version that the coordinator and this client know."""
+        return (await self._connection()).highest(request)
+
+    def coordinator_moved(self) -> None:
+        """The coordinator is looked up again for the next request."""
+        self._coordinator = None
+
+    def answered(self, code: int) -> None:
+        """What the error code of a commit means for the membership: another coordinator, a lost membership, a
+        rebalance.
+        """
+        if code in _MOVED:
+            self._coordinator = None
+        elif code in _FORGOTTEN and self._generation >= 0:
+            self._forget()
+            self._callbacks.wake()
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS and not self._talking:
+            self.request_rejoin("the group rebalances")
+
+    async def _beat(self) -> None:
+        """Says that we are there, for as long as the caller polls."""
+        while True:
+            await asyncio.sleep(self._config.seconds("heartbeat.interval.ms"))
+            if self._generation < 0 or self._rejoin or self._left or self._talking:
+                continue
+            try:
+                await self._beat_once()
+            except Exception as error:  # the next poll raises it: without a beat the group forgets us
+                self._fatal = error
+                self._callbacks.wake()
+
+    async def _beat_once(self) -> None:
+        generation = self._generation
+        if self._loop.time() - self._polled_at > self._poll_interval_ms / 1000:
+            log.warning("Group %s: no poll for max.poll.interval.ms=%s, leaving", self.group_id, self._poll_interval_ms)
+            await self.leave()
+            self._forget()
+            return
+        try:
+            answer = await self.ask(
+                m.HeartbeatRequest(
+                    group_id=self.group_id,
+                    generation_id=self._generation,
+                    member_id=self._member_id,
+                    group_instance_id=self._instance_id,
+                )
+            )
+        except LOST as error:
+            log.info("Group %s: %s", self.group_id, error)
+            self._coordinator = None
+            return
+        except KafkaError as error:
+            if not is_retriable(error.code):
+                self._fatal = error
+            self._coordinator = None
+            return
+        code = answer.error_code
+        if self._rejoin or self._talking or generation != self._generation:
+            return  # said of what is over
+        if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            self._fatal = broker_error(code, about=f"group {self.group_id}")
+            self._forget()
+            self._callbacks.wake()
+        elif code:
+            self.answered(code)
+
+    @property
+    def _talking(self) -> bool:
+        return self._exchange is not None and not self._exchange.done()
+
+    async def leave(self) -> None:
+        """Leaves the group, so that the others need not wait for the session's end. Static members stay (KIP-345)."""
+        if self._generation < 0 or self._instance_id is not None:
+            return
+        request = m.LeaveGroupRequest(
+            group_id=self.group_id,
+            member_id=self._member_id,
+            members=[m.LeaveGroupRequest_MemberIdentity(member_id=self._member_id)],
+        )
+        try:
+            await self.ask(request)
+        except (*LOST, KafkaError) as error:
+            log.info("Group %s: could not say goodbye: %s", self.group_id, error)
+
+    async def close(self) -> None:
+        """Leaves and ends."""
+        self._left = True
+        tasks = [task for task in (self._heart, self._exchange) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.leave()
+        self._generation = -1

@@ -1,0 +1,1 @@
+"""`Producer`: `producer` takes records, `accumulator` keeps them, `sender` has them written."""

@@ -1,0 +1,45 @@
+"""One Produce request: its version, its content, and which row of the answer belongs to which batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pybroker.client.producer.accumulator import Batch
+from pybroker.protocol import messages as m
+
+_BY_ID = 13
+"""From this version on topics are named by id (KIP-516)."""
+
+
+def version_for(batches: Sequence[Batch], highest: int) -> int:
+    """The version to use with a broker that speaks `highest`: one by name if an id is missing."""
+    return highest if all(batch.topic_id for batch in batches) else min(highest, _BY_ID - 1)
+
+
+def produce_request(batches: Sequence[Batch], version: int, *, acks: int, timeout_ms: int) -> m.ProduceRequest:
+    """The request; the batches have their wire form already."""
+    topics: dict[Any, m.ProduceRequest_TopicProduceData] = {}
+    for batch in batches:
+        key = _topic(batch, version)
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = m.ProduceRequest_TopicProduceData(
+                name=batch.topic, topic_id=batch.topic_id, partition_data=[]
+            )
+        topic.partition_data.append(m.ProduceRequest_PartitionProduceData(index=batch.partition, records=batch.wire))
+    return m.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def answer_rows(batches: Sequence[Batch], answer: m.ProduceResponse, version: int) -> list[Any]:
+    """The answer's row for each batch, in order; None for one that the answer does not name."""
+    rows = {
+        (topic.topic_id if version >= _BY_ID else topic.name, row.index): row
+        for topic in answer.responses
+        for row in topic.partition_responses
+    }
+    return [rows.get((_topic(batch, version), batch.partition)) for batch in batches]
+
+
+def _topic(batch: Batch, version: int) -> Any:
+    return batch.topic_id if version >= _BY_ID else batch.topic

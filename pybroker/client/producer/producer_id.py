@@ -1,0 +1,43 @@
+"""Who a producer is to the brokers: an id and an epoch (KIP-98), and the next epoch after a gap (KIP-360)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.network import Network
+from pybroker.client.errors import broker_error
+from pybroker.protocol import messages as m
+
+_EPOCH_MAX = 0x7FFE
+"""The last epoch that can be continued by another one of the same id."""
+
+
+class ProducerId:
+    """current: (id, epoch) that batches are numbered under; None until `obtain`, and when the epochs of an id are used
+    up.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.current: tuple[int, int] | None = None
+
+    def next_epoch(self) -> None:
+        """Sequences start anew: brokers tell the new ones from the old by the epoch."""
+        if self.current is not None:
+            producer_id, epoch = self.current
+            self.current = (producer_id, epoch + 1) if epoch < _EPOCH_MAX else None
+
+    async def obtain(self) -> None:
+        """Asks any broker for an id. Raises KafkaError, and what a lost connection raises."""
+
+        async def ask(connection: BrokerConnection) -> Any:
+            answer = await connection.request(
+                m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+            )
+            if answer.error_code:
+                raise broker_error(answer.error_code, about="producer id")
+            return answer
+
+        answer = await self._network.attempt("any", ask)
+        self.current = (answer.producer_id, answer.producer_epoch)

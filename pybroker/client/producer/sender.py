@@ -1,0 +1,545 @@
+"""The producer's other half: takes batches from the queues, sends them, and acts on the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pybroker.client.cluster import TopicInfo
+from pybroker.client.config import ClientConfig
+from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.metadata import Recreated
+from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.wake_loop import WakeLoop
+from pybroker.client.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    TopicRecreatedError,
+    broker_error,
+    is_retriable,
+)
+from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues
+from pybroker.client.producer.produce_request import answer_rows, produce_request, version_for
+from pybroker.client.producer.producer_id import ProducerId
+from pybroker.client.producer.topic_watch import TopicWatch
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode, error_name
+
+log = logging.getLogger(__name__)
+
+_COMPRESS_ELSEWHERE_BYTES = 32 << 10
+"""From here on compression is worth a thread: the loop goes on meanwhile."""
+_UNSEEN_MAX = 16
+"""So many failed batches are kept for `flush` to tell of."""
+
+_LOOK_AGAIN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+    }
+)
+_SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+class _Lane:
+    """One broker: requests are built and sent in the order in which they were decided."""
+
+    __slots__ = ("connecting", "in_flight", "lock")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.in_flight = 0
+        self.connecting: asyncio.Task[None] | None = None
+
+
+class Sender:
+    """Runs until `close`. All methods are called on its loop."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        network: Network,
+        topics: dict[str, TopicQueues],
+        metrics: ClientMetrics,
+        on_done: Callable[[Batch, Exception | None], None],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.buffered = 0
+        self._config = config
+        self._network = network
+        self._topics = topics
+        self._metrics = metrics
+        self._on_done = on_done
+        self._acks: int = config["acks"]
+        self._idempotent: bool = config["enable.idempotence"] and self._acks == -1
+        self._in_flight_max: int = config["max.in.flight.requests.per.connection"]
+        self._request_bytes_max: int = config["max.request.size"]
+        self._compresses = config["compression.type"] != "none"
+        self._retries_max: int = config["retries"]
+        self._moves: bool = config["on.topic.recreated"] == "continue"
+        self._busy: dict[PartitionQueue, None] = {}
+        self._lanes: dict[int, _Lane] = {}
+        self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
+        self._producer = ProducerId(network)
+        self._numbering: asyncio.Task[None] | None = None
+        self._flushing = 0
+        self._crowded = 0
+        self._unseen: list[tuple[Batch, BaseException]] = []
+        self._room = asyncio.Event()
+        network.metadata.on_recreated(self._recreated)
+        self._background = WakeLoop(self._dispatch, "The producer's sender")
+        self._watch = TopicWatch(
+            network,
+            self._background,
+            self._backoff,
+            age_max_s=config.seconds("metadata.max.age.ms"),
+            wanted=lambda: set(topics) | {where.where.topic for where in self._busy},
+            found=self._found,
+            gone=self._gone,
+        )
+
+    # What the producer calls --------------------------------------------------------------------------------
+
+    def queues(self, topic: TopicInfo) -> TopicQueues:
+        """The queues of a topic that exists."""
+        found = self._topics.get(topic.name)
+        if found is None or found.topic_id != topic.topic_id:
+            if found is not None and found.topic_id and topic.topic_id:
+                self._recreated(Recreated(topic.name, found.topic_id, topic.topic_id))
+            found = self._topics[topic.name] = TopicQueues(topic.name, topic.topic_id, len(topic.partitions))
+        elif len(topic.partitions) > len(found.partitions):
+            found.grow(len(topic.partitions))
+        self._watch.exists(topic.name)
+        return found
+
+    def has_work(self, where: PartitionQueue) -> None:
+        """There is a new batch."""
+        self._busy[where] = None
+        self._background.wake()
+
+    def wake(self) -> None:
+        """Something may be sent now that could not before."""
+        self._background.wake()
+
+    async def room(self, limit: int, size: int) -> None:
+        """Waits until `size` bytes fit into the buffer, or it is empty."""
+        self._background.wake()
+        self._crowded += 1  # nothing lingers meanwhile
+        try:
+            while self.buffered and self.buffered + size > limit:
+                self._room.clear()
+                await self._room.wait()
+        finally:
+            self._crowded -= 1
+
+    async def flush(self) -> None:
+        """Until everything that is there now is answered. Raises the first failure that nobody has looked at."""
+        self._flushing += 1
+        self._background.wake()
+        try:
+            waiting = [batch for where in self._busy for batch in [*where.in_flight, *where.unsent()]]
+            while waiting:
+                await asyncio.wait([batch.done for batch in waiting])
+                waiting = [half for batch in waiting for half in batch.halves or ()]
+        finally:
+            self._flushing -= 1
+        unseen, self._unseen = [error for batch, error in self._unseen if not batch.seen], []
+        if unseen:
+            raise unseen[0]
+
+    async def close(self, timeout_s: float | None) -> None:
+        """Flushes, for `timeout_s` at most, and ends. What is left fails."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.flush()
+        except TimeoutError:
+            self._abandon()
+            self._unseen = []
+        finally:
+            # Also what came during the flush, or is left by a `close` that was cancelled: nobody waits for ever.
+            self._abandon()
+            await self._background.close()
+
+    def _abandon(self) -> None:
+        error = KafkaTimeoutError("the producer was closed before the record was written")
+        for where in list(self._busy):
+            for batch in [*where.in_flight, *where.unsent()]:
+                self._fail(where, batch, error)
+
+    # The loop -----------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> float | None:
+        """Sends all that may be sent now; how long nothing will happen by itself, in seconds."""
+        now = self.loop.time()
+        next_time = now + 3600.0
+        full = self._crowded > 0 or self.buffered >= self._config["buffer.memory"] * 0.9
+        groups: dict[int, list[tuple[PartitionQueue, Batch]]] = {}
+        sizes: dict[int, int] = {}
+        self._watch.refresh_if_old(now)
+        for where in list(self._busy):
+            if where.is_empty:
+                del self._busy[where]
+                continue
+            next_time = min(next_time, self._expire(where, now))
+            self._check_identity(where)
+            batch, ready_at = self._candidate(where, now, full)
+            if batch is None or ready_at > now:
+                next_time = min(next_time, ready_at)
+                continue
+            producer = self._producer.current
+            if self._idempotent and producer is None:
+                self._number()
+                continue
+            node = self._leader(where)
+            if node is None:
+                where.not_before = now + 0.02
+                next_time = min(next_time, where.not_before)
+                self._watch.refresh()
+                continue
+            lane = self._lanes.get(node)
+            if lane is None:
+                lane = self._lanes[node] = _Lane()
+            if self._network.ready(node) is None:
+                self._connect(node, lane)
+                continue
+            group = groups.setdefault(node, [])
+            size = sizes.get(node, 0)
+            if lane.in_flight >= self._in_flight_max or (group and size + batch.bytes > self._request_bytes_max):
+                continue
+            if self._idempotent and producer is not None and not where.number(batch, producer):
+                continue
+            self._take(where, batch)
+            self._busy[where] = self._busy.pop(where)  # the others have their turn first
+            group.append((where, batch))
+            sizes[node] = size + batch.bytes
+        for node, group in groups.items():
+            if group:
+                self._lanes[node].in_flight += 1
+                self._background.spawn(self._send(node, group))
+        if any(group for group in groups.values()):
+            return 0.0  # a partition may have more that is ready
+        return max(0.0, next_time - self.loop.time())
+
+    def _candidate(self, where: PartitionQueue, now: float, full: bool) -> tuple[Batch | None, float]:
+        """The batch to send next and when it may go."""
+        if where.retries or where.reset:
+            # Alone, so that the order holds.
+            if where.in_flight or not where.unsent():
+                return None, now + 3600.0
+            return where.unsent()[0], where.not_before
+        if not where.queue or len(where.in_flight) >= self._in_flight_max:
+            return None, now + 3600.0
+        if self._idempotent and where.in_flight and where.known_as != where.producer:
+            # Apache Kafka's leader takes any first sequence of a producer that it does not know (KAFKA-15591): were
+            # the first batch refused, by a leader that is not ready yet, the second would come before it.
+            return None, now + 3600.0
+        batch = where.queue[0]
+        if not len(batch.data):
+            return None, now + 3600.0
+        at_once = batch.closed or len(where.queue) > 1 or self._flushing or full
+        return batch, max(where.not_before, now if at_once else batch.linger_end)
+
+    def _take(self, where: PartitionQueue, batch: Batch) -> None:
+        if where.retries:
+            where.retries.remove(batch)
+        else:
+            where.queue.popleft()
+        batch.closed = True
+        where.in_flight.append(batch)
+
+    def _leader(self, where: PartitionQueue) -> int | None:
+        cluster = self._network.cluster
+        info = cluster.partition(where.where)
+        if info is None or cluster.node(info.leader) is None:
+            return None
+        return info.leader
+
+    # One request --------------------------------------------------------------------------------------------
+
+    async def _send(self, node: int, group: list[tuple[PartitionQueue, Batch]]) -> None:
+        lane = self._lanes[node]
+        try:
+            async with lane.lock:
+                for _, batch in group:
+                    await self._build(batch)
+                connection = self._network.ready(node)
+                if connection is None:
+                    raise broker_error(ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {node} was lost")
+                batches = [batch for _, batch in group]
+                version = version_for(batches, connection.highest(m.ProduceRequest))
+                request = produce_request(
+                    batches, version, acks=self._acks, timeout_ms=self._config["request.timeout.ms"]
+                )
+                self._metrics.add("request-total")
+                await connection.drain()
+                if self._acks == 0:
+                    connection.tell(request, version)
+                    answer = None
+                else:
+                    answer = connection.start(request, version)
+            if answer is None:
+                for where, batch in group:
+                    self._written(where, batch, -1, -1)
+            else:
+                self._judge(group, await connection.answer_to(request, answer), version)
+        except (*LOST, KafkaError) as error:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
+            for where, batch in group:
+                if batch in where.in_flight:
+                    self._failed(where, batch, code, error)
+            self._watch.refresh()
+        except Exception as error:
+            for where, batch in group:
+                self._fail(where, batch, error)
+            raise
+        finally:
+            lane.in_flight -= 1
+            self._background.wake()
+
+    async def _build(self, batch: Batch) -> None:
+        if batch.wire is not None:
+            return
+        producer_id, epoch = batch.producer or (-1, -1)
+        if self._compresses and batch.data.size_bytes >= _COMPRESS_ELSEWHERE_BYTES:
+            build = batch.data.build
+            batch.wire = await self.loop.run_in_executor(None, build, producer_id, epoch, batch.sequence)
+        else:
+            batch.wire = batch.data.build(producer_id, epoch, batch.sequence)
+
+    def _judge(self, group: list[tuple[PartitionQueue, Batch]], answer: Any, version: int) -> None:
+        rows = answer_rows([batch for _, batch in group], answer, version)
+        for (where, batch), row in zip(group, rows, strict=True):
+            if batch not in where.in_flight:
+                continue
+            if row is None:
+                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer does not name {where.where}")
+                self._failed(where, batch, error.code, error)
+            elif row.error_code == ErrorCode.NONE:
+                self._written(where, batch, row.base_offset, row.log_append_time_ms)
+            elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._written(where, batch, -1, -1)
+            else:
+                text = row.error_message
+                if row.record_errors:
+                    text = row.record_errors[0].batch_index_error_message or text
+                about = f"record for {where.where}"
+                self._failed(where, batch, row.error_code, broker_error(row.error_code, text, about=about))
+
+    # How it went --------------------------------------------------------------------------------------------
+
+    def _written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
+        where.in_flight.remove(batch)
+        where.known_as = batch.producer
+        self._backoff.reset()
+        self._metrics.add("record-send-total", len(batch))
+        self._metrics.add("byte-total", len(batch.wire or b""))
+        self._settle(batch, (base_offset, append_time), None)
+
+    def _failed(self, where: PartitionQueue, batch: Batch, code: int, error: Exception) -> None:
+        """The broker refuses a batch, or it is lost: once more, in halves, or never."""
+        now = self.loop.time()
+        batch.attempts += 1
+        if code == ErrorCode.MESSAGE_TOO_LARGE and len(batch) > 1:
+            where.in_flight.remove(batch)
+            self._split(where, batch)
+            return
+        if code in _SEQUENCE and self._idempotent:
+            # Behind another that is not answered yet this says nothing: that one decides.
+            if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
+                self._new_epoch(where)
+            self._watch.refresh()
+        elif code in _LOOK_AGAIN:
+            self._watch.refresh()
+        elif not is_retriable(code):
+            self._fail(where, batch, error)
+            return
+        if batch.attempts > self._retries_max or now >= batch.deadline:
+            self._fail(where, batch, error)
+            return
+        log.debug("%s: %s, sent again", where.where, error_name(code))
+        self._metrics.add("record-retry-total", len(batch))
+        where.retry(batch)
+        where.not_before = now + self._backoff.next()
+
+    def _fail(self, where: PartitionQueue, batch: Batch, error: Exception) -> None:
+        """A batch has failed for good."""
+        if batch in where.in_flight:
+            where.in_flight.remove(batch)
+        elif batch in where.retries:
+            where.retries.remove(batch)
+        elif batch in where.queue:
+            where.queue.remove(batch)
+        batch.closed = True
+        if batch.sequence >= 0 and self._idempotent and not batch.done.done():
+            self._new_epoch(where)
+        self._metrics.add("record-error-total", len(batch))
+        self._settle(batch, None, error)
+
+    def _fail_unsent(self, where: PartitionQueue, error: Exception) -> None:
+        for batch in where.unsent():
+            self._fail(where, batch, error)
+
+    def _settle(self, batch: Batch, result: tuple[int, int] | None, error: Exception | None) -> None:
+        if batch.done.done():
+            return
+        if error is None and result is not None:
+            batch.done.set_result(result)
+        else:
+            batch.done.set_exception(error or RuntimeError("no result"))
+            batch.done.exception()  # looked at: whoever waits sees it, `flush` tells the others
+            if not batch.seen and error is not None:
+                # Somebody may still look at it before the next flush.
+                self._unseen = [each for each in self._unseen if not each[0].seen]
+                if len(self._unseen) < _UNSEEN_MAX:
+                    self._unseen.append((batch, error))
+        self._on_done(batch, error)
+        batch.wire = None
+        self.buffered -= batch.bytes
+        batch.bytes = 0
+        self._room.set()
+
+    def _split(self, where: PartitionQueue, batch: Batch) -> None:
+        self._metrics.add("batch-split-total")
+        first, second = batch.split()
+        batch.bytes = 0
+        for half in (second, first):
+            if half.producer is not None or where.retries:
+                where.retries.insert(0, half)
+            else:
+                where.queue.appendleft(half)
+        if batch.sequence >= 0:
+            where.sort_retries()
+
+        def tell(done: asyncio.Future[tuple[int, int]]) -> None:
+            if not batch.done.done():
+                batch.done.set_result((-1, -1))
+
+        second.done.add_done_callback(tell)
+        self._background.wake()
+
+    def _expire(self, where: PartitionQueue, now: float) -> float:
+        """Fails what is overdue, on the wire or not; when the next one will be."""
+        for batch in (*where.in_flight, *where.unsent()):
+            if now < batch.deadline:
+                return batch.deadline
+            limit = f"delivery.timeout.ms={self._config['delivery.timeout.ms']}"
+            self._fail(where, batch, KafkaTimeoutError(f"a record for {where.where} was not written within {limit}"))
+        return now + 3600.0
+
+    # Identity -----------------------------------------------------------------------------------------------
+
+    def _recreated(self, change: Recreated) -> None:
+        """What was given for the old incarnation must not reach the new one, unless the user wants it."""
+        old = self._topics.get(change.topic)
+        if old is None or old.topic_id == change.new:
+            return
+        log.info("Topic %s was deleted and created again: id %s, was %s", change.topic, change.new, old.topic_id)
+        error = TopicRecreatedError(change.topic, old.topic_id, change.new)
+        self._forget(change.topic)
+        for where in old.partitions:
+            if not self._moves:  # else `_check_identity` does, once the new topic's partitions are known
+                self._fail_unsent(where, error)
+                where.reset = False
+        self._background.wake()
+
+    def _forget(self, name: str) -> TopicQueues | None:
+        """The queues of a name are over. Whatever takes their place counts from 0, under another epoch: within the same
+        one the broker would take its first batches for those that it has, also where the topic comes back as it
+        was, undeleted or permitted again.
+        """
+        queues = self._topics.pop(name, None)
+        producer = self._producer.current
+        if producer is not None and any(where.producer == producer for where in (queues.partitions if queues else ())):
+            self._producer.next_epoch()
+        return queues
+
+    def _check_identity(self, where: PartitionQueue) -> None:
+        """What came back from the wire after the change was noticed is not sent again, by name least of all."""
+        old, new = where.topic.topic_id, self._network.cluster.topic_id(where.where.topic)
+        if not old or not new or old == new or self._topics.get(where.where.topic) is where.topic:
+            return
+        error = TopicRecreatedError(where.where.topic, old, new)
+        unsent = where.unsent()
+        queues = self._topics.get(where.where.topic)
+        if self._moves and unsent and (queues is None or queues.topic_id != new):
+            queues = self.queues(self._network.cluster.by_name[where.where.topic])
+        for batch in unsent:
+            if self._moves and queues is not None and batch.partition < len(queues.partitions):
+                self._move(where, queues.partitions[batch.partition], batch)
+            else:
+                self._fail(where, batch, error)
+        where.reset = False
+
+    def _move(self, where: PartitionQueue, to: PartitionQueue, batch: Batch) -> None:
+        (where.retries if batch in where.retries else where.queue).remove(batch)
+        batch.topic_id, batch.producer, batch.sequence, batch.wire = to.topic.topic_id, None, -1, None
+        batch.closed = True
+        to.queue.append(batch)
+        self.has_work(to)
+
+    def _new_epoch(self, where: PartitionQueue) -> None:
+        """A gap in this partition's sequence is certain: it starts anew under the next epoch (KIP-360)."""
+        producer = self._producer.current
+        if producer is None or where.reset:
+            return
+        if where.producer in (None, producer):
+            self._producer.next_epoch()
+        where.reset = True
+
+    def _number(self) -> None:
+        """Gets a producer id."""
+        if self._numbering is None or self._numbering.done():
+            self._numbering = self._background.spawn(self._obtain_producer_id())
+
+    async def _obtain_producer_id(self) -> None:
+        try:
+            await self._producer.obtain()
+        except (*LOST, KafkaError) as error:
+            if isinstance(error, KafkaError) and not is_retriable(error.code):
+                for where in list(self._busy):
+                    self._fail_unsent(where, error)
+            else:
+                log.warning("No producer id so far: %s", error)
+                await asyncio.sleep(self._backoff.next())
+        self._background.wake()
+
+    # Connections and topics ---------------------------------------------------------------------------------
+
+    def _connect(self, node: int, lane: _Lane) -> None:
+        if lane.connecting is None or lane.connecting.done():
+            lane.connecting = self._background.spawn(self._open(node))
+
+    async def _open(self, node: int) -> None:
+        try:
+            await self._network.connection(node)
+        except KafkaError as error:
+            if is_retriable(error.code):
+                self._watch.refresh()
+            else:  # authentication: waiting will not help
+                for where in list(self._busy):
+                    self._fail_unsent(where, error)
+        except LOST as error:
+            log.info("Broker %s does not answer: %s", node, error)
+            self._watch.refresh()
+            await asyncio.sleep(self._backoff.next())
+        self._background.wake()
+
+    def _found(self, topic: TopicInfo) -> None:
+        if topic.name in self._topics:
+            self.queues(topic)
+
+    def _gone(self, name: str, error: KafkaError) -> None:
+        """The topic was deleted, or is not for us."""
+        queues = self._forget(name)
+        left = [where for where in self._busy if where.where.topic == name]
+        for where in dict.fromkeys([*(queues.partitions if queues is not None else ()), *left]):
+            self._fail_unsent(where, error)
