@@ -19,13 +19,13 @@ from pybroker.admin.topics import TopicAdmin
 from pybroker.admin.users import UserAdmin
 from pybroker.api import control
 from pybroker.clock import Clock, SystemClock
+from pybroker.cluster.events import AlterConfigs, RegisterBroker
 from pybroker.cluster_resource import ClusterResource
 from pybroker.completions import NativeAppends
 from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.controller.channel import LocalChannel
 from pybroker.controller.controller import Controller
-from pybroker.controller.events import AlterConfigs, RegisterBroker
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Settings
 from pybroker.coordinators.group.topic_view import CachedTopics

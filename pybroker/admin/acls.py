@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from pybroker.cluster.events import CreateAcls, DeleteAcls
 from pybroker.controller.controller import Controller
-from pybroker.controller.events import CreateAcls, DeleteAcls
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import (
     CLUSTER_NAME,

@@ -26,6 +26,7 @@ from pybroker.admin.config_changes import (
     topic_changes,
 )
 from pybroker.admin.topic_names import check_topic_name
+from pybroker.cluster.events import AlterConfigs, ConfigChange
 from pybroker.config import (
     BROKER_SETTINGS,
     BrokerConfig,
@@ -36,7 +37,6 @@ from pybroker.config import (
     resolve_topic_configs,
 )
 from pybroker.config.protocol_version import PROTOCOL_VERSION
-from pybroker.controller.events import AlterConfigs, ConfigChange
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ConfigImage, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG

@@ -15,9 +15,7 @@ import msgspec
 from pybroker.admin.closing import Closed, Closing
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
-from pybroker.config import BrokerConfig
-from pybroker.controller.controller import Controller
-from pybroker.controller.events import (
+from pybroker.cluster.events import (
     OffsetsRestored,
     TruncatedTopic,
     TruncateTopics,
@@ -25,7 +23,9 @@ from pybroker.controller.events import (
     UndeletedTopic,
     UndeleteTopic,
 )
-from pybroker.controller.topics import deletable, unknown_id, unknown_topic
+from pybroker.cluster.lookup import living_topic, unknown_id, unknown_topic
+from pybroker.config import BrokerConfig
+from pybroker.controller.controller import Controller
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DELETING, REMOVED, STAGED, UNDELETING, DeletionRecord
 from pybroker.metadata.image import ClusterImage, TopicImage
@@ -257,7 +257,7 @@ class LineageAdmin:
         results: list[TruncatedTopic | KafkaError | None] = []
         for slot, one in enumerate(topics):
             try:
-                topic = deletable(self.image, one.which, ())
+                topic = living_topic(self.image, one.which)
             except KafkaError as error:
                 results.append(error)
                 continue

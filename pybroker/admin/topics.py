@@ -17,9 +17,8 @@ from pybroker.admin.closing import Closed, Closing
 from pybroker.admin.config_changes import check_stored_size
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
-from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
-from pybroker.controller.controller import Controller, Outcome
-from pybroker.controller.events import (
+from pybroker.cluster.events import (
+    BY_BROKER,
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -29,7 +28,9 @@ from pybroker.controller.events import (
     NewPartitions,
     NewTopic,
 )
-from pybroker.controller.topics import unknown_id
+from pybroker.cluster.lookup import unknown_id
+from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
+from pybroker.controller.controller import Controller, Outcome
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
 from pybroker.metadata.image import INTERNAL_TOPICS
@@ -39,9 +40,6 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
-
-BY_BROKER = "pybroker"
-"""Who made or deleted a topic in its history, when no client asked for it by CreateTopics or DeleteTopics."""
 
 DEFAULT_COUNT = -1
 """In a request: take the broker's default."""
@@ -147,7 +145,7 @@ class TopicAdmin:
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool, created_by: str
     ) -> list[CreatedTopic | KafkaError]:
         deadline = self._deadline(timeout_ms)
-        event = CreateTopics(tuple(topics), validate_only, random.getrandbits(31), created_by)
+        event = CreateTopics(tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by)
         outcome = await self._controller.submit(event)
         results: list[CreatedTopic | KafkaError] = outcome.reply
         if validate_only or not any(isinstance(result, CreatedTopic) for result in results):

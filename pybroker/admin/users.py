@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pybroker.cluster.events import AlterUsers, UserChange
 from pybroker.controller.controller import Controller
-from pybroker.controller.events import AlterUsers, UserChange
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.scram import BY_NAME, STORED_ITERATIONS_MAX, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism

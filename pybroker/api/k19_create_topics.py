@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pybroker.admin.topic_configs import topic_settings
 from pybroker.admin.topics import TopicAdmin, TopicSpec
+from pybroker.cluster.events import CreatedTopic
 from pybroker.config import BrokerConfig
 from pybroker.context import RequestContext
-from pybroker.controller.events import CreatedTopic
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

@@ -14,8 +14,8 @@ from functools import partial
 
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.topics import TopicAdmin
+from pybroker.cluster.events import DeletedTopic
 from pybroker.context import RequestContext
-from pybroker.controller.events import DeletedTopic
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

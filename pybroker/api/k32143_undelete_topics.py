@@ -7,8 +7,8 @@ another one, CREATE on that; whoever may not see the topic is told nothing of it
 from __future__ import annotations
 
 from pybroker.admin.lineage import LineageAdmin, Restore
+from pybroker.cluster.events import UndeletedTopic
 from pybroker.context import RequestContext
-from pybroker.controller.events import UndeletedTopic
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from pybroker.admin.lineage import LineageAdmin, Truncate
+from pybroker.cluster.events import TruncatedTopic
 from pybroker.context import RequestContext
-from pybroker.controller.events import TruncatedTopic
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import TopicImage
 from pybroker.native import Uuid

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from pybroker.cluster.events import RegisterBroker
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import RegisterBroker, ReplicasOffline
+from pybroker.controller.events import ReplicasOffline
 from pybroker.controller.leader_election import Election, elect
 from pybroker.controller.topics import encode_state
 from pybroker.metadata import znodes

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pybroker.cluster.events import AlterConfigs, ConfigChange
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import AlterConfigs, ConfigChange
 from pybroker.controller.protocol import decide_raise
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes

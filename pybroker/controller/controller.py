@@ -15,14 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pybroker.clock import Clock
-from pybroker.controller.broadcast import Broadcast
-from pybroker.controller.brokers import decide_offline, decide_register
-from pybroker.controller.channel import LocalChannel
-from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.decision import Decision
-from pybroker.controller.deletions import Deletions
-from pybroker.controller.events import (
-    AdvanceDeletions,
+from pybroker.cluster.events import (
     AlterConfigs,
     AlterUsers,
     BeginIngest,
@@ -36,14 +29,18 @@ from pybroker.controller.events import (
     DropIngests,
     Event,
     FinishIngest,
-    FinishMigrations,
-    FinishUndelete,
     OffsetsRestored,
     RegisterBroker,
-    ReplicasOffline,
     TruncateTopics,
     UndeleteTopic,
 )
+from pybroker.controller.broadcast import Broadcast
+from pybroker.controller.brokers import decide_offline, decide_register
+from pybroker.controller.channel import LocalChannel
+from pybroker.controller.configs import decide_alter_configs
+from pybroker.controller.decision import Decision
+from pybroker.controller.deletions import Deletions
+from pybroker.controller.events import AdvanceDeletions, FinishMigrations, FinishUndelete, ReplicasOffline
 from pybroker.controller.ingests import (
     decide_begin_ingest,
     decide_commit_ingest,
@@ -141,7 +138,7 @@ class Controller:
         self._topic_ids = topic_ids
         self._migrations = Migrations()
         self._broadcast = Broadcast(broker_id)
-        self._events: asyncio.Queue[tuple[Event, asyncio.Future[Outcome]]] = asyncio.Queue(EVENTS_QUEUED_MAX)
+        self._events: asyncio.Queue[tuple[Event[Any], asyncio.Future[Outcome]]] = asyncio.Queue(EVENTS_QUEUED_MAX)
         self._task: asyncio.Task[None] | None = None
         self._epoch_version = -1
         self._image = ClusterImage.initial(0)
@@ -233,7 +230,7 @@ class Controller:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    async def submit(self, event: Event) -> Outcome:
+    async def submit(self, event: Event[Any]) -> Outcome:
         """Puts an event in the queue and waits for its answer. Raises KafkaError: NOT_CONTROLLER, or the store
         failed."""
         if not self._active:
@@ -269,7 +266,7 @@ class Controller:
             else:
                 _answer(future, outcome)
 
-    async def _handle(self, event: Event) -> Outcome:
+    async def _handle(self, event: Event[Any]) -> Outcome:
         decision = self._decide(event)
         before = self._image
         if decision.operations:
@@ -281,10 +278,10 @@ class Controller:
             self._report(FinishMigrations(self._migrations.settled(self._image)))
         return self._send(before, decision)
 
-    def _decide(self, event: Event) -> Decision:
+    def _decide(self, event: Event[Any]) -> Decision:
         match event:
             case CreateTopics():
-                return decide_create(self._image, event, self._clock.wall_ms())
+                return decide_create(self._image, event)
             case DeleteTopics():
                 return decide_delete(self._image, event)
             case TruncateTopics():
@@ -323,6 +320,8 @@ class Controller:
                 return decide_finish_ingest(self._image, event)
             case DropIngests():
                 return decide_drop_ingests(self._image, event)
+            case _:
+                raise AssertionError(f"{type(event).__name__} has no decision")
 
     async def _write(self, operations: Sequence[Operation]) -> None:
         try:

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from pybroker.controller.events import AdvanceDeletions, Event, FinishUndelete
+from pybroker.cluster.events import Event
+from pybroker.controller.events import AdvanceDeletions, FinishUndelete
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import (
@@ -42,7 +43,7 @@ class Deletions:
     def __init__(
         self,
         store: MetadataStore,
-        submit: Callable[[Event], Awaitable[Any]],
+        submit: Callable[[Event[Any]], Awaitable[Any]],
         send_again: Callable[[int, Sequence[Uuid]], None],
         tombstones_max: Callable[[], int],
     ) -> None:

@@ -11,11 +11,10 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
+from pybroker.cluster.lookup import unknown_topic
 from pybroker.controller.decision import Decision, nothing
-from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
-from pybroker.controller.topics import unknown_topic
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import REMOVED
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.ingest_records import (
     COMMITTED,
@@ -36,18 +35,12 @@ EPOCH_MAX = INDEX_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
 
-def committed_record(image: ClusterImage, key: IngestKey) -> IngestRecord | None:
-    """The commit that covers an ingest: its own, or for a stream that of the same or a later batch."""
-    record = image.committed_ingests.get(series_of(key))
-    return None if record is None or record.batch_id < key[2] else record
-
-
 def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
     """Reply: the record that is open, or the one that says it was committed."""
     topic_id, ingest_id, batch_id = event.key
     if image.topic_by_id(topic_id) is None:
         raise unknown_topic(image, topic_id)
-    done = committed_record(image, event.key)
+    done = image.commit_of(event.key)
     if done is not None:
         return nothing(done)
     _check_readable(image, event.key)
@@ -109,7 +102,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
 
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
     """THE decision. Reply: the committed record; COMMITTING until its partitions have the records."""
-    done = committed_record(image, event.key)
+    done = image.commit_of(event.key)
     if done is not None:
         return nothing(done)
     _check_readable(image, event.key)
@@ -180,18 +173,7 @@ def _emptied_folders(image: ClusterImage, topics: Iterable[Uuid], dropped: Abstr
     return tuple(
         path
         for topic_id in topics
-        if is_dead(image, topic_id)
+        if image.is_dead(topic_id)
         for path in topic_paths(topic_id)
         if path in image.ingest_folders and path not in used
     )
-
-
-def is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
-    """Whether the topic is known not to live. One whose nodes are damaged may be any that is missing."""
-    return topic_id not in image.names and (topic_id in image.deletions or not image.damaged)
-
-
-def is_dead(image: ClusterImage, topic_id: Uuid) -> bool:
-    """Whether it cannot come back either."""
-    deletion = image.deletions.get(topic_id)
-    return is_deleted(image, topic_id) and (deletion is None or deletion.state == REMOVED)

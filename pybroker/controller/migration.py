@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pybroker.cluster.events import DropDeleteOrders
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import DropDeleteOrders, FinishMigrations
+from pybroker.controller.events import FinishMigrations
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 from pybroker.metadata.image import ClusterImage, ImageDelta

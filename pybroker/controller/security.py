@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pybroker.cluster.events import AlterUsers, CreateAcls, DeleteAcls
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import AlterUsers, CreateAcls, DeleteAcls
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import AclBinding, AclNode, AclPattern, acl_path, encode_acls
 from pybroker.metadata.control_messages import UpdateSecurity

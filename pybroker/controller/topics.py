@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from pybroker.controller.decision import Decision
-from pybroker.controller.events import (
+from pybroker.cluster.events import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -17,6 +16,8 @@ from pybroker.controller.events import (
     NewPartitions,
     NewTopic,
 )
+from pybroker.cluster.lookup import living_topic
+from pybroker.controller.decision import Decision
 from pybroker.controller.placement import place
 from pybroker.controller.protocol import id_operations, topic_node
 from pybroker.errors import KafkaError
@@ -34,14 +35,11 @@ from pybroker.metadata.image import (
 )
 from pybroker.metadata.lineage import CREATED, DELETED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Create, Delete, Operation, Set
-from pybroker.metadata.times import time_text
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 50_000
 """Partitions that one request may add: bounds the multi, the messages and the files made at once."""
-
-NO_SUCH_ID = "There is no topic with id {}."
 
 Replicas = tuple[int, ...]
 
@@ -49,9 +47,7 @@ Replicas = tuple[int, ...]
 # --- create -----------------------------------------------------------------------------------------------------------
 
 
-def decide_create(
-    image: ClusterImage, event: CreateTopics, now_ms: int, new_id: Callable[[], Uuid] = Uuid.random
-) -> Decision:
+def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
     """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere
     else."""
     operations: list[Operation] = []
@@ -73,7 +69,7 @@ def decide_create(
         if not event.validate_only:
             topic_id = unused_id(image, created, new_id)
             epoch = first_leader_epoch(image, topic.name)
-            made = TopicEvent(CREATED, now_ms, event.created_by, topic.name)
+            made = TopicEvent(CREATED, event.now_ms, event.created_by, topic.name)
             new = new_topic(
                 image,
                 topic.name,
@@ -81,7 +77,7 @@ def decide_create(
                 replicas=replicas,
                 config=topic.config,
                 lineage=TopicLineage((made,), epoch),
-                created_ms=now_ms,
+                created_ms=event.now_ms,
             )
             operations += create_operations(image, new)
             created.append(new)
@@ -277,7 +273,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics) -> Decision:
     reply: list[DeletedTopic | KafkaError] = []
     for which in event.topics:
         try:
-            topic = deletable(image, which, removed)
+            topic = living_topic(image, which, removed)
         except KafkaError as error:
             reply.append(error)
             continue
@@ -297,43 +293,6 @@ def decide_delete(image: ClusterImage, event: DeleteTopics) -> Decision:
         reply.append(DeletedTopic(topic.name, topic.topic_id))
     delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
     return Decision(tuple(operations), delta, reply)
-
-
-def deletable(image: ClusterImage, which: str | Uuid, removed: Container[Uuid]) -> TopicImage:
-    """The topic to delete. KafkaError: there is none (`removed`: it was deleted a moment ago)."""
-    topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
-    if topic is None or topic.topic_id in removed:
-        raise unknown_topic(image, which)
-    return topic
-
-
-def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-    """As `unknown_topic`. `told`: whether the asker may know that a topic of this name exists; to others an id that had
-    the name once is one of which nothing is known (X22)."""
-    dead = image.deletions.get(topic_id)
-    if dead is None or told(dead.topic):
-        return unknown_topic(image, topic_id)
-    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(topic_id))
-
-
-def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
-    """What is answered about a topic that does not live, by name or by id; what is known of its death is said."""
-    if isinstance(which, str):
-        if which in image.damaged:
-            return KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata of topic '{which}' is damaged: {image.damaged[which]}"
-            )
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'.")
-    dead = image.deletions.get(which)
-    if dead is None:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(which))
-    successor = image.topics.get(dead.topic)
-    replaced = "" if successor is None else f", and replaced by id {successor.topic_id}"
-    return KafkaError(
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        f"Topic id {which} was '{dead.topic}': it was deleted by {dead.deleted_by or 'somebody unknown'} at "
-        f"{time_text(dead.deleted_ms)}{replaced}.",
-    )
 
 
 def bury(

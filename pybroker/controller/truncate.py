@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pybroker.cluster.events import TruncatedTopic, TruncateTopics, Truncation
+from pybroker.cluster.lookup import living_topic
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import TruncatedTopic, TruncateTopics, Truncation
-from pybroker.controller.topics import bury, create_operations, deletable, floor_after, new_topic, unused_id
+from pybroker.controller.topics import bury, create_operations, floor_after, new_topic, unused_id
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
@@ -32,7 +33,7 @@ def decide_truncate(image: ClusterImage, event: TruncateTopics, new_id: Callable
     reply: list[TruncatedTopic | KafkaError] = []
     for one in event.topics:
         try:
-            old = deletable(image, one.topic_id, removed)
+            old = living_topic(image, one.topic_id, removed)
             if old.internal:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{old.name}' is internal and cannot be truncated.")
             ends = _ends(event, one, old)

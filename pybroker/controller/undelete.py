@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import msgspec
 
+from pybroker.cluster.events import OffsetsRestored, UndeletedTopic, UndeleteTopic
 from pybroker.controller.decision import Decision, nothing
-from pybroker.controller.events import FinishUndelete, OffsetsRestored, UndeletedTopic, UndeleteTopic
+from pybroker.controller.events import FinishUndelete
 from pybroker.controller.topics import check_name_is_free, create_operations, first_leader_epoch, new_topic
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import (

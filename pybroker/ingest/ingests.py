@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from pybroker.clock import Clock
+from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
 from pybroker.config import BrokerConfig
 from pybroker.controller.controller import Controller
-from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
-from pybroker.controller.ingests import committed_record, is_dead, is_deleted
 from pybroker.errors import KafkaError
 from pybroker.ingest.removal import Removal
 from pybroker.metadata.cache import MetadataCache, RemovedTopic
@@ -168,7 +167,7 @@ class Ingests:
         """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError when
         nothing was decided."""
         async with self._lock(key):
-            done = committed_record(self._controller.image, key)
+            done = self._controller.image.commit_of(key)
             if done is not None:
                 return done.state
             known = self._controller.image.ingests.get(key)
@@ -197,7 +196,7 @@ class Ingests:
 
     async def _commit(self, key: IngestKey, epoch: int, listed: list[Listed]) -> CommitOutcome:
         async with self._lock(key):
-            record = committed_record(self._controller.image, key)
+            record = self._controller.image.commit_of(key)
             repeated = record is not None
             if record is None:
                 record = await self._decide_commit(key, epoch, listed)
@@ -276,7 +275,7 @@ class Ingests:
     async def _finish(self, key: IngestKey) -> None:
         while self._running:
             async with self._lock(key):
-                record = committed_record(self._controller.image, key)
+                record = self._controller.image.commit_of(key)
                 if record is None or record.key != key or record.state == COMMITTED:
                     return
                 if self._controller.image.topic_by_id(record.topic_id) is None:
@@ -368,9 +367,9 @@ class Ingests:
         """Drops the open ingests of deleted topics, and what is remembered of those that cannot come back. Of a topic
         that waits for its removal the commits are remembered: undeleted, it has their records, or gets the rest."""
         image = self._controller.image
-        ended = [record for record in image.ingests.values() if is_deleted(image, record.topic_id)]
-        committed = [record for record in image.committed_ingests.values() if is_dead(image, record.topic_id)]
-        topics = {topic_id for topic_id in image.ingest_folders.values() if is_dead(image, topic_id)}
+        ended = [record for record in image.ingests.values() if image.is_deleted(record.topic_id)]
+        committed = [record for record in image.committed_ingests.values() if image.is_dead(record.topic_id)]
+        topics = {topic_id for topic_id in image.ingest_folders.values() if image.is_dead(topic_id)}
         if not ended and not committed and not topics:
             return
         ended = await self._decide(
@@ -412,7 +411,7 @@ class Ingests:
         if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, KafkaError):
             log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
 
-    async def _decide(self, event: Event) -> Any:
+    async def _decide(self, event: Event[Any]) -> Any:
         return (await self._controller.submit(event)).reply
 
     async def _call(self, function: Callable[..., T], *arguments: Any) -> T:

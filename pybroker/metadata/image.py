@@ -12,8 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from pybroker.metadata.acls import AclNode, AclPattern
-from pybroker.metadata.deletion_records import UNDELETING, DeletionRecord
-from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
+from pybroker.metadata.deletion_records import REMOVED, UNDELETING, DeletionRecord
+from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.metadata.times import time_text
 from pybroker.metadata.znodes import Endpoint
@@ -153,6 +153,20 @@ class ClusterImage(msgspec.Struct, frozen=True):
         """The live topic with that id."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def is_deleted(self, topic_id: Uuid) -> bool:
+        """Whether the topic is known not to live. One whose nodes are damaged may be any that is missing."""
+        return topic_id not in self.names and (topic_id in self.deletions or not self.damaged)
+
+    def is_dead(self, topic_id: Uuid) -> bool:
+        """Whether it cannot come back either."""
+        deletion = self.deletions.get(topic_id)
+        return self.is_deleted(topic_id) and (deletion is None or deletion.state == REMOVED)
+
+    def commit_of(self, key: IngestKey) -> IngestRecord | None:
+        """The commit that covers an ingest: its own, or for a stream that of the same or a later batch."""
+        record = self.committed_ingests.get(series_of(key))
+        return None if record is None or record.batch_id < key[2] else record
 
     def describe(self, topic_id: Uuid) -> str:
         """Name and id, for log lines and messages that know a topic by its id only (checklist 59): of a dead one with

@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
     {"admin", "coordinators", "ingest"},
     {"security"},
     {"controller", "replicas"},
+    {"cluster"},
     {"metadata"},
     {"client", "spark"},
     {"failures", "completions", "inline_task", "context"},

@@ -9,8 +9,8 @@ import pytest
 
 from pybroker.admin.config_changes import OpType
 from pybroker.admin.config_views import ConfigEntry
+from pybroker.cluster.events import AlterConfigs, ConfigChange, CreateAcls
 from pybroker.config import ConfigSource
-from pybroker.controller.events import AlterConfigs, ConfigChange, CreateAcls
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import AclBinding
 from pybroker.native import Uuid

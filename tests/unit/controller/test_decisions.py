@@ -10,12 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
-from pybroker.controller.brokers import decide_offline, decide_register
-from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.deletions import RETRIES_MAX, Deletions
-from pybroker.controller.events import (
-    AdvanceDeletions,
+from pybroker.cluster.events import (
     AlterConfigs,
     ConfigChange,
     CreatedTopic,
@@ -25,8 +20,12 @@ from pybroker.controller.events import (
     NewPartitions,
     NewTopic,
     RegisterBroker,
-    ReplicasOffline,
 )
+from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
+from pybroker.controller.brokers import decide_offline, decide_register
+from pybroker.controller.configs import decide_alter_configs
+from pybroker.controller.deletions import RETRIES_MAX, Deletions
+from pybroker.controller.events import AdvanceDeletions, ReplicasOffline
 from pybroker.controller.placement import place
 from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance
 from pybroker.controller.topics import decide_create, decide_create_partitions, decide_delete
@@ -52,8 +51,8 @@ def cluster(*ids: int) -> ClusterImage:
 
 
 def created(image: ClusterImage, *names: str, partitions: int = 3, factor: int = 1) -> ClusterImage:
-    event = CreateTopics(tuple(NewTopic(name, partitions, factor, None, {}) for name in names), False, 0)
-    decision = decide_create(image, event, 100)
+    event = CreateTopics(tuple(NewTopic(name, partitions, factor, None, {}) for name in names), False, 0, 100)
+    decision = decide_create(image, event)
     assert all(isinstance(result, CreatedTopic) for result in decision.reply)
     return image.apply(decision.delta)
 
@@ -83,8 +82,8 @@ def test_placement_is_even_and_spreads_followers() -> None:
 @pytest.mark.checklist(48, 156)
 def test_create_writes_everything_in_one_change() -> None:
     image = cluster(1, 2)
-    event = CreateTopics((NewTopic("a.b", 2, 2, None, {"retention.ms": "5"}),), False, 3)
-    decision = decide_create(image, event, 100)
+    event = CreateTopics((NewTopic("a.b", 2, 2, None, {"retention.ms": "5"}),), False, 3, 100)
+    decision = decide_create(image, event)
     paths = [operation.path for operation in decision.operations if isinstance(operation, Create)]
     assert paths == [
         "/brokers/topics/a.b",
@@ -103,13 +102,13 @@ def test_create_writes_everything_in_one_change() -> None:
     assert after.topic_by_id(topic.topic_id) is topic
     node = next(one for one in decision.operations if isinstance(one, Create) and one.path == "/brokers/topics/a.b")
     assert str(topic.topic_id).encode() in node.data
-    again = decide_create(image, event, 100).reply[0].topic_id
+    again = decide_create(image, event).reply[0].topic_id
     assert again != topic.topic_id
     assert {one.bytes[6] >> 4 for one in (again, topic.topic_id)} == {4}, "random (version 4)"
-    clash = decide_create(after, CreateTopics((NewTopic("a_b", 1, 1, None, {}),), False, 3), 100)
+    clash = decide_create(after, CreateTopics((NewTopic("a_b", 1, 1, None, {}),), False, 3, 100))
     assert (clash.operations, clash.reply[0].code) == ((), 17)
-    both = CreateTopics((NewTopic("x.y", 1, 1, None, {}), NewTopic("x_y", 1, 1, None, {})), False, 3)
-    first, second = decide_create(image, both, 100).reply
+    both = CreateTopics((NewTopic("x.y", 1, 1, None, {}), NewTopic("x_y", 1, 1, None, {})), False, 3, 100)
+    first, second = decide_create(image, both).reply
     assert isinstance(first, CreatedTopic)
     assert isinstance(second, KafkaError)
 
@@ -122,8 +121,8 @@ def test_ids_that_were_ever_used_and_reserved_ones_are_not_used() -> None:
     live = image.topics["b"].topic_id
     fresh = Uuid.random()
     ids = iter([Uuid.ZERO, dead, Uuid.METADATA, live, fresh])
-    event = CreateTopics((NewTopic("c", 1, 1, None, {}),), False, 0)
-    assert decide_create(image, event, 0, lambda: next(ids)).reply[0].topic_id == fresh
+    event = CreateTopics((NewTopic("c", 1, 1, None, {}),), False, 0, 100)
+    assert decide_create(image, event, lambda: next(ids)).reply[0].topic_id == fresh
 
 
 def test_delete_is_one_change_and_keeps_the_floor() -> None:
@@ -264,8 +263,8 @@ def nodes(operations: tuple[object, ...]) -> dict[str, Node]:
 
 def test_a_loaded_image_is_the_one_that_was_stored() -> None:
     image = cluster(1, 2)
-    event = CreateTopics((NewTopic("a", 3, 2, None, {"k": "v"}), NewTopic("b_c", 1, 1, None, {})), False, 3)
-    decision = decide_create(image, event, 100)
+    event = CreateTopics((NewTopic("a", 3, 2, None, {"k": "v"}), NewTopic("b_c", 1, 1, None, {})), False, 3, 100)
+    decision = decide_create(image, event)
     stored = nodes(decision.operations)
     topics_ = {path: node for path, node in stored.items() if path.startswith("/brokers")}
     configs_ = {path: node for path, node in stored.items() if path.startswith("/config")}
@@ -300,7 +299,7 @@ def test_what_is_incomplete_is_completed_and_what_is_damaged_put_aside() -> None
     assert isinstance(first, Set)
     assert (first.version, znodes.decode_topic("", first.data).topic_id) == (4, new)
     assert set(image.damaged) == {"bad"}
-    taken = decide_create(image, CreateTopics((NewTopic("bad", 1, 1, None, {}),), False, 0), 0).reply[0]
+    taken = decide_create(image, CreateTopics((NewTopic("bad", 1, 1, None, {}),), False, 0, 100)).reply[0]
     assert taken.code == 36
     assert decide_delete(image, DeleteTopics(("bad",), "", 0, 0)).reply[0].code == 56
 

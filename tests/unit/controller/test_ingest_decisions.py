@@ -8,11 +8,10 @@ from functools import partial
 import msgspec
 import pytest
 
+from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
 from pybroker.controller.ingests import (
     EPOCH_MAX,
-    committed_record,
     decide_begin_ingest,
     decide_commit_ingest,
     decide_drop_ingests,
@@ -73,7 +72,7 @@ def test_a_commit_is_one_multi() -> None:
     assert [one.path for one in decision.operations] == [record.path, decision.reply.folder, decision.reply.path]
     after = image.apply(decision.delta)
     assert after.ingests == {}
-    decided = committed_record(after, key)
+    decided = after.commit_of(key)
     assert decided == decision.reply
     assert decided is not None
     assert decided.state == COMMITTING

@@ -7,9 +7,7 @@ import json
 import msgspec
 import pytest
 
-from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.events import (
-    AdvanceDeletions,
+from pybroker.cluster.events import (
     AlterConfigs,
     ConfigChange,
     CreatePartitions,
@@ -18,6 +16,8 @@ from pybroker.controller.events import (
     NewTopic,
     UndeleteTopic,
 )
+from pybroker.controller.configs import decide_alter_configs
+from pybroker.controller.events import AdvanceDeletions
 from pybroker.controller.topic_deletion import decide_advance
 from pybroker.controller.topics import decide_create, decide_create_partitions
 from pybroker.controller.undelete import decide_undelete
@@ -46,7 +46,7 @@ def written(operations: tuple[Operation, ...], path: str) -> dict[str, object]:
 @pytest.mark.checklist(45, 206)
 def test_a_topic_is_stored_without_its_id_and_read_with_it() -> None:
     image = msgspec.structs.replace(cluster(1), topic_ids=False)
-    decision = decide_create(image, CreateTopics((NewTopic("a", 2, 1, None, {}),), False, 1), 100)
+    decision = decide_create(image, CreateTopics((NewTopic("a", 2, 1, None, {}),), False, 1, 100))
     node = written(decision.operations, znodes.topic_path("a"))
     assert node == {"version": 2, "partitions": {"0": [1], "1": [1]}, "adding_replicas": {}, "removing_replicas": {}}
     after = image.apply(decision.delta)
@@ -65,7 +65,7 @@ def test_a_topic_is_stored_without_its_id_and_read_with_it() -> None:
 
 @pytest.mark.checklist(206)
 def test_a_node_with_an_id_is_not_read_by_a_version_without() -> None:
-    decision = decide_create(cluster(1), CreateTopics((NewTopic("a", 1, 1, None, {}),), False, 1), 100)
+    decision = decide_create(cluster(1), CreateTopics((NewTopic("a", 1, 1, None, {}),), False, 1, 100))
     stored = nodes(decision.operations)
     topics = {path: one for path, one in stored.items() if path.startswith("/brokers")}
     with pytest.raises(LoweredError, match="topic 'a' has an id"):
@@ -96,7 +96,7 @@ def test_a_deletion_by_order_gives_the_name_up_when_it_moves_on() -> None:
     image = deleted(image, "a")
     (record,) = image.deletions.values()
     assert (record.by_order, image.topics, dict(image.reserved)) == (True, {}, {"a": topic.topic_id})
-    (refused,) = decide_create(image, CreateTopics((NewTopic("a", 1, 1, None, {}),), False, 1), 100).reply
+    (refused,) = decide_create(image, CreateTopics((NewTopic("a", 1, 1, None, {}),), False, 1, 100)).reply
     assert isinstance(refused, KafkaError)
     assert (refused.code, "marked for deletion" in refused.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, True)
     # Raised meanwhile: it is finished as it was begun, and cannot come back before.

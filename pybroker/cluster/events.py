@@ -1,0 +1,268 @@
+"""What can be asked of the controller, and what it answers: plain values, so that they can go to another broker.
+
+Each event has one decision function, which is registered in `pybroker/controller`. Names were resolved to ids before
+wherever an id is asked for here: an event that comes late never means a later topic of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pybroker.errors import KafkaError
+from pybroker.metadata.acls import AclBinding, AclFilter
+from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
+from pybroker.metadata.znodes import Endpoint
+from pybroker.native import Uuid
+
+R_co = TypeVar("R_co", covariant=True)
+
+BY_BROKER = "pybroker"
+"""Who made or deleted a topic in its history, when no client asked for it by CreateTopics or DeleteTopics."""
+
+
+class Event(msgspec.Struct, Generic[R_co], frozen=True):
+    """Something to be decided about the cluster's metadata; the parameter is the type of the reply."""
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """One topic to create. Name and configs were checked before; what depends on the cluster is checked in the
+    decision."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: Mapping[int, tuple[int, ...]] | None
+    """Replicas by partition, when the caller chose them; the two numbers do not count then."""
+    config: Mapping[str, str]
+
+
+class CreatedTopic(msgspec.Struct, frozen=True):
+    """What CreateTopics answers for one topic; the id is ZERO with validate_only."""
+
+    name: str
+    topic_id: Uuid
+    num_partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
+    """Reply: one for each topic, in order."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool
+    seed: int
+    """Where placement starts; any number."""
+    now_ms: int
+    created_by: str = ""
+    """Who asked for it, for the topic's history."""
+
+
+class DeletedTopic(msgspec.Struct, frozen=True):
+    """What DeleteTopics answers for one topic."""
+
+    name: str
+    topic_id: Uuid
+
+
+class DeleteTopics(Event[list[DeletedTopic | KafkaError]], frozen=True):
+    """Deletes incarnations by id; a name is of a topic that the asker did not find. Reply: one for each, in order."""
+
+    topics: tuple[str | Uuid, ...]
+    deleted_by: str
+    now_ms: int
+    delay_ms: int
+    offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
+    """Committed offsets of each topic, to be kept with its deletion."""
+    ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
+    """Log start and log end of each topic's partitions, for its history."""
+
+
+class Truncation(msgspec.Struct, frozen=True):
+    """One topic to truncate."""
+
+    topic_id: Uuid
+    keep_offsets: bool
+    """The new logs begin where the old ones end, and groups keep their offsets."""
+
+
+class TruncatedTopic(msgspec.Struct, frozen=True):
+    """What TruncateTopics answers for one topic."""
+
+    name: str
+    old_id: Uuid
+    topic_id: Uuid
+
+
+class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
+    """Puts an empty incarnation in the place of each topic; the old one is deleted. Reply: one for each, in order."""
+
+    topics: tuple[Truncation, ...]
+    truncated_by: str
+    now_ms: int
+    delay_ms: int
+    offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
+    ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
+    """As in DeleteTopics. Without the ends of a topic its offsets cannot be kept."""
+
+
+class UndeleteTopic(Event[str | KafkaError], frozen=True):
+    """Begins to bring a deleted topic back. Reply: its name to be."""
+
+    topic_id: Uuid
+    new_name: str | None
+    undeleted_by: str
+    now_ms: int
+
+
+class UndeletedTopic(msgspec.Struct, frozen=True):
+    """The end of an undeletion that succeeded."""
+
+    name: str
+    topic_id: Uuid
+
+
+class OffsetsRestored(Event[None], frozen=True):
+    """The offsets that the deletion record of `topic_id` kept are with their groups again."""
+
+    topic_id: Uuid
+
+
+class NewPartitions(msgspec.Struct, frozen=True):
+    """Grow a topic to `total` partitions."""
+
+    name: str
+    total: int
+    assignments: tuple[tuple[int, ...], ...] | None
+    topic_id: Uuid | None = None
+    """Set when the caller read the topic before: another incarnation of the name is then refused."""
+
+
+class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
+    """Reply: None or the error for each, in order."""
+
+    topics: tuple[NewPartitions, ...]
+    validate_only: bool
+    seed: int
+
+
+class DropDeleteOrders(Event[None], frozen=True):
+    """Deletions ordered in the format from before topic ids that will not be carried out."""
+
+    topics: tuple[str, ...]
+
+
+# --- settings and security --------------------------------------------------------------------------------------------
+
+
+class ConfigChange(msgspec.Struct, frozen=True):
+    """New values of one topic or broker; None removes a setting."""
+
+    resource: str
+    """"topic" or "broker"."""
+    name: str
+    """"<default>": all brokers."""
+    changes: Mapping[str, str | None]
+    replace: bool = False
+    """True: everything that is not in `changes` is removed (AlterConfigs)."""
+    topic_id: Uuid | None = None
+    """The incarnation that the caller saw: settings meant for it never reach a later one of the same name."""
+    topic_ids: bool = False
+    """The protocol version that it sets gives topics ids, if they have none."""
+
+
+class AlterConfigs(Event[list[KafkaError | None]], frozen=True):
+    """Reply: None or the error for each, in order. Values were validated before."""
+
+    changes: tuple[ConfigChange, ...]
+
+
+class CreateAcls(Event[None], frozen=True):
+    """Adds entries, which were validated before; those that exist already stay."""
+
+    bindings: tuple[AclBinding, ...]
+
+
+class DeleteAcls(Event[list[tuple[AclBinding, ...]]], frozen=True):
+    """Removes the entries that each filter means. Reply: for each filter what it meant."""
+
+    filters: tuple[AclFilter, ...]
+
+
+class UserChange(msgspec.Struct, frozen=True):
+    """New credentials of a user by mechanism (as stored); None removes one, which must exist."""
+
+    name: str
+    credentials: Mapping[str, str | None]
+
+
+class AlterUsers(Event[list[KafkaError | None]], frozen=True):
+    """Reply: None or the error for each, in order. A user must not be named twice."""
+
+    changes: tuple[UserChange, ...]
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+class RegisterBroker(Event[None], frozen=True):
+    """A broker came up."""
+
+    broker_id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    intact: bool
+    """Nothing that was visible in its life before can be lost: what it led needs no new leader epoch."""
+
+
+# --- staged ingests ---------------------------------------------------------------------------------------------------
+
+
+class BeginIngest(Event[IngestRecord], frozen=True):
+    """Reply: the record that is open, or that was committed."""
+
+    key: IngestKey
+    ttl_ms: int
+    join: bool
+    config: Mapping[str, str]
+    now_ms: int
+    open_max: int
+    committed_max: int
+    """Of the open and the remembered ones together."""
+    first_epoch: int
+    """Of an ingest that is not open yet."""
+
+
+class CommitIngest(Event[IngestRecord], frozen=True):
+    """Everything listed is staged on disk. Reply: the committed record."""
+
+    key: IngestKey
+    epoch: int
+    partitions: Mapping[int, tuple[int, int]]
+    """Rows and bytes."""
+    now_ms: int
+
+
+class FinishIngest(Event[IngestRecord], frozen=True):
+    """Every partition has the records. Reply: the record with its offsets."""
+
+    key: IngestKey
+    offsets: Mapping[int, tuple[int, int]]
+    """Base and end offset."""
+
+
+class DropIngests(Event[list[IngestRecord]], frozen=True):
+    """Ends open ingests, with their epoch, and forgets committed ones, with their batch. Reply: the records of the open
+    ones."""
+
+    open: tuple[tuple[IngestKey, int], ...] = ()
+    committed: tuple[tuple[SeriesKey, int], ...] = ()
+    topics: tuple[Uuid, ...] = ()
+    """Topics that cannot come back: the nodes above their ingests go as well, as far as they are empty."""

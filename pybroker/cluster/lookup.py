@@ -1,0 +1,50 @@
+"""Which topic is meant, and what is answered when it does not live. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from pybroker.errors import KafkaError
+from pybroker.metadata.image import ClusterImage, TopicImage
+from pybroker.metadata.times import time_text
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+NO_SUCH_ID = "There is no topic with id {}."
+
+
+def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid] = ()) -> TopicImage:
+    """The live topic of a name or id. KafkaError: there is none (`removed`: it was deleted a moment ago)."""
+    topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
+    if topic is None or topic.topic_id in removed:
+        raise unknown_topic(image, which)
+    return topic
+
+
+def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
+    """As `unknown_topic`. `told`: whether the asker may know that a topic of this name exists; to others an id that had
+    the name once is one of which nothing is known."""
+    dead = image.deletions.get(topic_id)
+    if dead is None or told(dead.topic):
+        return unknown_topic(image, topic_id)
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(topic_id))
+
+
+def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
+    """What is answered about a topic that does not live, by name or by id; what is known of its death is said."""
+    if isinstance(which, str):
+        if which in image.damaged:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata of topic '{which}' is damaged: {image.damaged[which]}"
+            )
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'.")
+    dead = image.deletions.get(which)
+    if dead is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(which))
+    successor = image.topics.get(dead.topic)
+    replaced = "" if successor is None else f", and replaced by id {successor.topic_id}"
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"Topic id {which} was '{dead.topic}': it was deleted by {dead.deleted_by or 'somebody unknown'} at "
+        f"{time_text(dead.deleted_ms)}{replaced}.",
+    )
