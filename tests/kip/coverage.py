@@ -25,9 +25,9 @@ PAGE = ROOT / "docs" / "kip-coverage.md"
 
 HEAD = (
     "# What the five documents say, and what shows it\n\n"
-    "Topic ids (KIP-516), cluster ids (KIP-78) and ListTopics (KIP-142), point by point. "
-    "Written by `make kip-coverage` from the marks of the tests: do not edit. "
-    "X, D, R and U name readings and rules: where the documents contradict each other (X), where released Kafka "
+    "Topic ids (KIP-516), cluster ids (KIP-78) and ListTopics (KIP-142), point by point.\n"
+    "Written by `make kip-coverage` from the marks of the tests: do not edit.\n"
+    "X, D, R and U name readings and rules: where the documents contradict each other (X), where released Kafka\n"
     "differs (D), what was decided (R), what is offered beyond them (U); A to I are cases of failure.\n"
 )
 
