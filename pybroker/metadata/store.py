@@ -1,4 +1,4 @@
-"""`MetadataStore`: the one interface behind which the cluster's metadata lives, in ZooKeeper's shape (R14).
+"""`MetadataStore`: the one interface behind which the cluster's metadata lives, in ZooKeeper's shape.
 
 Paths are absolute, without a trailing slash; every node has bytes, a version that counts its changes, and may have
 children. The embedded store (one node, SQLite) and ZooKeeper (clusters) are held to one contract by
@@ -17,6 +17,9 @@ import msgspec
 VALUE_BYTES_MAX = 1 << 20
 """ZooKeeper's `jute.maxbuffer` default; the embedded store keeps it so that nothing is stored that cannot move to a
 cluster."""
+
+MULTI_BYTES_MAX = VALUE_BYTES_MAX - 4096
+"""Of one multi in ZooKeeper, where `jute.maxbuffer` bounds the whole request; the embedded store has no such limit."""
 
 ANY_VERSION = -1
 
@@ -74,6 +77,15 @@ class MultiError(StoreError):
 
 class StoreClosedError(StoreError):
     """The store is closed, or stopped after a failure it cannot mend."""
+
+
+class UnavailableError(StoreError):
+    """The store cannot be reached (ZooKeeper only). Nothing was changed."""
+
+
+class UnknownOutcomeError(StoreError):
+    """The connection broke while a write was under way (ZooKeeper only): it was done, or it was not. Reads that follow
+    see which."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):

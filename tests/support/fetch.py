@@ -21,6 +21,7 @@ PROGRAMS = {
 def main() -> None:
     """Everything; quick when it is there already."""
     connector_jars()
+    maven.jars(maven.ZOOKEEPER)
     for source, libraries in PROGRAMS.items():
         java.compiled(TESTS / source, maven.jars(libraries))
     for libraries in test_oracle.RELEASES.values():

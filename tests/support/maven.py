@@ -11,6 +11,7 @@ from tests.support.cache import built_once, run_download
 KAFKA_VERSION = "4.4.0"
 # The newest release of kafka-tools whose dependencies are all in Maven Central: 4.4.0 lacks kafka-tools-api.
 KAFKA_TOOLS_VERSION = "4.3.1"
+ZOOKEEPER_VERSION = "3.9.4"
 
 # Each set: (group:artifact:version, artifacts to leave out).
 BROKER = (
@@ -28,6 +29,13 @@ TOOLS = (
     # kafka-configs is part of the broker's artifact.
     (f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS_VERSION}", ()),
     ("org.slf4j:slf4j-nop:1.7.36", ()),
+)
+ZOOKEEPER = (
+    (f"org.apache.zookeeper:zookeeper:{ZOOKEEPER_VERSION}", ("ch.qos.logback:logback-classic",)),
+    # Its server counts with these two, and asks for them at run time only.
+    ("io.dropwizard.metrics:metrics-core:4.2.40", ()),
+    ("org.xerial.snappy:snappy-java:1.1.10.8", ()),
+    ("org.slf4j:slf4j-simple:2.0.17", ()),
 )
 
 Libraries = tuple[tuple[str, tuple[str, ...]], ...]

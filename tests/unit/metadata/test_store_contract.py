@@ -1,9 +1,10 @@
-"""The contract of `MetadataStore`, written once and run on every implementation (R14)."""
+"""The contract of `MetadataStore`, written once and run on both implementations: SQLite, and a real ZooKeeper."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,18 +33,35 @@ from pybroker.metadata.store import (
     WatchKind,
     ensure_path,
 )
+from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 Opener = Callable[[], Awaitable[MetadataStore]]
 
+_numbers = itertools.count()
 
-@pytest.fixture(params=["embedded"])
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.fixture(params=["embedded", "zookeeper"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens a session on one and the same store; a second call comes after the first session was closed."""
 
     async def embedded() -> MetadataStore:
         return await EmbeddedStore.open(tmp_path)
 
-    return {"embedded": embedded}[request.param]
+    if request.param == "embedded":
+        return embedded
+    connect = f"{request.getfixturevalue('server').address}/contract/{next(_numbers)}"
+
+    async def in_zookeeper() -> MetadataStore:
+        return await ZooKeeperStore.open(ZooKeeperSettings(connect, 6000, 60_000))
+
+    return in_zookeeper
 
 
 @pytest_asyncio.fixture

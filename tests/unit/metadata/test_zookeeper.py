@@ -1,0 +1,244 @@
+"""What ZooKeeper adds to the contract of `MetadataStore`: sessions, broken connections, credentials; real servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from pybroker.errors import FatalError, StartError
+from pybroker.metadata.store import (
+    MULTI_BYTES_MAX,
+    Create,
+    MultiError,
+    NodeExistsError,
+    RolledBackError,
+    SessionState,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    ValueTooLargeError,
+    WatchEvent,
+    WatchKind,
+)
+from pybroker.metadata.zookeeper import Tls, ZooKeeperSettings, ZooKeeperStore
+from tests.support.certificates import Authority
+from tests.support.zookeeper import Ensemble, ZooKeeperServer, zookeeper
+
+PATIENCE_S = 90.0
+SESSION_MS = 4_000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    with zookeeper(tmp_path) as running:
+        yield running
+
+
+def settings(server: ZooKeeperServer, session_ms: int = SESSION_MS) -> ZooKeeperSettings:
+    return ZooKeeperSettings(f"{server.address}/tests", session_ms, int(PATIENCE_S * 1000))
+
+
+class States:
+    """What a store says of its session, to be waited for."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self._queue: asyncio.Queue[SessionState] = asyncio.Queue()
+        store.on_session(self._queue.put_nowait)
+
+    async def until(self, state: SessionState) -> list[SessionState]:
+        """All that was said up to `state`."""
+        seen: list[SessionState] = []
+        while not seen or seen[-1] is not state:
+            seen.append(await asyncio.wait_for(self._queue.get(), PATIENCE_S))
+        return seen
+
+
+async def off_loop(function: Callable[[], None]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, function)
+
+
+async def test_a_session_outlives_a_server_that_is_away_for_a_moment(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server, 30_000))
+    states, events = States(store), asyncio.Queue[WatchEvent]()
+    await store.create("/mine", ephemeral=True)
+    session = store.session_id
+    await store.get("/mine", events.put_nowait)
+    await off_loop(server.kill)
+    assert await states.until(SessionState.SUSPENDED) == [SessionState.SUSPENDED]
+    assert await asyncio.wait_for(events.get(), PATIENCE_S) == WatchEvent(WatchKind.SESSION, "/mine")
+    reading = asyncio.create_task(store.get("/mine"))
+    await off_loop(server.start)
+    assert await states.until(SessionState.RECONNECTED) == [SessionState.RECONNECTED]
+    assert (await asyncio.wait_for(reading, PATIENCE_S)).ephemeral_owner == session == store.session_id
+    await store.close()
+
+
+async def test_an_expired_session_is_lost_with_its_nodes_and_a_new_one_follows(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server))
+    states, events = States(store), asyncio.Queue[WatchEvent]()
+    await store.create("/mine", ephemeral=True)
+    await store.children("/", events.put_nowait)
+    session = store.session_id
+    await off_loop(lambda: expire(store))
+    assert (await states.until(SessionState.LOST))[-1] is SessionState.LOST
+    assert await states.until(SessionState.CONNECTED) == [SessionState.CONNECTED]
+    assert (await asyncio.wait_for(events.get(), PATIENCE_S)).kind is WatchKind.SESSION
+    assert store.session_id not in (0, session)
+    assert await store.exists("/mine") is None
+    await store.close()
+
+
+def expire(store: ZooKeeperStore) -> None:
+    """Ends the session of a store behind its back, as an expiry does: another client takes it over and closes it."""
+    client = store._client
+    thief = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in client.hosts), client_id=client.client_id)
+    thief.start(PATIENCE_S)
+    thief.stop()
+    thief.close()
+
+
+async def test_a_write_whose_answer_never_came_may_have_been_done(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server, 60_000))
+    server.pause()
+    writing = asyncio.create_task(store.create("/a"))
+    await asyncio.sleep(0)
+    await off_loop(server.kill)
+    with pytest.raises(UnknownOutcomeError, match="/a"):
+        await asyncio.wait_for(writing, PATIENCE_S)
+    await off_loop(server.start)
+    # A look tells; here the server had not seen the request.
+    there = await store.exists("/a")
+    try:
+        await store.create("/a")
+    except NodeExistsError:
+        assert there is not None
+    await store.close()
+
+
+async def test_without_a_server_reads_and_writes_end_with_unavailable(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server, 2_000))
+    await store.create("/a")
+    states = States(store)
+    await off_loop(server.kill)
+    await states.until(SessionState.SUSPENDED)
+    for call in (store.get("/a"), store.create("/b"), store.sync(), store.subtree("/")):
+        with pytest.raises(UnavailableError, match=r"zookeeper\.connect="):
+            await asyncio.wait_for(call, PATIENCE_S)
+    await store.close()
+
+
+async def test_an_ensemble_without_one_server_goes_on(tmp_path: Path) -> None:
+    ensemble = Ensemble(tmp_path, 3)
+    await off_loop(ensemble.start)
+    try:
+        store = await ZooKeeperStore.open(ZooKeeperSettings(ensemble.connect, 30_000, int(PATIENCE_S * 1000)))
+        await store.create("/mine", b"0", ephemeral=True)
+        session, version = store.session_id, 0
+        for server in ensemble.servers:
+            await off_loop(server.kill)
+
+            async def write() -> int:
+                while True:
+                    try:
+                        return await store.set("/mine", b"again")
+                    except (UnknownOutcomeError, UnavailableError):
+                        continue
+
+            after = await asyncio.wait_for(write(), PATIENCE_S)
+            assert after > version
+            version = after
+            await off_loop(server.start)
+        await store.sync()
+        assert (await store.get("/mine")).ephemeral_owner == session
+        await store.close()
+    finally:
+        await off_loop(ensemble.stop)
+
+
+async def test_a_multi_that_does_not_fit_is_refused_before_it_is_sent(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server))
+    states = States(store)
+    operations = [Create("/a", bytes(MULTI_BYTES_MAX // 2)), Create("/b", bytes(MULTI_BYTES_MAX // 2)), Create("/c")]
+    with pytest.raises(MultiError) as failed:
+        await store.multi(operations)
+    assert failed.value.index == 1
+    assert isinstance(failed.value.cause, ValueTooLargeError)
+    assert isinstance(failed.value.results[0], RolledBackError)
+    # What the limit lets through, the server takes too.
+    await store.multi([Create("/a", bytes(MULTI_BYTES_MAX - 4 * 64 - 16)), Create("/b"), Create("/c")])
+    assert await store.children("/") == ["a", "b", "c"]
+    assert states._queue.empty()
+    await store.close()
+
+
+async def test_nodes_of_a_digest_user_can_be_changed_by_him_only(server: ZooKeeperServer) -> None:
+    base = settings(server)
+    mine = await ZooKeeperStore.open(base._replace(digest="kate:secret", set_acl=True))
+    await mine.create("/a", b"1")
+    other = await ZooKeeperStore.open(base._replace(digest="kate:wrong"))
+    for refused in (other.set("/a", b"2"), other.delete("/a"), other.get("/a")):
+        with pytest.raises(StoreError, match="ACL names another user"):
+            await refused
+    assert (await mine.get("/a")).data == b"1"
+    again = await ZooKeeperStore.open(base._replace(digest="kate:secret", set_acl=True))
+    assert await again.set("/a", b"2") == 1
+    for store in (mine, other, again):
+        await store.close()
+
+
+async def test_a_start_without_a_server_names_the_setting(server: ZooKeeperServer) -> None:
+    server.kill()
+    with pytest.raises(StartError, match=r"zookeeper\.connect=127\.0\.0\.1.*zookeeper\.connection\.timeout\.ms=300"):
+        await ZooKeeperStore.open(settings(server)._replace(connection_timeout_ms=300))
+
+
+async def test_a_watcher_that_fails_stops_the_broker(server: ZooKeeperServer) -> None:
+    problems: asyncio.Queue[FatalError] = asyncio.Queue()
+    store = await ZooKeeperStore.open(settings(server), problems.put_nowait)
+
+    def broken(event: WatchEvent) -> None:
+        raise ValueError("half blind")
+
+    await store.exists("/a", broken)
+    await store.create("/a")
+    assert "half blind" in str(await asyncio.wait_for(problems.get(), PATIENCE_S))
+    await store.close()
+
+
+async def test_results_and_watches_come_in_the_order_of_the_server(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server))
+    await store.create("/a")
+    order: list[str] = []
+
+    async def change(number: int, call: Callable[[], Awaitable[object]]) -> None:
+        await call()
+        order.append(f"answer {number}")
+
+    for number in range(200):
+        await store.get("/a", lambda event, number=number: order.append(f"watch {number}"))  # type: ignore[misc]
+        await change(number, lambda: store.set("/a", b"x"))
+    assert order == [f"{what} {number}" for number in range(200) for what in ("watch", "answer")]
+    await store.close()
+
+
+async def test_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    mine = authority.identity("broker")
+    server = ZooKeeperServer(tmp_path / "zookeeper", tls=(authority.identity("zookeeper"), authority.certificate))
+    await off_loop(server.start)
+    try:
+        tls = Tls(str(authority.certificate), str(mine), None, verify_hostname=True)
+        there = ZooKeeperSettings(server.secure_address, SESSION_MS, int(PATIENCE_S * 1000), tls=tls)
+        store = await ZooKeeperStore.open(there)
+        await store.create("/a", b"under TLS")
+        assert (await store.get("/a")).data == b"under TLS"
+        await store.close()
+        for wrong in (tls._replace(truststore=None), tls._replace(keystore=None)):
+            with pytest.raises(StartError, match=r"zookeeper\.connect"):
+                await ZooKeeperStore.open(there._replace(tls=wrong, connection_timeout_ms=1_000))
+    finally:
+        server.kill()
