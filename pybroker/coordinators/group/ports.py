@@ -90,7 +90,7 @@ class GroupStore(Protocol):
 
 
 class Appends(Protocol):
-    """Appends to local partitions (`pybroker.completions.NativeAppends`)."""
+    """Appends to local partitions (`pybroker.coordinators.shards.appends.NativeAppends`)."""
 
     def append(
         self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.errors import FatalError, StartError
-from pybroker.exposure import exposed
 from pybroker.observability.logs import configure_logging
+from pybroker.startup.exposure import exposed
 
 if TYPE_CHECKING:
     from pybroker.app import Broker
@@ -47,7 +47,7 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
     `ready_fd`: a pipe that gets one JSON line once clients are served. `parent_fd`: see `parent_watch`.
     """
     if parent_fd is not None:
-        from pybroker.parent_watch import die_with_parent
+        from pybroker.process.parent_watch import die_with_parent
 
         die_with_parent(parent_fd)
     try:
@@ -104,7 +104,7 @@ class Foreground:
     async def run(self) -> int:
         """Starts, waits for a signal or a fatal failure, stops."""
         if self._parent_fd is not None:
-            from pybroker.parent_watch import watch_parent
+            from pybroker.process.parent_watch import watch_parent
 
             watch_parent(self._loop, self._parent_fd)
         for number in (signal.SIGTERM, signal.SIGINT):
