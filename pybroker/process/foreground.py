@@ -77,7 +77,7 @@ def _complain(problem: str, code: int) -> int:
 
 
 def _raise_file_limit() -> None:
-    """Each partition has open files: take what the system allows (R7)."""
+    """Each partition has open files: take what the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -142,7 +142,7 @@ class Foreground:
         self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
 
     def _let_signals_end_at_once(self) -> None:
-        """From here on the kernel's default: a second signal ends the process, even if the loop hangs (R24)."""
+        """From here on the kernel's default: a second signal ends the process, even if the loop hangs."""
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
 

@@ -81,7 +81,7 @@ class GroupStore(Protocol):
         ...
 
     def formed(self, group: Group) -> None:
-        """Notes which topic incarnations exist as the generation forms (R4)."""
+        """Notes which topic incarnations exist as the generation forms."""
         ...
 
     def emptied(self, group: Group) -> None:
