@@ -52,7 +52,7 @@ test-slow: fetch ## the long runs: many kill -9 cycles, fuzzing of a live broker
 test-kafka: fetch ## the client tests against Apache Kafka: do the tests expect what Kafka does?
 	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=kafka $(PYTEST_ARGS)
 
-kip-coverage: $(VENV)/.locked ## which test or reading settles each of the 321 points of the KIPs: writes docs/kip-coverage.md
+kip-coverage: $(VENV)/.locked ## which test or sentence settles each point of the KIPs: writes docs/kip-coverage.md
 	$(BIN)/python -m tests.kip.coverage
 
 lint: $(VENV)/.locked ## style of the Python files

@@ -36,6 +36,7 @@ def test_two_ids(benchmark: Any, operation: str) -> None:
     benchmark(operations[operation])
 
 
+@pytest.mark.checklist(332)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_partitions_are_found(benchmark: Any, by: str, count: int) -> None:

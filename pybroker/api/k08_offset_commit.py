@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from pybroker.context import RequestContext
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Topics
@@ -25,7 +26,6 @@ from pybroker.protocol.messages import (
     OffsetCommitResponse_OffsetCommitResponsePartition,
     OffsetCommitResponse_OffsetCommitResponseTopic,
 )
-from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.requests import NO_REASON, JoinRequest
@@ -21,7 +22,6 @@ from pybroker.protocol.messages import (
     JoinGroupResponse,
     JoinGroupResponse_JoinGroupResponseMember,
 )
-from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -8,6 +8,7 @@ directories, which this broker does not have (always false).
 from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
+from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DescribeLogDirsRequest,
@@ -16,7 +17,6 @@ from pybroker.protocol.messages import (
     DescribeLogDirsResponse_DescribeLogDirsResult,
     DescribeLogDirsResponse_DescribeLogDirsTopic,
 )
-from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli", "testing"},
-    {"process", "offline"},
-    {"app"},
-    {"dispatch", "observability", "startup"},
+    {"foreground", "broker", "offline"},
+    {"app", "parent_watch"},
+    {"dispatch", "observability", "ownership", "exposure"},
     {"services"},
     {"api"},
     {"admin", "coordinators", "ingest"},
@@ -23,11 +23,11 @@ LAYERS: list[set[str]] = [
     {"cluster"},
     {"metadata"},
     {"client", "spark"},
-    {"requests"},
+    {"failures", "completions", "inline_task", "context"},
     {"config"},
     {"protocol"},
     {"native"},
-    {"clock", "files", "version", "cluster_resource"},
+    {"clock", "files", "version", "cluster_resource", "scram"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -36,7 +36,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ALLOWED = {
     # Setting logger levels is an administrative request (KIP-412).
     ("admin", "observability"),
-    ("process", "observability"),
+    ("foreground", "observability"),
 }
 
 OUTSIDE = {"roundtrip", "__init__", "_native"}

@@ -103,7 +103,7 @@ def test_passwords_are_not_shown_to_others(tmp_path: Path, monkeypatch: pytest.M
         modes.append(Path(command[command.index("--config") + 1]).stat().st_mode & 0o777)
         return popen(command, **options)
 
-    monkeypatch.setattr("pybroker.testing.broker.subprocess.Popen", watched)
+    monkeypatch.setattr("pybroker.broker.subprocess.Popen", watched)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -158,6 +158,7 @@ if sys.argv[1] != "return":
 """
 
 
+@pytest.mark.checklist("R25", "U14")
 @pytest.mark.parametrize("how", ["kill", "fork", "return"])
 def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
     """kill -9, also of a parent whose forked child holds on to what the parent held, and a parent that forgets."""
@@ -181,6 +182,7 @@ def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
             os.killpg(parent.pid, signal.SIGKILL)
 
 
+@pytest.mark.checklist("U14")
 def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -119,7 +119,7 @@ def test_brokers_that_start_together_agree(tmp_path: Path) -> None:
 @pytest.mark.checklist(
     251, 252, 254, 256, 257, 262, 265, 266, 267, 276, 277, 278, 279, 280, 281, 285, 286, 287, 290, 293, 295, 297, 299
 )
-@pytest.mark.checklist(300, 302, 303, 304, 305, "D14", "D34", "D36")
+@pytest.mark.checklist(300, 302, 303, 304, 305, "D14", "D34", "D36", "X33")
 def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes, port = tmp_path / "notes", free_port()
     monkeypatch.setenv("PYBROKER_TEST_REPORTER", str(notes))

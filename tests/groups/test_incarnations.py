@@ -37,7 +37,7 @@ def test_offsets_do_not_pass_to_the_next_topic_of_the_name(broker: BrokerProcess
     consumer.close()
 
 
-@pytest.mark.checklist("A28")
+@pytest.mark.checklist("A28", "U6")
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, assignor: str) -> None:
     topic, group = create_topic(broker.bootstrap, 1), unique("group")

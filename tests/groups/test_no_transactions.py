@@ -18,6 +18,7 @@ PROMPT_S = 30.0
 """Far below the 60 s that both clients would keep trying."""
 
 
+@pytest.mark.checklist("R20")
 def test_librdkafka_gives_up_at_once(broker: BrokerProcess) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
     begin = time.monotonic()
@@ -28,6 +29,7 @@ def test_librdkafka_gives_up_at_once(broker: BrokerProcess) -> None:
     assert not caught.value.args[0].retriable()
 
 
+@pytest.mark.checklist("R20")
 def test_the_java_client_gives_up_at_once(broker: BrokerProcess) -> None:
     class_path = compiled(Path(__file__).parent / "java" / "NoTransactions.java", jars(CLIENTS))
     run = subprocess.run(

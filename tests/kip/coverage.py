@@ -1,11 +1,17 @@
-"""`make kip-coverage`: which test, or which reading, settles each of the 321 points; writes docs/kip-coverage.md.
+"""`make kip-coverage`: which test or sentence settles each point of the five documents; writes docs/kip-coverage.md.
 
 Tests say it themselves, by `@pytest.mark.checklist(12, "X5", …)` on a function, a class or a module (`pytestmark`), in
-Rust by a line `// checklist: 12, 13` among the attributes of a test. Whole numbers are points; names (X5, D3, R9, A24,
-U2) are readings, rules and failure cases. `readings.txt` settles points without a test.
+Rust by a line `// checklist: 12, X5` among the attributes of a test.
 
-Fails on a point that nothing settles, on a number that does not exist, and with --check on a page that is not what it
-would write.
+| file | holds |
+|---|---|
+| `points.txt` | the points of the documents: numbers |
+| `readings.txt` | readings (X), deviations of Kafka (D), decisions (R), additions (U), cases of failure (A to I) |
+| `sentences.txt` | what settles a point or a reading without a test, or limits what its tests show |
+
+Fails on a point or a reading (X, D, R, U) that nothing settles, on a number or name that is not defined, on a case of
+failure that no test names, on a sentence of an unknown kind or one that promises tests where there are none, on a point
+whose only proof is prose that names another point, and with --check on a page that is not what it would write.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ import argparse
 import ast
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +29,24 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGE = ROOT / "docs" / "kip-coverage.md"
 
+KINDS = {
+    "superseded": "an older draft, which the accepted text replaces",
+    "rejected": "the text itself rejects it, or leaves it to others",
+    "decided": "done otherwise, for a reason that a reading gives",
+    "layout only": "tests show the bytes; what brokers do with them waits for several brokers",
+    "in part": "tests show a part of it; the sentence says what is missing",
+    "open": "not done",
+}
+WITH_TESTS = {"layout only", "in part"}
+"""Kinds of sentences that say what tests do not show: they stand beside tests, never alone."""
+
+MUST_BE_SETTLED = "XDRU"
+
 HEAD = (
     "# What the five documents say, and what shows it\n\n"
-    "Topic ids (KIP-516), cluster ids (KIP-78) and ListTopics (KIP-142), point by point.\n"
-    "Written by `make kip-coverage` from the marks of the tests: do not edit.\n"
-    "X, D, R and U name readings and rules: where the documents contradict each other (X), where released Kafka\n"
-    "differs (D), what was decided (R), what is offered beyond them (U); A to I are cases of failure.\n"
+    "Topic ids (KIP-516: the accepted text, a change of it, an older draft), cluster ids (KIP-78) and ListTopics\n"
+    "(KIP-142), point by point. Written by `make kip-coverage` from the marks of the tests and from `tests/kip`:\n"
+    "do not edit.\n"
 )
 
 
@@ -42,35 +60,64 @@ class Proof(NamedTuple):
         return f"`{self.path}`: {self.test}"
 
 
-def points() -> dict[str, dict[int, str]]:
+class Sentence(NamedTuple):
+    kind: str
+    """One of KINDS."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"*{self.kind}*: {self.text}"
+
+
+Name = int | str
+"""A point's number, or a reading's letter and number."""
+
+
+def points() -> dict[str, dict[Name, str]]:
     """The points by heading."""
-    groups: dict[str, dict[int, str]] = {}
-    heading = ""
-    for line in (HERE / "points.txt").read_text().splitlines():
+    return {heading: {int(name): text for name, text in group.items()} for heading, group in _groups("points.txt")}
+
+
+def readings() -> dict[str, dict[Name, str]]:
+    """Readings, rules and cases by heading."""
+    return {heading: {**group} for heading, group in _groups("readings.txt")}
+
+
+def _groups(file: str) -> list[tuple[str, dict[str, str]]]:
+    groups: list[tuple[str, dict[str, str]]] = []
+    for line in (HERE / file).read_text().splitlines():
         if line.startswith("## "):
-            heading = line.removeprefix("## ")
-            groups[heading] = {}
+            groups.append((line.removeprefix("## "), {}))
         elif line and not line.startswith("#"):
-            number, _, text = line.partition(" ")
-            groups[heading][int(number)] = text
+            name, _, text = line.partition(" ")
+            if any(name in group for _, group in groups):
+                raise ValueError(f"{file} defines {name} twice")
+            groups[-1][1][name] = text
     return groups
 
 
-def readings() -> dict[int, str]:
-    """What settles points without a test."""
-    found: dict[int, str] = {}
-    for line in (HERE / "readings.txt").read_text().splitlines():
+def sentences() -> dict[Name, Sentence]:
+    """What settles points and readings without a test: `12 kind: text`, `12-14 kind: text` or `X5 kind: text`."""
+    found: dict[Name, Sentence] = {}
+    for line in (HERE / "sentences.txt").read_text().splitlines():
         if line and not line.startswith("#"):
-            numbers, _, text = line.partition(" ")
-            first, _, last = numbers.partition("-")
-            found |= dict.fromkeys(range(int(first), int(last or first) + 1), text)
+            names, _, rest = line.partition(" ")
+            kind, _, text = rest.partition(": ")
+            found |= dict.fromkeys(_range(names), Sentence(kind, text))
     return found
 
 
-def marks() -> dict[int | str, list[Proof]]:
+def _range(names: str) -> list[Name]:
+    first, _, last = names.partition("-")
+    letter = first.rstrip("0123456789")
+    numbers = range(int(first.removeprefix(letter)), int((last or first).removeprefix(letter)) + 1)
+    return [f"{letter}{number}" if letter else number for number in numbers]
+
+
+def marks() -> dict[Name, list[Proof]]:
     """Every mark of every test, in Python and Rust."""
-    found: dict[int | str, list[Proof]] = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    found: dict[Name, list[Proof]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")) + sorted((ROOT / "benches").rglob("test_*.py")):
         for names, test in _python_marks(ast.parse(path.read_text())):
             for name in names:
                 found[name].append(Proof(path.relative_to(ROOT).as_posix(), test))
@@ -81,7 +128,7 @@ def marks() -> dict[int | str, list[Proof]]:
     return found
 
 
-def _python_marks(tree: ast.AST, outer: tuple[int | str, ...] = ()) -> Iterator[tuple[list[int | str], str]]:
+def _python_marks(tree: ast.AST, outer: tuple[Name, ...] = ()) -> Iterator[tuple[list[Name], str]]:
     """Of a module or class: names and test."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Assign) and any(
@@ -97,7 +144,7 @@ def _python_marks(tree: ast.AST, outer: tuple[int | str, ...] = ()) -> Iterator[
                 yield list(dict.fromkeys(own)), node.name
 
 
-def _names(mark: ast.expr) -> Iterator[int | str]:
+def _names(mark: ast.expr) -> Iterator[Name]:
     """The arguments of each `….checklist(…)` in an expression; `*range(a, b)` too."""
     for call in ast.walk(mark):
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "checklist"):
@@ -109,7 +156,7 @@ def _names(mark: ast.expr) -> Iterator[int | str]:
                 yield ast.literal_eval(argument)
 
 
-def _rust_marks(text: str) -> Iterator[tuple[list[int | str], str]]:
+def _rust_marks(text: str) -> Iterator[tuple[list[Name], str]]:
     for match in re.finditer(
         r"^\s*// checklist: ([^\n]+)\n(?:\s*(?:#\[|//)[^\n]*\n)*\s*(?:async )?fn (\w+)", text, re.MULTILINE
     ):
@@ -117,35 +164,55 @@ def _rust_marks(text: str) -> Iterator[tuple[list[int | str], str]]:
         yield [int(name) if name.isdecimal() else name for name in names], match[2]
 
 
+ROW = re.compile(r"(?<![\w.,=/-])\d{1,3}(?![\w:]|[.,]\d|-\w)")
+NAME = re.compile(r"\b[A-IRUX]\d{1,2}\b")
+
+
+def problems_of(name: Name, proofs: list[Proof], sentence: Sentence | None, known: set[Name]) -> Iterator[str]:
+    """What is wrong with a point, a reading or a case."""
+    if not proofs and sentence is None:
+        if isinstance(name, int) or name[0] in MUST_BE_SETTLED:
+            yield f"{name} is settled by nothing"
+        else:
+            yield f"{name} is named by no test: take its text out of readings.txt"
+    if sentence is None:
+        return
+    if sentence.kind not in KINDS:
+        yield f"{name}: {sentence.kind!r} is none of {', '.join(KINDS)}"
+    if sentence.kind in WITH_TESTS and not proofs:
+        yield f"{name}: says {sentence.kind!r} and has no test"
+    if sentence.kind == "open" and proofs:
+        yield f"{name}: is said to be open and has tests: {proofs[0]}; is it open in part?"
+    yield from (f"{name}: {other} is not defined" for other in NAME.findall(sentence.text) if other not in known)
+    if not proofs and (rows := [row for row in ROW.findall(sentence.text) if int(row) in known]):
+        yield f"{name}: nothing but prose that names another point: {', '.join(rows)}"
+
+
 def page() -> tuple[str, list[str]]:
-    """The page, and what is wrong: points that nothing settles, numbers that do not exist."""
-    groups, settled, proofs = points(), readings(), marks()
-    known = {number for group in groups.values() for number in group}
-    problems = [f"{number} is no point" for number in sorted(settled.keys() - known)]
-    problems += [
-        f"{number} is no point: {proof}"
-        for number in proofs
-        if isinstance(number, int) and number not in known
-        for proof in proofs[number]
-    ]
-    lines = [HEAD]
+    """The page, and what is wrong."""
+    groups, said, proofs = points() | readings(), sentences(), marks()
+    known = {name for group in groups.values() for name in group}
+    problems = [f"{name} is not defined, but has a sentence" for name in said if name not in known]
+    problems += [f"{name} is not defined: {proof}" for name in proofs if name not in known for proof in proofs[name]]
+    lines: list[str] = []
+    counts: Counter[str] = Counter()
     for heading, group in groups.items():
-        lines += [f"## {heading}", "", "| point | | shown or settled by |", "|---|---|---|"]
-        for number, text in group.items():
-            by = [*map(str, proofs.get(number, [])), *([settled[number]] if number in settled else [])]
-            if not by:
-                problems.append(f"{number} is settled by nothing: {text}")
-            lines.append(f"| {number} | {_cell(text)} | {_cell('<br>'.join(by))} |")
+        lines += [f"## {heading}", "", "| | | shown or settled by |", "|---|---|---|"]
+        for name, text in group.items():
+            shown, sentence = proofs.get(name, []), said.get(name)
+            problems += problems_of(name, shown, sentence, known)
+            by = [*map(str, shown), *([str(sentence)] if sentence else [])]
+            lines.append(f"| {name} | {_cell(text)} | {_cell('<br>'.join(by))} |")
+            if isinstance(name, int):
+                counts[sentence.kind if sentence else "shown"] += 1
         lines.append("")
-    lines += ["## Readings, rules and failure cases", "", "| name | shown by |", "|---|---|"]
-    named = sorted((name for name in proofs if isinstance(name, str)), key=_order)
-    lines += [f"| {name} | {_cell('<br>'.join(map(str, proofs[name])))} |" for name in named]
-    return "\n".join(lines) + "\n", problems
+    return "\n".join([HEAD, *_summary(counts), *lines]).rstrip("\n") + "\n", problems
 
 
-def _order(name: str) -> tuple[str, int]:
-    letters = name.rstrip("0123456789")
-    return letters, int(name[len(letters) :] or 0)
+def _summary(counts: Counter[str]) -> list[str]:
+    meanings = {"shown": "tests show it", **KINDS}
+    rows = [f"| {kind} | {counts[kind]} | {meaning} |" for kind, meaning in meanings.items() if counts[kind]]
+    return ["| | points | |", "|---|---|---|", *rows, ""]
 
 
 def _cell(text: str) -> str:

@@ -23,9 +23,9 @@ def test_every_point_is_settled_and_the_page_is_current() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_there_are_321_points() -> None:
+def test_there_are_332_points() -> None:
     numbers = [number for group in coverage.points().values() for number in group]
-    assert numbers == list(range(1, 322))
+    assert numbers == list(range(1, 333))
 
 
 MARKED = """
@@ -50,8 +50,8 @@ RUST = """
 
 
 def test_marks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "native").mkdir()
+    for folder in ("tests", "native", "benches"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "tests" / "test_some.py").write_text(MARKED)
     (tmp_path / "native" / "some.rs").write_text(RUST)
     monkeypatch.setattr(coverage, "ROOT", tmp_path)
@@ -67,13 +67,69 @@ def test_marks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
-def test_what_nothing_settles_and_what_does_not_exist_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "points", lambda: {"A": {1: "one", 2: "two", 3: "three"}})
-    monkeypatch.setattr(coverage, "readings", lambda: {2: "read so", 9: "no such point"})
+@pytest.mark.parametrize(
+    ("name", "tests", "sentence", "problem"),
+    [
+        (1, 1, None, None),
+        (1, 0, None, "1 is settled by nothing"),
+        ("X1", 0, None, "X1 is settled by nothing"),
+        ("A1", 0, None, "A1 is named by no test: take its text out of readings.txt"),
+        (1, 0, ("decided", "as X1 says, in version 2.8, v5 and with 1,000 topics"), None),
+        (1, 0, ("decided", "the layout is that of 2"), "1: nothing but prose that names another point: 2"),
+        (1, 1, ("in part", "the rest is 2"), None),
+        (1, 0, ("in part", "the rest"), "1: says 'in part' and has no test"),
+        (1, 0, ("layout only", "the rest"), "1: says 'layout only' and has no test"),
+        (1, 1, ("open", "not begun"), "1: is said to be open and has tests: `t.py`: test_a; is it open in part?"),
+        (
+            1,
+            0,
+            ("later", "not begun"),
+            "1: 'later' is none of superseded, rejected, decided, layout only, in part, open",
+        ),
+        (1, 0, ("decided", "as X7 says"), "1: X7 is not defined"),
+    ],
+)
+def test_what_settles_a_point(
+    name: int | str, tests: int, sentence: tuple[str, str] | None, problem: str | None
+) -> None:
+    proofs = [coverage.Proof("t.py", "test_a")] * tests
+    said = coverage.Sentence(*sentence) if sentence else None
+    found = list(coverage.problems_of(name, proofs, said, {1, 2, "X1", "A1"}))
+    assert found == ([problem] if problem else [])
+
+
+def test_the_page_shows_texts_and_proofs_and_what_is_not_defined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "points", lambda: {"A": {1: "one", 2: "two | three"}})
+    monkeypatch.setattr(coverage, "readings", lambda: {"X": {"X1": "read so"}})
     monkeypatch.setattr(
-        coverage, "marks", lambda: {1: [coverage.Proof("t.py", "test_a")], 8: [coverage.Proof("t.py", "test_b")]}
+        coverage,
+        "sentences",
+        lambda: {2: coverage.Sentence("open", "not begun"), 9: coverage.Sentence("open", "no such point")},
     )
+    proof = coverage.Proof("t.py", "test_a")
+    monkeypatch.setattr(coverage, "marks", lambda: {1: [proof], 8: [proof], "X1": [proof], "X2": [proof]})
     text, problems = coverage.page()
-    assert problems == ["9 is no point", "8 is no point: `t.py`: test_b", "3 is settled by nothing: three"]
+    assert problems == [
+        "9 is not defined, but has a sentence",
+        "8 is not defined: `t.py`: test_a",
+        "X2 is not defined: `t.py`: test_a",
+    ]
     assert "| 1 | one | `t.py`: test_a |" in text
-    assert "| 2 | two | read so |" in text
+    assert "| 2 | two \\| three | *open*: not begun |" in text
+    assert "| X1 | read so | `t.py`: test_a |" in text
+    assert "| shown | 1 |" in text
+    assert "| open | 1 |" in text
+
+
+def test_files_that_define_a_name_twice_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "points.txt").write_text("# why\n\n## A\n1 one\n## B\n1 two\n")
+    monkeypatch.setattr(coverage, "HERE", tmp_path)
+    with pytest.raises(ValueError, match=r"points\.txt defines 1 twice"):
+        coverage.points()
+
+
+def test_sentences_may_speak_of_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sentences.txt").write_text("# why\n1-2 open: not begun\nX3-X4 decided: so: it is\n")
+    monkeypatch.setattr(coverage, "HERE", tmp_path)
+    not_begun, decided = coverage.Sentence("open", "not begun"), coverage.Sentence("decided", "so: it is")
+    assert coverage.sentences() == {1: not_begun, 2: not_begun, "X3": decided, "X4": decided}

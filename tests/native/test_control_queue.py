@@ -98,6 +98,7 @@ def test_the_descriptor_is_readable_while_something_waits(tmp_path: Path) -> Non
             client.close()
 
 
+@pytest.mark.checklist("R13")
 def test_requests_above_the_limit_wait_in_their_sockets(tmp_path: Path) -> None:
     """queued.max.requests, of which heartbeats may take seven eighths: all are served, never more than that at once."""
     with native([tmp_path], {"queued.max.requests": 8}, listen=False) as broker:
@@ -119,6 +120,7 @@ def test_requests_above_the_limit_wait_in_their_sockets(tmp_path: Path) -> None:
             client.close()
 
 
+@pytest.mark.checklist("R3")
 def test_requests_pipelined_on_a_connection_are_answered_in_order(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:

@@ -90,7 +90,7 @@ def rules(policy: str = "fail", *, fail: bool = True, first: int = 0, last: int 
     return Rules(policy, fail, {(topic_id, 0): first}, {(topic_id, 0): last})
 
 
-@pytest.mark.checklist("R22")
+@pytest.mark.checklist("R22", "U8")
 def test_a_checkpoint_of_another_cluster_is_refused() -> None:
     """Whatever the policy."""
     with pytest.raises(TopicChangedError, match="belongs to cluster c, but the brokers are of cluster d"):
@@ -103,6 +103,7 @@ def test_an_unchanged_topic_goes_on_where_it_was() -> None:
     assert rules().carried_over(position(p0=500), here) == position(p0=500)
 
 
+@pytest.mark.checklist("U8")
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_re_created_topic_is_refused_by_default(fail: bool) -> None:
     """`failOnDataLoss=false` does not make another topic's records the right ones."""

@@ -60,7 +60,7 @@ def test_a_stream_goes_on_where_it_was_with_a_limit_per_batch(jobs: Jobs, topic:
     assert position["cluster"] == row[0]
 
 
-@pytest.mark.checklist(2, 92)
+@pytest.mark.checklist(2, 92, "U8")
 def test_a_re_created_topic_loses_nothing_in_silence(jobs: Jobs, topic: str, tmp_path: Path) -> None:
     """Spark's own connector applies the old offsets to the new topic and skips its first 500 records without a word.
     Ours says what happened, and reads the new topic from its start if asked."""

@@ -21,7 +21,7 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
         yield connected
 
 
-@pytest.mark.checklist(58, 105, 159, 160, 161, 162, 168, "D15", "D16")
+@pytest.mark.checklist(58, 105, 159, 160, 161, 162, 168, "D15", "D16", 331)
 @pytest.mark.parametrize("version", range(10, 14))
 def test_metadata_by_id_gives_name_and_id(client: WireClient, version: int) -> None:
     name = unique()

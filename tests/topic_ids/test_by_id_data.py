@@ -78,7 +78,7 @@ def test_the_id_fences_where_the_leader_epoch_cannot(client: WireClient) -> None
     assert fetch(client, new, epoch=epoch).error_code == 0
 
 
-@pytest.mark.checklist("R6", "R4", 93)
+@pytest.mark.checklist("R6", "R4", 93, "U1")
 def test_the_leader_epoch_fences_who_knows_only_the_name(client: WireClient) -> None:
     name = unique()
     create(client, name)
@@ -161,7 +161,7 @@ def test_a_session_learns_that_its_topic_is_gone_and_takes_the_next_one(client: 
     assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-@pytest.mark.checklist(247, "D31", 213, "A28")
+@pytest.mark.checklist(247, "D31", 213, "A28", "U7")
 def test_offsets_are_committed_and_fetched_by_id(client: WireClient) -> None:
     name, group = unique(), unique("group")
     old = create(client, name).topic_id

@@ -131,7 +131,7 @@ def test_after_the_delay_it_is_gone(start_broker: StartBroker) -> None:
     assert "removed within a minute" in log
 
 
-@pytest.mark.checklist("R22", "A28")
+@pytest.mark.checklist("R22", "A28", "U7")
 def test_offsets_of_every_group_survive_a_restart_in_between(start_broker: StartBroker) -> None:
     broker = start_broker()
     lives = Lives(broker.port)

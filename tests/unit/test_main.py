@@ -7,10 +7,9 @@ from typing import Any
 import click
 import pytest
 
-from pybroker import __main__
+from pybroker import __main__, foreground
 from pybroker.cli import cli
 from pybroker.cli.start import start
-from pybroker.process import foreground
 
 PLAIN = [
     ["start"],

@@ -74,6 +74,7 @@ async def metadata(plane: ControlPlane, *names: str, auto: bool = True, version:
     return answer
 
 
+@pytest.mark.checklist("R12")
 async def test_create_is_durable_visible_and_applied(control_plane: ControlPlane) -> None:
     plane = control_plane
     await plane.start()
@@ -124,7 +125,7 @@ async def test_leader_epochs_move_on_only_where_something_visible_may_be_lost(
     assert [order.leader_epoch for order in plane.native.applies[0]] == [epoch, epoch]
 
 
-@pytest.mark.checklist(2, 3, 110, 112, 113, 190)
+@pytest.mark.checklist(2, 3, 110, 112, 113, 190, 4)
 async def test_delete_frees_the_name_at_once_and_epochs_go_on(control_plane: ControlPlane) -> None:
     plane = control_plane
     broker = await plane.start()

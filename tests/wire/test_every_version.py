@@ -29,6 +29,7 @@ def test_advertised_versions_are_the_tables(client: WireClient) -> None:
     assert sorted(advertised) == [(key, low, high) for key, _, low, high, _, _ in SERVED]
 
 
+@pytest.mark.checklist("D38")
 @pytest.mark.parametrize("row", SERVED, ids=lambda row: row[1])
 def test_every_version_is_answered_in_its_layout(client: WireClient, row: tuple[Any, ...]) -> None:
     _, name, lowest, highest = row[:4]

@@ -456,6 +456,7 @@ GOLDEN: list[tuple[str, Any, int, str]] = [
 ]
 
 
+@pytest.mark.checklist("D4", "D22", "D24")
 @pytest.mark.checklist(*range(51, 58), *range(60, 64), 76, *range(83, 86), *range(87, 92), 96, 97, 99, 100)
 @pytest.mark.checklist(77, *range(102, 105), 106, 107, *range(191, 198), 220, "R9", "X2", "X4", "X5")
 @pytest.mark.checklist("X12", "X13", "X14", "X15", "X16")

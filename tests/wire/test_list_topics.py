@@ -45,7 +45,7 @@ def names(response: m.ListTopicsResponse) -> list[str]:
     return [topic.name for topic in response.topic_listing]
 
 
-@pytest.mark.checklist(310, 311, 312, 313, 316, 321)
+@pytest.mark.checklist(310, 311, 312, 313, 316, 321, "D33", 331)
 def test_version_0_is_the_documents(client: WireClient) -> None:
     users = client.call(m.ListTopicsRequest(list_internal=False), 0)
     assert users.error_code == 0

@@ -38,7 +38,7 @@ BROKER = "00000001 00000007 0002 6831 00002384 0001 72"
 TOPIC = "00000001 0000 0003 666f6f 01 00000001 0000 00000004 00000007 00000002 00000007 00000008 00000001 00000007"
 
 
-@pytest.mark.checklist(262, 263, 264, 266)
+@pytest.mark.checklist(262, 263, 264, 266, "X32", "X36")
 def test_the_answer_of_kip_78() -> None:
     # Version 2: brokers, cluster id, controller id, topics. Version 1: the same without the cluster id.
     assert native.encode(ANSWER, 2) == bytes.fromhex(f"{BROKER} 0001 63 00000007 {TOPIC}")
@@ -87,7 +87,7 @@ def test_a_live_broker_always_tells_the_cluster_id(broker: BrokerProcess) -> Non
         assert cluster_id
 
 
-@pytest.mark.checklist(308, "D36")
+@pytest.mark.checklist(308, "D36", "U12")
 def test_a_client_of_another_cluster_is_sent_away(broker: BrokerProcess) -> None:
     with WireClient(broker.port) as client:
         mine = client.call(m.MetadataRequest(topics=[]), 12).cluster_id

@@ -119,6 +119,7 @@ fn an_answer_that_nobody_waits_for_is_known_to_be() {
     wait_until("the cancellation", || request.reply.is_cancelled());
 }
 
+// checklist: R13
 #[test]
 fn a_full_queue_stops_the_connection_and_nothing_is_lost() {
     let server = TestServer::plain();

@@ -113,7 +113,7 @@ def test_create_writes_everything_in_one_change() -> None:
     assert isinstance(second, KafkaError)
 
 
-@pytest.mark.checklist(2, 31, 33, "A23")
+@pytest.mark.checklist(2, 31, 33, "A23", "X17", "D25")
 def test_ids_that_were_ever_used_and_reserved_ones_are_not_used() -> None:
     image = created(cluster(1), "a")
     dead = image.topics["a"].topic_id

@@ -66,6 +66,7 @@ async def test_damage_is_noticed(tmp_path: Path, damage: str) -> None:
         await EmbeddedStore.open(tmp_path)
 
 
+@pytest.mark.checklist("R14")
 async def test_a_failed_commit_stops_the_store(tmp_path: Path) -> None:
     failures: list[FatalError] = []
     store = await EmbeddedStore.open(tmp_path, failures.append)

@@ -204,6 +204,7 @@ async def test_multi_results(store: MetadataStore) -> None:
     assert (await store.get("/e")).ephemeral_owner == store.session_id
 
 
+@pytest.mark.checklist("R14")
 async def test_multi_is_all_or_nothing(store: MetadataStore) -> None:
     await store.create("/epoch", b"1")
     with pytest.raises(MultiError) as failed:

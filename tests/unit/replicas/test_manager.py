@@ -155,7 +155,7 @@ async def test_a_successor_takes_the_place_and_a_stale_one_does_not(host: Host) 
     assert await host.lead(A, 0, epoch=3) == [103]
 
 
-@pytest.mark.checklist(64, 73, 86, "X20")
+@pytest.mark.checklist(64, 73, 86, "X20", "X37", "D5")
 async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> None:
     await host.lead(A, 0, 1)
     for kind in (0, 1, 9):
@@ -227,7 +227,7 @@ async def test_a_zero_id_is_refused(host: Host) -> None:
     assert await host.lead(Uuid.ZERO, 0) == [100]
 
 
-@pytest.mark.checklist(6, 65, 69, 70, 71, 74, 124, 125)
+@pytest.mark.checklist(6, 65, 69, 70, 71, 74, 124, 125, "X38", "R30")
 async def test_full_request_settles_what_lies_on_disk(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     dead, unknown, older, same = Uuid.random(), Uuid.random(), Uuid.random(), Uuid.random()
     record = DeletionRecord("gone", dead, "removed", 1, 2, "User:a", 3, {0: (1,)}, {}, 0)
@@ -286,7 +286,7 @@ async def test_an_empty_full_request_stages_nothing(host: Host) -> None:
     assert host.staged == set()
 
 
-@pytest.mark.checklist(78, 143, 144, "X6", "X7")
+@pytest.mark.checklist(78, 143, 144, "X6", "X7", "D9")
 async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     await host.lead(A, 0, 1, 2, 5)
     await host.stop(A, 0, 1, 2, 5)

@@ -9,6 +9,7 @@ fn one() -> (tempfile::TempDir, Host, PartitionOrder, Arc<Partition>) {
     (dir, host, order, partition)
 }
 
+// checklist: R2
 #[test]
 fn what_is_acknowledged_is_on_disk_and_only_that_is_shown() {
     let (_dir, _host, _, partition) = one();

@@ -51,6 +51,7 @@ fn every_version_produces_and_fetches() {
     );
 }
 
+// checklist: R2, R3
 #[test]
 fn commit_mode_answers_after_the_flush_and_in_order() {
     let server = TestServer::with_flush(FlushMode::Commit);
@@ -72,6 +73,7 @@ fn commit_mode_answers_after_the_flush_and_in_order() {
     assert_eq!(fetched.one().head.high_watermark, 25);
 }
 
+// checklist: R3
 #[test]
 fn produces_of_a_connection_do_not_wait_for_each_other_but_others_do() {
     let server = TestServer::with_flush(FlushMode::Commit);
@@ -216,6 +218,7 @@ fn refusals_of_produce() {
     assert!(server.metric("pybroker_response_errors_total{error=\"CORRUPT_MESSAGE\"}") >= 3.0);
 }
 
+// checklist: R8
 #[test]
 fn versions_0_to_2_of_produce_are_told_so() {
     let server = server_with_a(1);
@@ -236,6 +239,7 @@ fn versions_0_to_2_of_produce_are_told_so() {
     }
 }
 
+// checklist: R20
 #[test]
 fn a_transactional_producer_is_refused_for_good() {
     let server = server_with_a(1);

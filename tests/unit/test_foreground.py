@@ -39,7 +39,7 @@ class Hanging:
 module = types.ModuleType("pybroker.app")
 module.Broker = Hanging
 sys.modules["pybroker.app"] = module
-from pybroker.process.foreground import start_command
+from pybroker.foreground import start_command
 settings = ["shutdown.timeout.ms=" + sys.argv[2]]
 sys.exit(start_command(None, settings, None, None))
 """
@@ -62,6 +62,7 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
     pytest.fail(f"ended before saying {word!r}: {process.communicate()}")
 
 
+@pytest.mark.checklist("R24")
 @pytest.mark.parametrize("where", ["stop", "loop"])
 def test_a_second_signal_ends_at_once(where: str) -> None:
     """Also when the loop itself hangs."""
@@ -88,6 +89,7 @@ def test_a_signal_during_the_start_is_a_clean_end() -> None:
         process.communicate()
 
 
+@pytest.mark.checklist("R24")
 def test_a_stop_that_hangs_is_ended() -> None:
     process = started("loop", 0)
     try:
