@@ -1,7 +1,7 @@
 """A tour of `format("pybroker")`: paste it cell by cell (`# %%`) into a notebook, or run it as a whole.
 
-It wants a broker (`pybroker start`) and `pip install 'pybroker[spark]'`; docs/spark.md explains what it shows. The
-address is taken from BOOTSTRAP, files go below FOLDER.
+It wants a broker (`pybroker start`) and `pip install '.[spark]'` in the checkout; docs/spark.md explains what it
+shows. The address is taken from BOOTSTRAP, files go below FOLDER.
 """
 
 # %% Where: the broker, a folder for files and checkpoints, and names that no other topic has

@@ -14,5 +14,6 @@ newer); the default `mode=exactly-once` needs pybroker's staged ingest (docs/sta
 | `fencing` | does a checkpoint still fit what is there? |
 | `plan` | which task reads which range |
 | `reader`, `stream_reader` | reading |
+| `target` | which topic a write goes to, and making it |
 | `writer`, `stream_writer`, `ingest` | writing, and the commit that makes it exactly once |
 """

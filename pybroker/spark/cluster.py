@@ -13,7 +13,13 @@ from typing import Any, TypeAlias, TypeVar
 from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode, error_name
-from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError, TopicGoneError
+from pybroker.spark.errors import (
+    NoSuchTopicIdError,
+    OptionError,
+    SparkSourceError,
+    TopicGoneError,
+    UnknownTopicError,
+)
 from pybroker.spark.selection import Subscription
 
 EARLIEST, LATEST = -2, -1
@@ -183,7 +189,9 @@ class Cluster:
         return list(self.topics_named(subscription.names or subscription.assigned).values())
 
     def subscribed(self, subscription: Subscription) -> list[Topic]:
-        """The subscribed topics; one that does not exist is an error. Raises TopicChangedError, OptionError."""
+        """The subscribed topics; one that does not exist is an error. Raises UnknownTopicError,
+        NoSuchTopicIdError, OptionError.
+        """
         give_up = time.monotonic() + UNKNOWN_PATIENCE_S
         wanted = subscription.ids or subscription.names or tuple(subscription.assigned)
         while True:
@@ -194,7 +202,7 @@ class Cluster:
                 break
             # A broker learns of a new topic a moment after its creator.
             if time.monotonic() > give_up:
-                raise TopicChangedError(f"there is no topic {', '.join(missing)} in cluster {self.id}")
+                raise NoSuchTopicIdError(missing, self.id) if subscription.ids else UnknownTopicError(missing, self.id)
             time.sleep(PAUSE_S)
         for each in found:
             beyond = [number for number in subscription.assigned.get(each.name, ()) if number >= each.partitions]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SparkSourceError(Exception):
     """Base of what the data source refuses."""
@@ -11,8 +13,26 @@ class OptionError(SparkSourceError):
     """An option that is unknown, missing or has an unusable value."""
 
 
+class UnknownTopicError(SparkSourceError):
+    """There is no topic of a name, and nothing says that there ever was one."""
+
+    def __init__(self, names: Sequence[str], cluster_id: str, way_out: str = "") -> None:
+        create = f"create it first, as by `pybroker topics create {names[0]} --partitions 4`"
+        super().__init__(f"there is no topic {', '.join(names)} in cluster {cluster_id}: {create}{way_out}")
+
+
 class TopicChangedError(SparkSourceError):
     """A checkpoint or a job belongs to a topic that was deleted, re-created or truncated, or to another cluster."""
+
+
+class NoSuchTopicIdError(TopicChangedError):
+    """No topic has an id: it was deleted, or is of another cluster, for ids come from nowhere else."""
+
+    def __init__(self, ids: Sequence[str], cluster_id: str) -> None:
+        super().__init__(
+            f"there is no topic with id {', '.join(ids)} in cluster {cluster_id}: it was deleted (`pybroker topics "
+            "deletions` shows what can be brought back), or this is another cluster"
+        )
 
 
 class TopicGoneError(TopicChangedError):

@@ -11,7 +11,7 @@ from pybroker.spark import client_settings
 from pybroker.spark.client_settings import CLIENT, KAFKA
 from pybroker.spark.errors import OptionError
 from pybroker.spark.selection import SUBSCRIPTIONS, Bound, Subscription, bound_of, subscription_of, topic_id
-from pybroker.spark.values import LONG, flag, number, unknown
+from pybroker.spark.values import INT, LONG, SHORT, flag, number, unknown
 
 COLUMNS = (
     "key",
@@ -44,7 +44,8 @@ READ = (
     "groupId",
     "columns",
 )
-WRITE = ("topic", "topicId", "mode", "ingestId", "ingestTtlMs")
+NEW_TOPIC = ("topicPartitions", "topicReplicationFactor")
+WRITE = ("topic", "topicId", "createTopic", *NEW_TOPIC, "mode", "ingestId", "ingestTtlMs")
 # What Spark itself adds to the options of a streaming sink.
 SPARKS = ("checkpointLocation", "queryName")
 # load("…"), save("…") and start("…") with a path.
@@ -80,12 +81,21 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
+class NewTopic:
+    """A topic that is made if it is not there; −1: as the broker's settings say."""
+
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True)
 class WriteOptions:
     """Checked options of a write."""
 
     client: Mapping[str, str]
     topic: str | None
     topic_id: str | None
+    new_topic: NewTopic | None
     exactly_once: bool
     ingest_id: str | None
     ingest_ttl_ms: int
@@ -127,9 +137,9 @@ class _Given:
             raise OptionError(f"{name} is empty")
         return value
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, most: int = LONG) -> int:
         value = self.values.get(name)
-        return 0 if value is None else number(name, value, 1, LONG)
+        return 0 if value is None else number(name, value, 1, most)
 
     def flag(self, name: str, default: bool) -> bool:
         return flag(name, self.values.get(name, str(default)))
@@ -220,7 +230,20 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
         client=given.client,
         topic=topic,
         topic_id=None if pinned is None else topic_id("topicId", pinned),
+        new_topic=_new_topic(given, topic, pinned),
         exactly_once=exactly_once,
         ingest_id=given.text("ingestId"),
         ingest_ttl_ms=given.number("ingestTtlMs") or -1,
     )
+
+
+def _new_topic(given: _Given, topic: str | None, pinned: str | None) -> NewTopic | None:
+    if not given.flag("createTopic", False):
+        given.refuse(NEW_TOPIC, "without createTopic=true")
+        return None
+    if pinned is not None:
+        raise OptionError("createTopic has no meaning with topicId: a new topic gets a new id")
+    if topic is None:
+        raise OptionError("createTopic needs the option topic")
+    partitions, factor = (given.number(name, most) for name, most in zip(NEW_TOPIC, (INT, SHORT), strict=True))
+    return NewTopic(partitions or -1, factor or -1)

@@ -71,6 +71,18 @@ def lag_of(start: Position, latest: Position) -> int:
     return sum(max(0, at - (start.get(topic, partition) or 0)) for topic, _, partition, at in latest)
 
 
+def offsets_behind(position: Position, latest: Position) -> dict[str, float]:
+    """How far `position` is behind, over the partitions of `latest`; the names are those of Spark's Kafka source, but
+    for the sum."""
+    lag = [max(0, at - (position.get(topic, partition) or 0)) for topic, _, partition, at in latest]
+    return {
+        "offsetsBehindLatest": sum(lag),
+        "minOffsetsBehindLatest": min(lag, default=0),
+        "maxOffsetsBehindLatest": max(lag, default=0),
+        "avgOffsetsBehindLatest": sum(lag) / len(lag) if lag else 0.0,
+    }
+
+
 def capped(position: Position, target: Position) -> Position:
     """Nothing beyond `target`, of topics and partitions that are in it."""
     topics: dict[str, TopicPosition] = {}

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from pybroker.spark.errors import OptionError
 from pybroker.spark.options import read_options, write_options
 from pybroker.spark.reader import BatchReader
-from pybroker.spark.stream_reader import StreamReader
+from pybroker.spark.stream_reader import NAME, StreamReader
 from pybroker.spark.stream_writer import StreamWriter
 from pybroker.spark.writer import BatchWriter
 
@@ -48,7 +48,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "pybroker"
+        return NAME
 
     def schema(self) -> StructType:
         # Both kinds of reads have the same columns; which of them it is Spark tells later.

@@ -22,7 +22,7 @@ from pybroker.spark import fencing, starting
 from pybroker.spark.cluster import Cluster, Topic
 from pybroker.spark.errors import SparkSourceError
 from pybroker.spark.options import ReadOptions
-from pybroker.spark.plan import capped, lag_of, limited, split
+from pybroker.spark.plan import capped, lag_of, limited, offsets_behind, split
 from pybroker.spark.planned import Planned
 from pybroker.spark.positions import Position, TopicPosition
 from pybroker.spark.reader import RangePartition, TaskReader
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
+NAME = "pybroker"
+"""What the data source is called, in `format(…)` and in a query's progress."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -41,6 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._task = TaskReader(options.client, schema, fail_on_data_loss=options.fail_on_data_loss)
         self._made: Cluster | None = None
         self._target: Position | None = None
+        self._planned: Position | None = None
         # As in Spark's source the first micro-batch does not wait for more.
         self._triggered_s = -math.inf
         self._told: set[str] = set()
@@ -81,15 +84,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             latest = _not_before(begin, capped(latest, self._target))
         elif self._too_little(begin, latest, limit):
+            self._planned = begin
             return start
         if isinstance(limit, ReadMaxRows):
             latest = limited(begin, latest, limit.max_rows)
         self._triggered_s = time.monotonic()
         # What the checkpoint knows stays known: topics that are deleted now, and what came after the target.
-        return latest.filled(carried).to_json()
+        self._planned = latest.filled(carried)
+        return self._planned.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._ends().to_json()
+        """What a query's progress shows as `latestOffset` of the source, nothing else: so it carries what Spark 4.2
+        takes from no Python source, a name for `description` and `metrics`. These are named as those of Spark's Kafka
+        source, and of the micro-batch that was planned just now.
+        """
+        ends = self._ends()
+        behind = {} if self._planned is None else {"metrics": offsets_behind(self._planned, ends)}
+        return {"source": NAME, **ends.to_json(), **behind}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, until = Position.from_json(start), Position.from_json(end)

@@ -17,7 +17,8 @@ from pybroker.spark import ingest
 from pybroker.spark.cluster import Cluster
 from pybroker.spark.errors import IngestError
 from pybroker.spark.options import WriteOptions
-from pybroker.spark.writer import Staged, Task, check_schema, give_up, pinned_topic
+from pybroker.spark.target import pinned_topic
+from pybroker.spark.writer import Staged, Task, check_schema, give_up
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ import re
 
 from pybroker.spark.errors import OptionError
 
-INT, LONG = 2**31 - 1, 2**63 - 1
+SHORT, INT, LONG = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 
 def number(name: str, text: str, least: int, most: int) -> int:

@@ -26,8 +26,9 @@ from pyspark.sql.types import (
 from pybroker.native import ArrowSink, NativeError, Uuid
 from pybroker.spark import ingest
 from pybroker.spark.cluster import Cluster, Topic
-from pybroker.spark.errors import OptionError, SparkSourceError, TopicChangedError
+from pybroker.spark.errors import OptionError, SparkSourceError
 from pybroker.spark.options import WriteOptions
+from pybroker.spark.target import pinned_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,22 +70,6 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
         if name in names and not isinstance(schema[name].dataType, allowed):
             kinds = " or ".join(each.typeName() for each in allowed)
             raise OptionError(f"column {name} is {schema[name].dataType.simpleString()}, {kinds} is needed")
-
-
-def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
-    """The topic of the options topic and topicId. Raises TopicChangedError if there is none, or another one."""
-    if options.topic is None:
-        assert options.topic_id is not None, "checked before"
-        found = cluster.topics_with_ids([options.topic_id]).get(options.topic_id)
-        if found is None:
-            raise TopicChangedError(f"there is no topic with id {options.topic_id} in cluster {cluster.id}")
-        return found
-    found = cluster.topics_named([options.topic]).get(options.topic)
-    if found is None:
-        raise TopicChangedError(f"there is no topic {options.topic} in cluster {cluster.id}")
-    if options.topic_id not in (None, found.id):
-        raise TopicChangedError(f"topic {options.topic} has id {found.id}, not {options.topic_id}: it was re-created")
-    return found
 
 
 class Task:

@@ -75,15 +75,15 @@ def test_both_connectors_write_and_read_the_same(there: Jobs, topic: str, codec:
 
 
 def test_streams_run_both_ways(there: Jobs, topic: str, tmp_path: Path) -> None:
-    """From one topic into another with `mode=append`, over a restart of the query; Spark's connector finds the same in
-    both topics."""
+    """From one topic into another with `mode=append`, which makes it, over a restart of the query; Spark's connector
+    finds the same in both topics."""
     source, target = f"{topic}-in", f"{topic}-out"
-    for name in (source, target):
-        there.create(name)
+    there.create(source)
+    made = {"createTopic": "true", "topicPartitions": str(PARTITIONS)}
     incoming = there.stream(source, maxOffsetsPerTrigger="700").select("key", "value")
     for tag in ("v", "w"):
         there.write(there.rows(1000, tag), source, SPARKS)
-        progress = there.run(incoming, tmp_path / "checkpoint", OURS, **there.sink(target, mode="append"))
+        progress = there.run(incoming, tmp_path / "checkpoint", OURS, **there.sink(target, mode="append", **made))
         assert sum(each["numInputRows"] for each in progress) == 1000
     expected = there.contents(source, SPARKS)
     assert expected.records == 2000

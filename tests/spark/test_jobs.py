@@ -135,8 +135,9 @@ def _fails(action: Callable[[], object], told: str) -> None:
 def test_what_cannot_be_done_is_said_before_the_job(jobs: Jobs, topic: str) -> None:
     """Options, columns, topics, modes."""
     rows = jobs.rows(1)
-    _fails(lambda: jobs.read(topic).count(), f"there is no topic {topic}")
-    _fails(lambda: jobs.write(rows, topic), f"there is no topic {topic}")
+    unknown = f"UnknownTopicError: there is no topic {topic} in cluster .*pybroker topics create {topic} "
+    _fails(lambda: jobs.read(topic).count(), unknown)
+    _fails(lambda: jobs.write(rows, topic), f"{unknown}.*createTopic=true")
     jobs.create(topic)
     _fails(lambda: jobs.read(topic, startingOfset="earliest").count(), "did you mean startingOffsets")
     _fails(lambda: jobs.write(rows.selectExpr("key"), topic), "there is no column value among key")
@@ -146,6 +147,15 @@ def test_what_cannot_be_done_is_said_before_the_job(jobs: Jobs, topic: str) -> N
     _fails(lambda: rows.write.format("pybroker").options(**given).mode("overwrite").save(), 'use .mode\\("append"\\)')
     jobs.write(jobs.rows(100), topic)
     assert jobs.read(topic).count() == 100
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "append"])
+def test_a_write_makes_its_topic_if_asked(jobs: Jobs, topic: str, mode: str) -> None:
+    """Once, before the tasks begin; the next write finds it."""
+    for _ in range(2):
+        jobs.write(jobs.rows(100), topic, mode=mode, createTopic="true", topicPartitions="3")
+    assert jobs.read(topic).count() == 200
+    assert jobs.read(topic).selectExpr("partition").distinct().count() == 3
 
 
 def test_tombstones_and_rows_of_other_clients_are_read(jobs: Jobs, topic: str) -> None:

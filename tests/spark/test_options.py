@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from pybroker.spark.client_settings import CLIENT
 from pybroker.spark.errors import OptionError
-from pybroker.spark.options import COLUMNS, read_options, write_options
+from pybroker.spark.options import COLUMNS, NewTopic, read_options, write_options
 from pybroker.spark.source import DefaultSource
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -132,6 +132,15 @@ def test_a_stream_has_no_ingest_id_of_the_users() -> None:
         write_options(given, streaming=True)
     with pytest.raises(OptionError, match="ingestId has no meaning for a stream"):
         DefaultSource(given).streamWriter(DefaultSource({**HERE, "subscribe": "t"}).schema(), overwrite=False)
+
+
+def test_a_new_topic_is_as_the_user_or_the_broker_wants_it() -> None:
+    """−1 stands for the broker's defaults; none is made unless that is asked for."""
+    given = {**HERE, "topic": "t"}
+    assert write_options(given).new_topic is None
+    assert write_options({**given, "createTopic": "true"}).new_topic == NewTopic(-1, -1)
+    asked = {**given, "createtopic": "TRUE", "topicPartitions": "3", "topicReplicationFactor": "2"}
+    assert write_options(asked, streaming=True).new_topic == NewTopic(3, 2)
 
 
 @pytest.mark.parametrize(("text", "delay_s"), [("500", 0.5), ("30s", 30.0), ("15 min", 900.0), ("1h", 3600.0)])

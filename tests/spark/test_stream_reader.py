@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pybroker.native import NativeError
 from pybroker.protocol.error_codes import ErrorCode
@@ -291,3 +291,28 @@ def test_a_topic_that_is_deleted_while_a_task_looks_for_its_start_is_named(query
     error = NativeError(int(ErrorCode.OFFSET_OUT_OF_RANGE), "gone")
     with pytest.raises(TopicChangedError, match="was deleted while it was read"):
         task._after(error, OffsetRange(topic_id, query.topic, 0, 0, 1), 0)
+
+
+def test_progress_says_how_far_behind_a_query_is(query: Query) -> None:
+    """Spark asks for what is latest when a micro-batch has been planned, and shows it as it is."""
+    query.create(query.topic, partitions=2)
+    query.produce(query.topic, 100)
+    reader = query.reader()
+    assert "metrics" not in (reader.reportLatestOffset() or {}), "a micro-batch of before a restart was planned then"
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(40))
+    told = reader.reportLatestOffset() or {}
+    assert told["source"] == "pybroker"
+    assert told["metrics"] == {
+        "offsetsBehindLatest": 60,
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 60,
+        "avgOffsetsBehindLatest": 30.0,
+    }
+    after(reader, end)
+    assert (reader.reportLatestOffset() or {})["metrics"]["offsetsBehindLatest"] == 0
+    query.produce(query.topic, 5)
+    waiting = query.reader(minOffsetsPerTrigger="50")
+    end = after(waiting, end)
+    query.produce(query.topic, 7)
+    assert after(waiting, end) == end, "fewer than the minimum"
+    assert (waiting.reportLatestOffset() or {})["metrics"]["offsetsBehindLatest"] == 7

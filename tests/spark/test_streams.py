@@ -50,6 +50,10 @@ def test_a_stream_goes_on_where_it_was_with_a_limit_per_batch(jobs: Jobs, topic:
     assert sum(rows) == 1000
     assert len(rows) == 3
     assert all(count <= 403 for count in rows), rows
+    told = [json.loads(each["sources"][0]["latestOffset"]) for each in progress if each["numInputRows"]]
+    assert [each["source"] for each in told] == ["pybroker"] * 3
+    behind = [each["metrics"]["offsetsBehindLatest"] for each in told]
+    assert behind == [1000 - sum(rows[:1]), 1000 - sum(rows[:2]), 0]
     jobs.write(jobs.rows(500, "w"), topic)
     assert _copy(jobs, topic, tmp_path) == sorted(_expected("v", 1000) + _expected("w", 500))
     position = _checkpoint(tmp_path)

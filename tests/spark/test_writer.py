@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from pybroker.spark import ingest
-from pybroker.spark.cluster import Cluster
-from pybroker.spark.errors import OptionError, TopicChangedError
+from pybroker.spark.cluster import BrokerRefusalError, Cluster
+from pybroker.spark.errors import NoSuchTopicIdError, OptionError, TopicChangedError, UnknownTopicError
 from pybroker.spark.options import write_options
 from pybroker.spark.stream_writer import StreamWriter
 from pybroker.spark.writer import BatchWriter
@@ -70,3 +70,29 @@ def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, ca
         stream.commit([stream._task.write(iter([rows]), 0, begun)], 7)
         assert (f"batch 7 of query {topic}-query was committed into {topic} ({topic_id}) before" in caplog.text) == told
     assert client.end_offsets(topic, 1) == {0: 4}
+
+
+def test_a_topic_that_is_not_there_is_unknown_and_made_if_asked(broker: BrokerProcess, topic: str) -> None:
+    """Nothing has changed about a topic that never existed. One that is there stays as it is."""
+    client, schema = Confluent(broker.bootstrap), StructType().add("value", StringType())
+    rows = pa.record_batch({"value": ["a", "b"]})
+    missing = write_options(_options(broker, topic=topic))
+    for make in (BatchWriter, StreamWriter):
+        with pytest.raises(UnknownTopicError, match=f"there is no topic {topic} in cluster .*createTopic=true") as told:
+            make(missing, schema)
+        assert not isinstance(told.value, TopicChangedError)
+    with pytest.raises(NoSuchTopicIdError, match=r"deleted .*or this is another cluster"):
+        BatchWriter(write_options(_options(broker, topic=topic, topicId="AAAAAAAAAAAAAAAAAAAAAQ")), schema)
+    for partitions in ("5", "7"):
+        asked = write_options(_options(broker, topic=topic, createTopic="true", topicPartitions=partitions))
+        writer = BatchWriter(asked, schema)
+        writer.commit([writer.write(iter([rows]))])
+    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    assert found.partitions == 5
+    assert sum(client.end_offsets(topic, 5).values()) == 4
+    too_many = _options(broker, topic=f"{topic}-copies", createTopic="true", topicReplicationFactor="3")
+    with pytest.raises(BrokerRefusalError, match=f"topic {topic}-copies: INVALID_REPLICATION_FACTOR"):
+        BatchWriter(write_options(too_many), schema)
+    defaults = StreamWriter(write_options(_options(broker, topic=f"{topic}-stream", createTopic="true")), schema)
+    assert defaults._topic is not None
+    assert defaults._topic.partitions == 1

@@ -1,0 +1,72 @@
+"""Where a write goes: the topic of the options `topic` and `topicId`, made first if that is asked for."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark.cluster import AWAY, BrokerRefusalError, Cluster, Topic
+from pybroker.spark.errors import NoSuchTopicIdError, TopicChangedError, UnknownTopicError
+from pybroker.spark.options import NewTopic, WriteOptions
+
+CREATE_TOPICS, CONTROLLER = 19, -1
+DEFAULTS_SINCE = 4
+"""The version of CreateTopics from which the broker's own defaults can be asked for."""
+TIMEOUT_MS = 30_000
+KNOWN_WITHIN_S = 30.0
+PAUSE_S = 0.1
+log = logging.getLogger(__name__)
+
+
+def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
+    """The topic of the options topic and topicId; with createTopic it is made if it is not there.
+
+    Raises UnknownTopicError if there is none, NoSuchTopicIdError and TopicChangedError if the id is not its id.
+    """
+    if options.topic is None:
+        assert options.topic_id is not None, "checked before"
+        found = cluster.topics_with_ids([options.topic_id]).get(options.topic_id)
+        if found is None:
+            raise NoSuchTopicIdError([options.topic_id], cluster.id)
+        return found
+    found = cluster.topics_named([options.topic]).get(options.topic)
+    if found is None:
+        if options.topic_id is not None:
+            raise NoSuchTopicIdError([options.topic_id], cluster.id)
+        if options.new_topic is None:
+            raise UnknownTopicError([options.topic], cluster.id, ", or give the option createTopic=true")
+        return _created(cluster, options.topic, options.new_topic)
+    if options.topic_id not in (None, found.id):
+        raise TopicChangedError(f"topic {options.topic} has id {found.id}, not {options.topic_id}: it was re-created")
+    return found
+
+
+def _created(cluster: Cluster, name: str, new: NewTopic) -> Topic:
+    """The topic, by whomever it was made just now. Raises BrokerRefusalError, UnknownTopicError."""
+    request = m.CreateTopicsRequest(
+        topics=[
+            m.CreateTopicsRequest_CreatableTopic(
+                name=name, num_partitions=new.partitions, replication_factor=new.replication_factor
+            )
+        ],
+        timeout_ms=TIMEOUT_MS,
+    )
+
+    def step() -> None:
+        (answer,) = cluster.send(request, CREATE_TOPICS, DEFAULTS_SINCE, 7, CONTROLLER).topics
+        if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            return
+        if answer.error_code:
+            raise BrokerRefusalError(answer.error_code, f"createTopic: topic {name}", answer.error_message)
+        log.warning("topic %s was not there and has been created (createTopic)", name)
+
+    cluster.patiently(step, AWAY | {ErrorCode.NOT_CONTROLLER}, cluster.patience_s)
+    # A broker learns of a new topic a moment after the controller has made it.
+    give_up = time.monotonic() + KNOWN_WITHIN_S
+    while (found := cluster.topics_named([name]).get(name)) is None:
+        if time.monotonic() > give_up:
+            raise UnknownTopicError([name], cluster.id)
+        time.sleep(PAUSE_S)
+    return found
