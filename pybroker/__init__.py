@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pybroker.broker import Broker, BrokerProcessError
     from pybroker.native import Uuid
+    from pybroker.testing.broker import Broker, BrokerProcessError
 
 __all__ = ["Broker", "BrokerProcessError", "Uuid"]
 
-_PLACES = {"Broker": "pybroker.broker", "BrokerProcessError": "pybroker.broker", "Uuid": "pybroker.native"}
+_PLACES = {
+    "Broker": "pybroker.testing.broker",
+    "BrokerProcessError": "pybroker.testing.broker",
+    "Uuid": "pybroker.native",
+}
 
 
 def __getattr__(name: str) -> Any:

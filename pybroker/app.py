@@ -21,7 +21,6 @@ from pybroker.api import control
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster.events import AlterConfigs, RegisterBroker
 from pybroker.cluster_resource import ClusterResource
-from pybroker.completions import NativeAppends
 from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.controller.channel import LocalChannel
@@ -30,6 +29,7 @@ from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Settings
 from pybroker.coordinators.group.topic_view import CachedTopics
 from pybroker.coordinators.producer_ids import ProducerIds
+from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.dispatch import STOPPING, Dispatcher, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.ingest.ingests import Ingests
@@ -42,7 +42,6 @@ from pybroker.metadata.store import MetadataStore, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError, Endpoint
 from pybroker.native import ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 from pybroker.observability.reporters import Reporters
-from pybroker.ownership import refuse_other_clusters, refuse_others_data
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
 from pybroker.replicas.staging import Staging
@@ -53,6 +52,7 @@ from pybroker.security.nodes import ensure_security_paths
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
 from pybroker.services import Services
+from pybroker.startup.ownership import refuse_other_clusters, refuse_others_data
 
 log = logging.getLogger(__name__)
 

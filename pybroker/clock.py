@@ -1,9 +1,8 @@
 """Time as an object, so that tests can move it.
 
-Wall time goes to disk and to clients; monotonic time measures waiting. A deadline that was stored as wall
-time is turned
-into monotonic time once, when it is loaded, and counted down from there: a wall clock that jumps moves
-nothing (A9, I1).
+Wall time goes to disk and to clients; monotonic time measures waiting. A deadline that was stored as wall time is
+turned into monotonic time once, when it is loaded, and counted down from there: a wall clock that jumps moves
+nothing.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class ClusterResource(msgspec.Struct, frozen=True):
     """What a plug-in learns of the cluster that it works for (KIP-78, checklist 285)."""
 
     cluster_id: str | None
-    """Text of the alphabet [a-zA-Z0-9_-], not necessarily a UUID (X30); None from a cluster older than KIP-78."""
+    """Text of the alphabet [a-zA-Z0-9_-], not necessarily a UUID; None from a cluster older than KIP-78."""
 
 
 class ClusterResourceListener(ABC):

@@ -55,13 +55,13 @@ from pybroker.api import (
     k32153_ingest_abort,
     k32154_list_ingests,
 )
-from pybroker.completions import NativeAppends
-from pybroker.context import Authenticated, LastResponse, RequestContext
+from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.errors import FatalError, KafkaError
-from pybroker.failures import failure_response
 from pybroker.ingest.access import IngestAccess
-from pybroker.inline_task import InlineTask
 from pybroker.native import LogDirsFailed, NativeBroker, Request
+from pybroker.requests.context import Authenticated, LastResponse, RequestContext
+from pybroker.requests.failures import failure_response
+from pybroker.requests.inline_task import InlineTask
 from pybroker.services import Services
 
 __all__ = ["Dispatcher", "Handler", "RequestContext", "routes"]

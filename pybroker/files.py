@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Reads at most `limit` bytes plus one, so that a caller can tell "too long" without reading a file of
-    any size (A20).
+    any size.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -55,7 +55,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 class DirectoryLock:
-    """Holds a data directory for one process (B12, B16). The kernel lets go of it when the process ends,
+    """Holds a data directory for one process. The kernel lets go of it when the process ends,
     however it ends.
     """
 

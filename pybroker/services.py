@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.clock import Clock
-from pybroker.completions import NativeAppends
+from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:

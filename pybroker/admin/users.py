@@ -11,7 +11,13 @@ from pybroker.cluster.events import AlterUsers, UserChange
 from pybroker.controller.controller import Controller
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.scram import BY_NAME, STORED_ITERATIONS_MAX, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
+from pybroker.protocol.scram import (
+    BY_NAME,
+    STORED_ITERATIONS_MAX,
+    STORED_ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+)
 
 log = logging.getLogger(__name__)
 

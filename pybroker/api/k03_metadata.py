@@ -21,7 +21,6 @@ from pybroker.admin.cluster import (
 )
 from pybroker.admin.topic_names import is_topic_name
 from pybroker.admin.topics import TopicAdmin
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.cache import CachedTopic
 from pybroker.native import Uuid
@@ -33,6 +32,7 @@ from pybroker.protocol.messages import (
     MetadataResponse_MetadataResponsePartition,
     MetadataResponse_MetadataResponseTopic,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer, cluster_operations
 

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Topics
@@ -26,6 +25,7 @@ from pybroker.protocol.messages import (
     OffsetCommitResponse_OffsetCommitResponsePartition,
     OffsetCommitResponse_OffsetCommitResponseTopic,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

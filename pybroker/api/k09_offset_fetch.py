@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.ports import Topics
@@ -28,6 +27,7 @@ from pybroker.protocol.messages import (
     OffsetFetchResponse_OffsetFetchResponseTopic,
     OffsetFetchResponse_OffsetFetchResponseTopics,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

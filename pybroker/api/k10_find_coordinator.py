@@ -8,7 +8,6 @@ others librdkafka asks again until its own timeout). Share groups are not served
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -17,6 +16,7 @@ from pybroker.protocol.messages import (
     FindCoordinatorResponse,
     FindCoordinatorResponse_Coordinator,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

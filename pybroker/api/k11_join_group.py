@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.requests import NO_REASON, JoinRequest
@@ -22,6 +21,7 @@ from pybroker.protocol.messages import (
     JoinGroupResponse,
     JoinGroupResponse_JoinGroupResponseMember,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

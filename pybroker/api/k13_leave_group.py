@@ -6,7 +6,6 @@ v3 the one member's code stands at the top.
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.requests import NO_REASON, LeavingMember
 from pybroker.errors import KafkaError
@@ -15,6 +14,7 @@ from pybroker.protocol.messages import (
     LeaveGroupResponse,
     LeaveGroupResponse_MemberResponse,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import SyncResult
 from pybroker.coordinators.group.requests import SyncRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -7,7 +7,6 @@ stable.
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.errors import KafkaError
@@ -18,6 +17,7 @@ from pybroker.protocol.messages import (
     DescribeGroupsResponse_DescribedGroup,
     DescribeGroupsResponse_DescribedGroupMember,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -6,7 +6,6 @@ v4 filters by state (KIP-518), v5 by type (KIP-848); both without regard to case
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -14,6 +13,7 @@ from pybroker.protocol.messages import (
     ListGroupsResponse,
     ListGroupsResponse_ListedGroup,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import CLUSTER_NAME, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -3,10 +3,10 @@ SaslAuthenticate requests (KIP-152)."""
 
 from __future__ import annotations
 
-from pybroker.context import LastResponse, RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
+from pybroker.requests.context import LastResponse, RequestContext
 from pybroker.security.sasl import SaslServer
 
 API_KEY = 17

@@ -11,7 +11,6 @@ from pybroker.admin.topic_configs import topic_settings
 from pybroker.admin.topics import TopicAdmin, TopicSpec
 from pybroker.cluster.events import CreatedTopic
 from pybroker.config import BrokerConfig
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -21,6 +20,7 @@ from pybroker.protocol.messages import (
     CreateTopicsResponse_CreatableTopicConfigs,
     CreateTopicsResponse_CreatableTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -15,7 +15,6 @@ from functools import partial
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.topics import TopicAdmin
 from pybroker.cluster.events import DeletedTopic
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -24,6 +23,7 @@ from pybroker.protocol.messages import (
     DeleteTopicsResponse,
     DeleteTopicsResponse_DeletableTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -8,7 +8,6 @@ POLICY_VIOLATION for a topic whose cleanup.policy is without "delete"; OFFSET_OU
 from __future__ import annotations
 
 from pybroker.admin.records import DeletedRecords, RecordAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DeleteRecordsRequest,
@@ -16,6 +15,7 @@ from pybroker.protocol.messages import (
     DeleteRecordsResponse_DeleteRecordsPartitionResult,
     DeleteRecordsResponse_DeleteRecordsTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

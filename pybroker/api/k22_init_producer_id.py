@@ -8,11 +8,11 @@ is final for the Java client and for librdkafka (R20).
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

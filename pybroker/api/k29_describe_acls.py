@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pybroker.admin.acls import AclAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.messages import (
     DescribeAclsRequest,
     DescribeAclsResponse,
     DescribeAclsResponse_AclDescription,
     DescribeAclsResponse_DescribeAclsResource,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclFilter, AclOperation
 from pybroker.security.authorizer import Authorizer
 

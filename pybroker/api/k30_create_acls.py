@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pybroker.admin.acls import AclAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.messages import CreateAclsRequest, CreateAclsResponse, CreateAclsResponse_AclCreationResult
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclBinding, AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pybroker.admin.acls import AclAdmin
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     DeleteAclsRequest,
@@ -11,6 +10,7 @@ from pybroker.protocol.messages import (
     DeleteAclsResponse_DeleteAclsFilterResult,
     DeleteAclsResponse_DeleteAclsMatchingAcl,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclBinding, AclFilter, AclOperation
 from pybroker.security.authorizer import Authorizer
 

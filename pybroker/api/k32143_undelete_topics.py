@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pybroker.admin.lineage import LineageAdmin, Restore
 from pybroker.cluster.events import UndeletedTopic
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid
@@ -19,6 +18,7 @@ from pybroker.protocol.messages import (
     UndeleteTopicsResponse,
     UndeleteTopicsResponse_UndeletedTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -10,7 +10,6 @@ from functools import partial
 
 from pybroker.admin.lineage import LineageAdmin, Truncate
 from pybroker.cluster.events import TruncatedTopic
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import TopicImage
 from pybroker.native import Uuid
@@ -21,6 +20,7 @@ from pybroker.protocol.messages import (
     TruncateTopicsResponse,
     TruncateTopicsResponse_TruncatedTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 
 from pybroker.admin.lineage import Incarnation, LineageAdmin
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid
@@ -25,6 +24,7 @@ from pybroker.protocol.messages import (
     DescribeTopicHistoryResponse_HistoryPartition,
     DescribeTopicHistoryResponse_HistoryTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

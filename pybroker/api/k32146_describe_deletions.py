@@ -8,7 +8,6 @@ Shows what the caller may DESCRIBE, nothing else.
 from __future__ import annotations
 
 from pybroker.admin.lineage import Deletion, LineageAdmin
-from pybroker.context import RequestContext
 from pybroker.native import Uuid
 from pybroker.protocol.messages import (
     DescribeDeletionsRequest,
@@ -16,6 +15,7 @@ from pybroker.protocol.messages import (
     DescribeDeletionsResponse_Deletion,
     DescribeDeletionsResponse_DeletionPartition,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.ingest.access import IngestAccess, check_name
 from pybroker.ingest.ingests import Ingests, Listed
@@ -14,6 +13,7 @@ from pybroker.protocol.messages import (
     IngestCommitResponse,
     IngestCommitResponse_IngestAttachedPartition,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 
 API_KEY = 32152

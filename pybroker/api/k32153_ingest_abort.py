@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pybroker.context import RequestContext
 from pybroker.ingest.access import IngestAccess, check_name
 from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.states import wire_state
 from pybroker.protocol.messages import IngestAbortRequest, IngestAbortResponse
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 
 API_KEY = 32153

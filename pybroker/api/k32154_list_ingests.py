@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.context import RequestContext
 from pybroker.ingest.access import IngestAccess
 from pybroker.ingest.ingests import Ingests, IngestView
 from pybroker.ingest.pages import Page, entries_of
@@ -18,6 +17,7 @@ from pybroker.protocol.messages import (
     ListIngestsResponse_ListedIngest,
     ListIngestsResponse_ListedIngestPartition,
 )
+from pybroker.requests.context import RequestContext
 
 API_KEY = 32154
 

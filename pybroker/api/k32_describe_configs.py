@@ -18,7 +18,6 @@ from functools import partial
 from pybroker.admin.config_views import ConfigEntry
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.config import ConfigSource
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -29,6 +28,7 @@ from pybroker.protocol.messages import (
     DescribeConfigsResponse_DescribeConfigsResult,
     DescribeConfigsResponse_DescribeConfigsSynonym,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 from pybroker.security.config_access import require_configs

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pybroker.admin.config_changes import ConfigOp, OpType, ResourceOps
 from pybroker.admin.configs import ConfigAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     AlterConfigsResponse_AlterConfigsResourceResponse,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.authorizer import Authorizer
 from pybroker.security.config_access import alter_permitted
 

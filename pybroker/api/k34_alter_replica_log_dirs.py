@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -11,6 +10,7 @@ from pybroker.protocol.messages import (
     AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

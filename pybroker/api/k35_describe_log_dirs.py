@@ -8,7 +8,6 @@ directories, which this broker does not have (always false).
 from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DescribeLogDirsRequest,
@@ -17,6 +16,7 @@ from pybroker.protocol.messages import (
     DescribeLogDirsResponse_DescribeLogDirsResult,
     DescribeLogDirsResponse_DescribeLogDirsTopic,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.context import Authenticated, LastResponse, RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from pybroker.requests.context import Authenticated, LastResponse, RequestContext
 from pybroker.security.mechanisms import AuthenticationError
 from pybroker.security.sasl import SaslServer
 

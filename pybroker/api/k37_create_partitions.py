@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pybroker.admin.topics import GrowSpec, TopicAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     CreatePartitionsRequest,
@@ -11,6 +10,7 @@ from pybroker.protocol.messages import (
     CreatePartitionsResponse,
     CreatePartitionsResponse_CreatePartitionsTopicResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

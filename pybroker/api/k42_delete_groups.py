@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -15,6 +14,7 @@ from pybroker.protocol.messages import (
     DeleteGroupsResponse,
     DeleteGroupsResponse_DeletableGroupResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

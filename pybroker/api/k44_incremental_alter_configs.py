@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pybroker.admin.config_changes import ConfigOp, ResourceOps
 from pybroker.admin.configs import ConfigAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponse_AlterConfigsResourceResponse,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.authorizer import Authorizer
 from pybroker.security.config_access import alter_permitted
 

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.context import RequestContext
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -18,6 +17,7 @@ from pybroker.protocol.messages import (
     OffsetDeleteResponse_OffsetDeleteResponsePartition,
     OffsetDeleteResponse_OffsetDeleteResponseTopic,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -4,7 +4,6 @@ with."""
 from __future__ import annotations
 
 from pybroker.admin.users import UserAdmin
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     DescribeUserScramCredentialsRequest,
@@ -12,6 +11,7 @@ from pybroker.protocol.messages import (
     DescribeUserScramCredentialsResponse_CredentialInfo,
     DescribeUserScramCredentialsResponse_DescribeUserScramCredentialsResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

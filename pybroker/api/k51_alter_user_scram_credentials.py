@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pybroker.admin.users import Deletion, Upsertion, UserAdmin
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -13,6 +12,7 @@ from pybroker.protocol.messages import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResponse_AlterUserScramCredentialsResult,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 

@@ -7,13 +7,13 @@ v1 adds the endpoint type (1 = brokers; 2 = controllers, of which clients see no
 from __future__ import annotations
 
 from pybroker.admin.cluster import OPERATIONS_NOT_ASKED, ClusterAdmin
-from pybroker.context import RequestContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeClusterResponse_DescribeClusterBroker,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.authorizer import Authorizer, cluster_operations
 
 API_KEY = 60

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pybroker.admin.cluster import ClusterAdmin, partition_error
 from pybroker.admin.topic_names import is_topic_name
 from pybroker.config import BrokerConfig
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.protocol.error_codes import ErrorCode
@@ -23,6 +22,7 @@ from pybroker.protocol.messages import (
     DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponseTopic,
 )
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 import click
 
 from pybroker.cli.options import Target, broker_options, run, table, write_json
-from pybroker.scram import BY_NAME, STORED_ITERATIONS_MAX, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
+from pybroker.protocol.scram import (
+    BY_NAME,
+    STORED_ITERATIONS_MAX,
+    STORED_ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+)
 
 Result = TypeVar("Result")
 

@@ -20,7 +20,7 @@ from pybroker.config.values import (
     one_of,
     render_value,
 )
-from pybroker.scram import BY_NAME
+from pybroker.protocol.scram import BY_NAME
 
 _BOOLEAN, _STRING, _INT, _LONG, _LIST, _CLASS, _PASSWORD = (
     ConfigType.BOOLEAN,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least
-from pybroker.scram import BY_NAME
+from pybroker.protocol.scram import BY_NAME
 
 BOOLEAN, STRING, INT, LONG, LIST = (
     ConfigType.BOOLEAN,

@@ -23,7 +23,7 @@ PROPERTIES_BYTES_MAX = 1 << 20
 
 
 SHORT_DELAY_MS = 60_000
-"""`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds (X6)."""
+"""`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
 
 
 class Setting(NamedTuple):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.cache import CachedTopic, MetadataCache
 from pybroker.metadata.ingest_records import NO_BATCH
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 

@@ -1,9 +1,8 @@
 """The log: one line an event on standard error, in Kafka's shape, with Kafka's levels, which can be changed
 while running.
 
-Text from outside (client ids, topic names, host names) reaches log messages. Control characters in a message
-are escaped, so
-that nobody can forge a line (G15); settings that are secrets never get here, because tables mark them
+Text from outside (client ids, topic names, host names) reaches log messages. Control characters in a message are
+escaped, so that nobody can forge a line; settings that are secrets never get here, because tables mark them
 (`ConfigKey.sensitive`).
 """
 

@@ -1,4 +1,4 @@
-"""`pybroker cluster adopt-id`: gives a stopped broker another cluster id (X29; checklist 255, 282).
+"""`pybroker cluster adopt-id`: gives a stopped broker another cluster id (checklist 255, 282).
 
 The store is written first, with the audit record; then `meta.properties` of each directory. A crash in between leaves
 directories that a start refuses by name, with this command as the remedy; running it again finishes the work.

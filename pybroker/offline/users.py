@@ -12,7 +12,7 @@ from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import ensure_path, get_or_none
 from pybroker.metadata.users import USER_CONFIGS, user_of_path, user_path
 from pybroker.metadata.znodes import DamagedNodeError, decode_config, encode_config
-from pybroker.scram import BY_NAME, ScramCredential, ScramMechanism
+from pybroker.protocol.scram import BY_NAME, ScramCredential, ScramMechanism
 
 
 async def set_credentials(

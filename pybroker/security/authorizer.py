@@ -11,10 +11,10 @@ from typing import Protocol
 
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import UpdateSecurity
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
 
 log = logging.getLogger(__name__)

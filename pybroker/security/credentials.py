@@ -8,7 +8,7 @@ import logging
 import secrets
 
 from pybroker.metadata.control_messages import UpdateSecurity
-from pybroker.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
+from pybroker.protocol.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 log = logging.getLogger(__name__)
 

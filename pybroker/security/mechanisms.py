@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from pybroker.scram import ScramError, ScramMechanism, ServerConversation
+from pybroker.protocol.scram import ScramError, ScramMechanism, ServerConversation
 from pybroker.security.credentials import Credentials
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig
 from pybroker.config.listener_settings import ListenerSecurity
-from pybroker.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.scram import BY_NAME
+from pybroker.protocol.scram import BY_NAME
+from pybroker.requests.context import RequestContext
 from pybroker.security.credentials import Credentials
 from pybroker.security.mechanisms import AuthenticationError, Conversation, PlainConversation, ScramConversation
 

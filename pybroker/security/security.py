@@ -1,4 +1,4 @@
-"""Who clients are and what they may do, on this broker: what changes comes from the controller, in order (R12)."""
+"""Who clients are and what they may do, on this broker: what changes comes from the controller, in order."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli", "testing"},
-    {"foreground", "broker", "offline"},
-    {"app", "parent_watch"},
-    {"dispatch", "observability", "ownership", "exposure"},
+    {"process", "offline"},
+    {"app"},
+    {"dispatch", "observability", "startup"},
     {"services"},
     {"api"},
     {"admin", "coordinators", "ingest"},
@@ -23,11 +23,11 @@ LAYERS: list[set[str]] = [
     {"cluster"},
     {"metadata"},
     {"client", "spark"},
-    {"failures", "completions", "inline_task", "context"},
+    {"requests"},
     {"config"},
     {"protocol"},
     {"native"},
-    {"clock", "files", "version", "cluster_resource", "scram"},
+    {"clock", "files", "version", "cluster_resource"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -36,7 +36,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ALLOWED = {
     # Setting logger levels is an administrative request (KIP-412).
     ("admin", "observability"),
-    ("foreground", "observability"),
+    ("process", "observability"),
 }
 
 OUTSIDE = {"roundtrip", "__init__", "_native"}

@@ -103,7 +103,7 @@ def test_passwords_are_not_shown_to_others(tmp_path: Path, monkeypatch: pytest.M
         modes.append(Path(command[command.index("--config") + 1]).stat().st_mode & 0o777)
         return popen(command, **options)
 
-    monkeypatch.setattr("pybroker.broker.subprocess.Popen", watched)
+    monkeypatch.setattr("pybroker.testing.broker.subprocess.Popen", watched)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pybroker.config import BrokerConfig
-from pybroker.context import RequestContext
 from pybroker.metadata.control_messages import UpdateSecurity
 from pybroker.native import NativeBroker
+from pybroker.requests.context import RequestContext
 from pybroker.security.acls import WILDCARD, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.security.authorizer import Authorizer
 

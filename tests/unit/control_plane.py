@@ -11,9 +11,9 @@ from typing import Any, cast
 from pybroker.app import Broker
 from pybroker.clock import FakeClock
 from pybroker.config import load_config
-from pybroker.context import RequestContext
 from pybroker.dispatch import routes
 from pybroker.native import NativeBroker
+from pybroker.requests.context import RequestContext
 from tests.support.fake_native import FakeNative
 
 

@@ -9,10 +9,9 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from pybroker.completions import NativeAppends
+from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.dispatch import Dispatcher, Handler
 from pybroker.errors import FatalError, KafkaError
-from pybroker.failures import failure_response
 from pybroker.native import NativeBroker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -26,6 +25,7 @@ from pybroker.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
 )
+from pybroker.requests.failures import failure_response
 from tests.support.fake_native import FakeNative, FakeRequest, use_plain_orders
 
 Serve = Callable[[Any], FakeRequest]

@@ -7,9 +7,10 @@ from typing import Any
 import click
 import pytest
 
-from pybroker import __main__, foreground
+from pybroker import __main__
 from pybroker.cli import cli
 from pybroker.cli.start import start
+from pybroker.process import foreground
 
 PLAIN = [
     ["start"],

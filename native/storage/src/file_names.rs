@@ -18,6 +18,8 @@ pub(crate) const DELETED: &str = ".deleted";
 pub(crate) const CLEANED: &str = ".cleaned";
 /// Written completely by compaction; replaces the originals even after a crash.
 pub(crate) const SWAP: &str = ".swap";
+/// The files that make up a segment.
+pub(crate) const SEGMENT_SUFFIXES: [&str; 4] = [LOG, INDEX, TIME_INDEX, TXN_INDEX];
 /// Being written; worthless after a crash.
 pub(crate) const TEMPORARY: &str = ".tmp";
 /// Damaged bytes that recovery cut away, kept for the operator.
@@ -40,6 +42,8 @@ pub(crate) const REMOVED_DIR: &str = "-delete";
 pub(crate) const MOVED: &str = "moved";
 /// Directory of what waits for removal: `{topic id in hex}_{partition}`.
 pub(crate) const DELETING: &str = "deleting";
+/// Directory of what is staged: `{topic id in hex}/{ingest}/p{partition}/…`.
+pub(crate) const INGEST: &str = "ingest";
 /// After the name of a directory in there whose removal has begun.
 pub(crate) const PURGING: &str = ".purging";
 /// Inside a directory that waits for removal: its name before, the deadline, and what checkpoints knew of its log.

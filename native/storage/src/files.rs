@@ -99,3 +99,21 @@ pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, 
     }
     Ok(Some(content))
 }
+
+/// Names of the directories in `path`, in order; none if it is not there.
+pub(crate) fn directories_in(path: &Path) -> Result<Vec<String>, StorageError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StorageError::io("list", path)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(StorageError::io("list", path))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}

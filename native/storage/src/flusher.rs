@@ -15,8 +15,8 @@
 
 use crate::error::StorageError;
 use crate::files;
+use crate::health::Health;
 use crate::log::Log;
-use crate::log_dir::Health;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::File;

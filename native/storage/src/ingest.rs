@@ -1,43 +1,25 @@
-//! Staged ingest on disk (R16): records that are not in the log yet, and how they become segments of it.
-//!
-//! ```text
-//! {log.dir}/ingest/{topic id in hex}/{ingest}/p{partition}/{writer}-{attempt}/00000000000000000000.log …
-//!                                                         /plan      which attempts count, in order
-//!                                                         /intent    where the log takes them
-//! ```
-//! What one attempt of a writer stages for a partition is a [`Log`] of its own that begins at offset 0: it rolls,
-//! indexes and recovers as any other. `plan` is durable before the metadata decides; `intent` is durable before the
-//! first file is linked into the log. So after a crash: no intent, nothing was attached; an intent that is not done
-//! is finished before the partition's log is opened ([`replay`]), because nobody else can have taken its offsets.
+//! Staged ingests in a log directory: taking in what attempts stage, bringing it to disk for a commit, removing it.
+//! What lies where: [`crate::staged`]; how it gets into a log: [`Log::attach`].
 
 use crate::error::StorageError;
-use crate::file_names::{self, LOG};
+use crate::file_names::{INGEST, LOG};
+use crate::files;
 use crate::log::Log;
 use crate::log_dir::LogDir;
 use crate::recovery::OpenState;
 use crate::scan::Depth;
+use crate::staged::{StagedPartition, of_topic};
 use crate::{CleanupPolicy, FlushMode, LogConfig};
 use pybroker_model::{TimestampType, TopicId, TopicIdPartition};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) mod intent;
-pub(crate) mod patch;
-mod plan;
-pub(crate) mod replay;
 mod seal;
 #[cfg(test)]
 mod tests;
 
-pub use plan::PlannedAttempt;
-pub(crate) use plan::{StagedSegment, segments as plan_segments};
 pub use seal::Listing;
-
-/// Directory of staged ingests in a log directory.
-pub(crate) const INGEST: &str = "ingest";
-const PLAN: &str = "plan";
-const INTENT: &str = "intent";
 
 /// What an attempt has staged for one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,33 +54,6 @@ fn extend_crc(crc: u32, next: u32) -> u32 {
     !state
 }
 
-/// The place of one partition of one ingest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StagedPartition {
-    path: PathBuf,
-    id: TopicIdPartition,
-}
-
-impl StagedPartition {
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn attempt(&self, writer: i32, attempt: i64) -> PathBuf {
-        self.path.join(format!("{writer}-{attempt}"))
-    }
-
-    pub(crate) fn plan_path(&self) -> PathBuf {
-        self.path.join(PLAN)
-    }
-
-    pub(crate) fn intent_path(&self) -> PathBuf {
-        self.path.join(INTENT)
-    }
-}
-
 impl LogDir {
     fn ingests(&self) -> PathBuf {
         self.path().join(INGEST)
@@ -107,10 +62,7 @@ impl LogDir {
     /// The place of a partition of an ingest; `ingest` is a name of the caller's, safe as a file name.
     #[must_use]
     pub fn staged_partition(&self, id: TopicIdPartition, ingest: &str) -> StagedPartition {
-        let path = of_topic(&self.ingests(), id.topic_id)
-            .join(ingest)
-            .join(format!("p{}", id.partition));
-        StagedPartition { path, id }
+        StagedPartition::new(self.path(), id, ingest)
     }
 
     /// Opens what an attempt has staged, or begins it; with what is there. What a crash left is checked and cut as a
@@ -131,7 +83,7 @@ impl LogDir {
         std::fs::create_dir_all(&path).map_err(StorageError::io("create", &path))?;
         let config = Arc::new(staged_config(topic));
         let (log, _) =
-            self.open_log_in(path, "", place.id, config, &OpenState::default(), now_ms)?;
+            self.open_log_in(path, "", place.id(), config, &OpenState::default(), now_ms)?;
         let totals = totals_of(&log)?;
         Ok((log, totals))
     }
@@ -147,10 +99,10 @@ impl LogDir {
     /// # Errors
     /// [`StorageError`] when a directory cannot be listed.
     pub fn holds_staged(&self, id: TopicIdPartition) -> Result<bool, StorageError> {
-        let ingests = names_in(&of_topic(&self.ingests(), id.topic_id))?;
+        let ingests = files::directories_in(&of_topic(self.path(), id.topic_id))?;
         Ok(ingests
             .iter()
-            .any(|ingest| self.staged_partition(id, ingest).path.is_dir()))
+            .any(|ingest| self.staged_partition(id, ingest).path().is_dir()))
     }
 
     /// The ingests that lie here: topic id in hex, name.
@@ -159,8 +111,8 @@ impl LogDir {
     /// [`StorageError`] when a directory cannot be listed.
     pub fn staged_ingests(&self) -> Result<Vec<(String, String)>, StorageError> {
         let mut found = Vec::new();
-        for topic in names_in(&self.ingests())? {
-            for ingest in names_in(&self.ingests().join(&topic))? {
+        for topic in files::directories_in(&self.ingests())? {
+            for ingest in files::directories_in(&self.ingests().join(&topic))? {
                 found.push((topic.clone(), ingest));
             }
         }
@@ -176,15 +128,15 @@ impl LogDir {
         topic_id: TopicId,
         ingest: &str,
     ) -> Result<Vec<(i32, i32, i64, u64)>, StorageError> {
-        let root = of_topic(&self.ingests(), topic_id).join(ingest);
+        let root = of_topic(self.path(), topic_id).join(ingest);
         let mut found = Vec::new();
-        for name in names_in(&root)? {
+        for name in files::directories_in(&root)? {
             let Some(partition) = name.strip_prefix('p').and_then(|index| index.parse().ok())
             else {
                 continue;
             };
             let path = root.join(&name);
-            for attempt in names_in(&path)? {
+            for attempt in files::directories_in(&path)? {
                 if let Some((writer, number)) = attempt_of(&attempt) {
                     found.push((partition, writer, number, size_of(&path.join(&attempt))?));
                 }
@@ -224,11 +176,7 @@ impl Log {
     }
 }
 
-pub(crate) fn of_topic(ingests: &Path, id: TopicId) -> PathBuf {
-    ingests.join(id.uuid().to_hex())
-}
-
-/// Writer and attempt from the name of [`StagedPartition::attempt`]; both may be negative.
+/// Writer and attempt from the name of `StagedPartition::attempt`; both may be negative.
 fn attempt_of(name: &str) -> Option<(i32, i64)> {
     let at = 1 + name.get(1..)?.find('-')?;
     Some((name[..at].parse().ok()?, name[at + 1..].parse().ok()?))
@@ -264,24 +212,6 @@ fn totals_of(log: &Log) -> Result<StagedTotals, StorageError> {
     Ok(totals)
 }
 
-/// Names of the directories in `path`; none if it is not there.
-fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StorageError::io("list", path)(error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(StorageError::io("list", path))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            names.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
-}
-
 fn size_of(path: &Path) -> Result<u64, StorageError> {
     let mut bytes = 0;
     let mut waiting = vec![path.to_path_buf()];
@@ -307,11 +237,6 @@ fn remove_tree(path: &Path) -> Result<(), StorageError> {
         }
         _ => Ok(()),
     }
-}
-
-/// The file of a segment that an attempt staged.
-pub(crate) fn staged_file(segment: &StagedSegment, suffix: &str) -> PathBuf {
-    file_names::of_segment(&segment.dir, segment.staged_base, suffix)
 }
 
 #[cfg(test)]

@@ -7,8 +7,12 @@
 //!           {topic}-{partition}/partition.metadata  leader-epoch-checkpoint
 //!                               00000000000000000000.log .index .timeindex .txnindex .snapshot
 //!           deleting/{topic id in hex}_{partition}/…
-//!           ingest/{topic id in hex}/…    staged, not in any log yet: `ingest.rs`
+//!           ingest/{topic id in hex}/…    staged, not in any log yet: `staged.rs`
 //! ```
+//! From the bottom up: files as such (`file_names`, `files`, `direct`, `handles`, `health`), formats (`checkpoint`,
+//! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`), what is made of them (`segment`,
+//! `producer_state`, `staged`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
+//!
 //! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (who sees what, what
 //! survives a crash), `files.rs` (what is expected of disks), `recovery.rs` (what is done with
 //! whatever is found).
@@ -22,6 +26,7 @@ mod file_names;
 mod files;
 mod flusher;
 mod handles;
+mod health;
 mod index;
 mod ingest;
 mod leader_epochs;
@@ -32,6 +37,7 @@ mod producer_state;
 mod recovery;
 mod scan;
 mod segment;
+mod staged;
 #[cfg(test)]
 mod testing;
 mod txn_index;
@@ -40,15 +46,16 @@ pub use config::{CleanupPolicy, FlushMode, LogConfig};
 pub use error::{AppendError, ReadError, StorageError};
 pub use flusher::{Flusher, SYNCFS_LOGS};
 pub use handles::{SegmentFile, open_files_max};
-pub use ingest::{Listing, PlannedAttempt, StagedPartition, StagedTotals};
+pub use health::OnFailure;
+pub use ingest::{Listing, StagedTotals};
 pub use leader_epochs::EpochEntry;
 pub use log::{
     Appended, Attached, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained, TimestampAndOffset,
 };
 pub use log_dir::{
-    Health, Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, Moving, NewPartition,
-    OnFailure, StagedDeletion,
+    Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, Moving, NewPartition, StagedDeletion,
 };
 pub use producer_state::{AppendOrigin, ProducerLegacy};
 pub use recovery::{OpenState, RecoveryReport};
+pub use staged::{PlannedAttempt, StagedPartition};
 pub use txn_index::AbortedTransaction;

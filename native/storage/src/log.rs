@@ -14,10 +14,10 @@ use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names;
 use crate::handles::HandleCache;
+use crate::health::Health;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
-use crate::log_dir::Health;
 use crate::producer_state::{ProducerLegacy, ProducerState, Transactions};
-use crate::segment::{DirPath, Segment};
+use crate::segment::{DirPath, Segment, Segments};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::TopicIdPartition;
@@ -25,33 +25,28 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub(crate) mod append;
+mod append;
 mod attach;
 mod compaction;
+mod copies;
 mod delete;
-pub(crate) mod durable;
+mod durable;
 mod open;
 mod read;
 mod segments;
 #[cfg(test)]
 mod tests;
-
 mod times;
 mod truncate;
 
 pub use append::Appended;
-pub(crate) use append::marker_of;
 pub use attach::Attached;
 #[cfg(test)]
 pub(crate) use attach::Step;
 pub use compaction::{Cleanable, Compacted};
-
 pub use delete::Retained;
 pub use read::LogSlice;
 pub use times::TimestampAndOffset;
-
-/// Segments in order of their base offsets; never empty.
-pub(crate) type Segments = Vec<Arc<Segment>>;
 
 /// Called with the flushed end after each flush that moved it.
 pub type OnFlush = Box<dyn Fn(i64) + Send + Sync>;

@@ -1,22 +1,21 @@
 //! One log directory: a disk with the partitions on it.
 
-use crate::checkpoint::{self, OffsetsByPartition};
 use crate::clean_state::CleanState;
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::{self, CLEANED_TO, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
-use crate::flusher::{Flusher, SYNCFS_LOGS};
-use crate::handles::{HandleCache, OPEN_FILES_MAX};
-use crate::ingest::replay::{replay, settle_copies};
+use crate::flusher::Flusher;
+use crate::handles::HandleCache;
+use crate::health::{Health, OnFailure};
 use crate::log::Log;
 use crate::recovery::{OpenState, RecoveryReport};
+use crate::staged;
 use parking_lot::Mutex;
 use pybroker_model::{TopicIdPartition, Uuid};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 mod checkpoints;
 mod clean_shutdown;
@@ -24,113 +23,16 @@ mod closing;
 mod deletion;
 mod identity;
 mod moving;
+mod options;
 mod partitions;
 #[cfg(test)]
 mod tests;
 
+use checkpoints::Checkpoints;
 pub use deletion::StagedDeletion;
 pub use moving::LogCopy;
+pub use options::{Layout, LogDirOptions};
 pub use partitions::{LocalPartition, Moving, NewPartition};
-
-/// Called once, with the reason, when the directory goes offline.
-pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
-
-/// Whether a log directory may still be used. The first failure is final.
-pub struct Health {
-    path: PathBuf,
-    failed: AtomicBool,
-    reason: Mutex<Option<String>>,
-    on_failure: Mutex<Option<OnFailure>>,
-}
-
-impl std::fmt::Debug for Health {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Health")
-            .field("path", &self.path)
-            .field("failed", &self.failed)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Health {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_path_buf(),
-            failed: AtomicBool::new(false),
-            reason: Mutex::new(None),
-            on_failure: Mutex::new(None),
-        }
-    }
-
-    /// An error if the directory is offline.
-    pub(crate) fn check(&self) -> Result<(), StorageError> {
-        if !self.failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let reason = self.reason.lock().clone().unwrap_or_default();
-        Err(StorageError::Offline {
-            path: self.path.clone(),
-            reason,
-        })
-    }
-
-    /// Takes the directory offline.
-    pub(crate) fn fail(&self, reason: &str) {
-        {
-            let mut first = self.reason.lock();
-            if first.is_some() {
-                return;
-            }
-            *first = Some(reason.to_owned());
-            self.failed.store(true, Ordering::Release);
-        }
-        if let Some(callback) = &*self.on_failure.lock() {
-            callback(reason);
-        }
-    }
-}
-
-/// `log.dir.layout`: how partitions' directories are named. Both are read, whatever is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
-    /// `{topic}-{partition}`, as Apache Kafka does.
-    #[default]
-    TopicName,
-    /// `{first two digits}/{topic id in hex}_{partition}` (KIP-516, checklist 202).
-    TopicId,
-}
-
-/// How to open a log directory.
-#[derive(Clone, Debug)]
-pub struct LogDirOptions {
-    /// This broker.
-    pub broker_id: i32,
-    /// The cluster; data of another one is refused.
-    pub cluster_id: String,
-    /// Most segment files kept open.
-    pub open_files_max: usize,
-    /// Threads that sync single logs at the same time.
-    pub flush_threads: usize,
-    /// How new partitions' directories are named.
-    pub layout: Layout,
-    /// Logs waiting from which on one `syncfs` syncs all.
-    pub syncfs_logs: usize,
-}
-
-impl LogDirOptions {
-    /// Usual limits.
-    #[must_use]
-    pub const fn new(broker_id: i32, cluster_id: String) -> Self {
-        Self {
-            broker_id,
-            cluster_id,
-            open_files_max: OPEN_FILES_MAX,
-            flush_threads: 4,
-            layout: Layout::TopicName,
-            syncfs_logs: SYNCFS_LOGS,
-        }
-    }
-}
 
 /// A log directory in use by this process.
 pub struct LogDir {
@@ -143,13 +45,9 @@ pub struct LogDir {
     flusher: Arc<Flusher>,
     directory_id: Uuid,
     layout: Layout,
-    /// What checkpoints and marker said at start, used up as logs are opened.
-    recovery_points: OffsetsByPartition,
-    log_starts: OffsetsByPartition,
-    cleaned_to: OffsetsByPartition,
-    high_watermarks: OffsetsByPartition,
+    checkpoints: Checkpoints,
+    /// What the clean-shutdown marker said of each log at start.
     clean: HashMap<String, CleanState>,
-    known: Mutex<checkpoints::Known>,
     /// Notes in directories that were brought back from `deleting`, to be removed once their log starts are kept
     /// elsewhere.
     restored: Mutex<Vec<PathBuf>>,
@@ -181,23 +79,7 @@ impl LogDir {
         let lock = lock(&path)?;
         let directory_id = identity::claim(&path, options)?;
         let mut problems = Vec::new();
-        let mut read = |name| {
-            checkpoint::read_offsets(&path.join(name)).unwrap_or_else(|error| {
-                problems.push(error.to_string());
-                OffsetsByPartition::new()
-            })
-        };
-        let (recovery_points, log_starts) = (read(RECOVERY_POINTS), read(LOG_STARTS));
-        let (cleaned_to, high_watermarks) = (read(CLEANED_TO), read(HIGH_WATERMARKS));
-        let mut known = checkpoints::Known::default();
-        for (file, offsets) in [
-            (RECOVERY_POINTS, &recovery_points),
-            (LOG_STARTS, &log_starts),
-            (CLEANED_TO, &cleaned_to),
-            (HIGH_WATERMARKS, &high_watermarks),
-        ] {
-            known.read(file, offsets);
-        }
+        let checkpoints = Checkpoints::read(&path, &mut problems);
         let clean = clean_shutdown::take(&path)?;
         let health = Arc::new(Health::new(&path));
         let flusher = Flusher::start(&path, &health, options.flush_threads, options.syncfs_logs)?;
@@ -209,12 +91,8 @@ impl LogDir {
             flusher: Arc::new(flusher),
             directory_id,
             layout: options.layout,
-            recovery_points,
-            log_starts,
-            cleaned_to,
-            high_watermarks,
+            checkpoints,
             clean,
-            known: Mutex::new(known),
             restored: Mutex::default(),
             problems,
             path,
@@ -262,7 +140,7 @@ impl LogDir {
 
     /// Calls `callback` with the reason when the directory goes offline.
     pub fn set_on_failure(&self, callback: OnFailure) {
-        *self.health.on_failure.lock() = Some(callback);
+        self.health.set_on_failure(callback);
     }
 
     /// Name that a partition's directory gets here.
@@ -284,12 +162,7 @@ impl LogDir {
     /// The high watermark in the checkpoint at start.
     #[must_use]
     pub fn checkpointed_high_watermark(&self, topic: &str, partition: i32) -> Option<i64> {
-        if self.is_renewed(topic, partition) {
-            return None;
-        }
-        self.high_watermarks
-            .get(&(topic.to_owned(), partition))
-            .copied()
+        self.checkpoints.at_start(HIGH_WATERMARKS, topic, partition)
     }
 
     /// Opens the log in `directory` (a name from [`LogDir::scan`] or
@@ -322,22 +195,20 @@ impl LogDir {
         now_ms: i64,
     ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
         self.health.check()?;
-        let key = (topic.to_owned(), id.partition);
-        let mut state = if self.is_renewed(topic, id.partition) {
-            OpenState::default()
-        } else {
-            OpenState {
-                recovery_point: self.recovery_points.get(&key).copied(),
-                log_start_offset: self.log_starts.get(&key).copied(),
-                cleaned_to: self.cleaned_to.get(&key).copied(),
-                clean: self.clean.get(directory).cloned(),
-            }
+        let known = |file| self.checkpoints.at_start(file, topic, id.partition);
+        let renewed = self.checkpoints.is_renewed(topic, id.partition);
+        let clean = self.clean.get(directory).filter(|_| !renewed);
+        let mut state = OpenState {
+            recovery_point: known(RECOVERY_POINTS),
+            log_start_offset: known(LOG_STARTS),
+            cleaned_to: known(CLEANED_TO),
+            clean: clean.cloned(),
         };
         let path = self.path.join(directory);
         let note = self.take_restored(&path, &mut state);
-        let attached = replay(&self.path, &path, id)?;
+        let attached = staged::replay(&self.path, &path, id)?;
         let (log, mut report) = self.open_log_in(path, topic, id, config, &state, now_ms)?;
-        let copied = settle_copies(&self.path, &log, now_ms)?;
+        let copied = log.settle_copies(&self.path, now_ms)?;
         if attached + copied > 0 {
             report
                 .notes

@@ -4,7 +4,10 @@
 
 use crate::error::AppendError;
 use crate::txn_index::AbortedTransaction;
-use pybroker_model::{BatchHeader, ControlType, increment_sequence};
+use pybroker_model::{
+    BatchHeader, ControlType, Records, decompressed_records, end_transaction_marker_of,
+    increment_sequence,
+};
 use std::collections::BTreeMap;
 
 mod legacy;
@@ -374,6 +377,14 @@ impl ProducerState {
             .map(|(&id, entry)| (id, (last(entry), entry.epoch)))
             .collect()
     }
+}
+
+/// What a control batch says about its transaction.
+pub(crate) fn marker_of(header: &BatchHeader, batch: &[u8]) -> Option<(ControlType, i32)> {
+    let mut scratch = Vec::new();
+    let records = decompressed_records(header, batch, &mut scratch).ok()?;
+    let record = Records::new(header, records).next()?.ok()?;
+    end_transaction_marker_of(&record)
 }
 
 #[cfg(test)]

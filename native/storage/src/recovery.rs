@@ -27,16 +27,13 @@
 use crate::clean_state::{CleanState, SegmentStamp, modified_ns};
 use crate::config::LogConfig;
 use crate::error::StorageError;
-use crate::file_names::{
-    self, CLEANED, DELETED, INDEX, LOG, SNAPSHOT, SWAP, TEMPORARY, TIME_INDEX, TXN_INDEX,
-};
+use crate::file_names::{self, CLEANED, DELETED, LOG, SNAPSHOT, SWAP, TEMPORARY, TXN_INDEX};
 use crate::files;
 use crate::handles::HandleCache;
 use crate::leader_epochs::LeaderEpochs;
-use crate::log::Segments;
 use crate::producer_state::{ProducerState, Transactions};
 use crate::scan::Depth;
-use crate::segment::{DirPath, Segment};
+use crate::segment::{DirPath, Segment, Segments};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -451,6 +448,3 @@ fn recover_producers(
     }
     Ok((state, transactions, checkpoint))
 }
-
-/// Suffixes of the files that make up a segment.
-pub(crate) const SEGMENT_SUFFIXES: [&str; 4] = [LOG, INDEX, TIME_INDEX, TXN_INDEX];

@@ -29,6 +29,9 @@ const NOTHING: u64 = u64::MAX;
 /// The directory of a log; it moves when the partition is staged for deletion.
 pub(crate) type DirPath = Arc<RwLock<PathBuf>>;
 
+/// Segments of one log in order of their base offsets; never empty.
+pub(crate) type Segments = Vec<Arc<Segment>>;
+
 /// A relative offset and a file position in one word, so that readers see both of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {

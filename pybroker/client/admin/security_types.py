@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pybroker.protocol.acl_codes import AclOperation, PatternType, ResourceType
 from pybroker.protocol.acl_codes import PermissionType as AclPermissionType
-from pybroker.scram import STORED_ITERATIONS_MIN, ScramMechanism
+from pybroker.protocol.scram import STORED_ITERATIONS_MIN, ScramMechanism
 
 __all__ = [
     "AclBinding",

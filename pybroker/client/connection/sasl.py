@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import AuthenticationError, ClientConfigError
-from pybroker.scram import BY_NAME, ScramError, ScramMechanism, client_conversation
+from pybroker.protocol.scram import BY_NAME, ScramError, ScramMechanism, client_conversation
 
 Exchange = Generator[bytes, bytes, None]
 """Gives what we say, is sent what the broker says; ends when we believe the broker."""

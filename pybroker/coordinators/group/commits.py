@@ -1,15 +1,15 @@
 """Offset commits, fetches and deletions of one shard. Choosing is done here, in plain functions; the caller waits.
 
 A commit names its topic, or (OffsetCommit 10) its id. By id, nothing can go wrong: an id that is gone is
-UNKNOWN_TOPIC_ID. By name, a member may still mean the incarnation it was assigned (franz-go #1426, KAFKA D32). Its
+UNKNOWN_TOPIC_ID. By name, a member may still mean the incarnation it was assigned (as franz-go's #1426 tells). Its
 generation remembers which incarnations existed when it formed; a commit to a name that has changed hands since is
 refused with REBALANCE_IN_PROGRESS, and a round is started, which makes the answer true and gives every member the new
 generation that it needs.
 
 Who commits from outside a generation (a consumer that assigns its partitions itself) is known by nothing but the leader
-epoch of its position (OffsetCommit 6): epochs go on from one incarnation of a name to the next (R6), so one that this
+epoch of its position (OffsetCommit 6): epochs go on from one incarnation of a name to the next, so one that this
 incarnation never had is a position in an earlier one, and is refused with FENCED_LEADER_EPOCH. A position without an
-epoch says nothing of itself and is taken (R4: best effort).
+epoch says nothing of itself and is taken: the best that can be done.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Commits:
         """Topics that are about to be deleted, and by how many at once."""
 
     def hold(self, topic_id: Uuid) -> None:
-        """Takes no commit for a topic from now on: what its deletion record keeps is then all there is (R22)."""
+        """Takes no commit for a topic from now on: what its deletion record keeps is then all there is."""
         self._held[topic_id] = self._held.get(topic_id, 0) + 1
 
     def release(self, topic_id: Uuid) -> None:
@@ -180,7 +180,7 @@ class Commits:
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
         finished: Callable[[ErrorCode], None],
     ) -> None:
-        """Writes back what a deletion record kept (R22). It counts at once: it is on disk in the record."""
+        """Writes back what a deletion record kept. It counts at once: it is on disk in the record."""
         for key, value in entries:
             shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
         accepted = [(index, topic_id, key, value) for index, (key, value) in enumerate(entries)]

@@ -46,7 +46,7 @@ TopicOffset = tuple[str, int, CommittedOffset]
 """(group, partition, offset) of one topic."""
 
 EXPIRY_GROUPS_A_TURN = 200
-"""Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats (F12)."""
+"""Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats."""
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class GroupCoordinator:
         await self.shards.loaded()
 
     async def stop(self) -> None:
-        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way (R24)."""
+        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way."""
         self._stopped = True
         self._driver.stop()
         await self.shards.stop()
@@ -264,7 +264,7 @@ class GroupCoordinator:
     # --- topics that go -----------------------------------------------------------------------------------------------
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        """Registered with the metadata cache: incarnations are gone, and their offsets with them (R4).
+        """Registered with the metadata cache: incarnations are gone, and their offsets with them.
 
         The tombstones are queued before anything that is committed for a new incarnation of the name.
         """
@@ -281,7 +281,7 @@ class GroupCoordinator:
                     shard.bury_offsets(keys, partial(_note_burial, topic.name))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[TopicOffset]:
-        """(group, partition, offset) of one incarnation, for its deletion record (R22)."""
+        """(group, partition, offset) of one incarnation, for its deletion record."""
         return [
             (group, partition, offset)
             for shard in self.shards
@@ -306,7 +306,7 @@ class GroupCoordinator:
         self, topic_id: Uuid, name: str, offsets: Sequence[TopicOffset]
     ) -> asyncio.Future[list[ErrorCode]]:
         """Gives groups back what they had committed for an incarnation that lives again, or whose offsets another one
-        continues (R22). They see it when this returns; the future has a code for each group when it is stored.
+        continues. They see it when this returns; the future has a code for each group when it is stored.
         KafkaError: the coordinator of one of the groups is not here or not ready."""
         by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
         for group_id, partition, offset in offsets:

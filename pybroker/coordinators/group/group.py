@@ -154,7 +154,7 @@ class Group:
     subscribed_topics: frozenset[str] | None = None
     """Topics of all members; None when not known."""
     formed_topics: dict[str, Uuid] = field(default_factory=dict)
-    """Topic ids at the time the generation was formed: a commit by name for another incarnation is refused (R4)."""
+    """Topic ids at the time the generation was formed: a commit by name for another incarnation is refused."""
     formed_at: int = 0
     """The coordinator's count of topic removals at that time."""
 

@@ -117,7 +117,7 @@ class Offsets:
         return list(keys)
 
     def of_topic(self, topic_id: Uuid) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """(group, name, partition, offset) of one incarnation; a deletion record keeps them for undelete (R22)."""
+        """(group, name, partition, offset) of one incarnation; a deletion record keeps them for undelete."""
         for group in self._groups_by_topic.get(topic_id, ()):
             topic = self._groups[group][topic_id]
             for partition, value in topic.partitions.items():

@@ -81,7 +81,7 @@ class GroupStore(Protocol):
         ...
 
     def formed(self, group: Group) -> None:
-        """Notes which topic incarnations exist as the generation forms (R4)."""
+        """Notes which topic incarnations exist as the generation forms."""
         ...
 
     def emptied(self, group: Group) -> None:
@@ -90,7 +90,7 @@ class GroupStore(Protocol):
 
 
 class Appends(Protocol):
-    """Appends to local partitions (`pybroker.completions.NativeAppends`)."""
+    """Appends to local partitions (`pybroker.coordinators.shards.appends.NativeAppends`)."""
 
     def append(
         self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int

@@ -45,7 +45,7 @@ protected only by the ids that it noted itself."""
 
 
 class Removals:
-    """Counts topic removals, so that a generation can tell which names it knew under an older id (R4, A28)."""
+    """Counts topic removals, so that a generation can tell which names it knew under an older id."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -87,7 +87,7 @@ class Shards:
             await asyncio.wait(list(self._loads.values()))
 
     async def stop(self) -> None:
-        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way (R24)."""
+        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way."""
         self._stopped = True
         for task in self._loads.values():
             task.cancel()

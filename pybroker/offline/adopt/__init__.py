@@ -1,1 +1,1 @@
-"""`pybroker adopt`: takes over an Apache Kafka data directory while nobody runs on it (R23)."""
+"""`pybroker adopt`: takes over an Apache Kafka data directory while nobody runs on it."""

@@ -9,8 +9,8 @@ import pytest
 
 from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.api import k35_describe_log_dirs
-from pybroker.context import RequestContext
 from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRequest_DescribableLogDirTopic
+from pybroker.requests.context import RequestContext
 from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)

@@ -21,10 +21,10 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from pybroker.context import RequestContext
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
 from tests.support.authorizers import PERMITS_ALL
 from tests.unit.coordinators.fakes import World, subscription
 

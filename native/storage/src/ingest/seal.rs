@@ -4,12 +4,12 @@
 //! some partitions are sealed at a time, and directories that they have in common are synced once, at the end. Many
 //! attempts have one sync together: each of its own would have about five, one after another.
 
-use super::{PlannedAttempt, StagedPartition, intent, plan};
-use crate::SYNCFS_LOGS;
 use crate::error::StorageError;
 use crate::files;
+use crate::flusher::SYNCFS_LOGS;
 use crate::log::Log;
 use crate::log_dir::LogDir;
+use crate::staged::{PlannedAttempt, StagedPartition, intent, plan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl LogDir {
     fn above(&self, listings: &[Listing]) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = Vec::new();
         for listing in listings {
-            let parents = listing.place.path.ancestors().skip(1);
+            let parents = listing.place.path().ancestors().skip(1);
             for dir in parents.take_while(|dir| dir.starts_with(self.path())) {
                 if !dirs.iter().any(|known| known == dir) {
                     dirs.push(dir.to_path_buf());
@@ -97,7 +97,7 @@ impl Listing {
         plan::segments(&self.place)?;
         intent::prepare(&self.place.intent_path())?;
         // The names of plan, intent and attempts.
-        files::sync_dir(&self.place.path)
+        files::sync_dir(self.place.path())
     }
 }
 

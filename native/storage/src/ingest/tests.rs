@@ -3,7 +3,9 @@
 use super::*;
 use crate::AppendOrigin;
 use crate::error::AppendError;
+use crate::file_names;
 use crate::log::{Attached, Step};
+use crate::staged::{PlannedAttempt, plan};
 use crate::testing::{Fixture, NOW, batch, keyed, read_from, values};
 use pybroker_model::{Batches, Codec, ValidBatches};
 

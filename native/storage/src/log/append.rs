@@ -4,10 +4,9 @@ use super::{Log, Writer};
 use crate::config::{FlushMode, LogConfig};
 use crate::error::{AppendError, StorageError};
 use crate::file_names::LOG;
-use crate::producer_state::{AppendOrigin, Check};
+use crate::producer_state::{AppendOrigin, Check, marker_of};
 use pybroker_model::{
-    BatchHeader, Batches, NO_TIMESTAMP, Records, ValidBatches, decompressed_records,
-    end_transaction_marker_of, set_base_offset, set_leader_epoch,
+    BatchHeader, Batches, NO_TIMESTAMP, ValidBatches, set_base_offset, set_leader_epoch,
 };
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
@@ -348,17 +347,6 @@ pub(super) fn assign(
         position += batch.len();
     }
     Ok(next - 1)
-}
-
-/// What a control batch says about its transaction.
-pub(crate) fn marker_of(
-    header: &BatchHeader,
-    batch: &[u8],
-) -> Option<(pybroker_model::ControlType, i32)> {
-    let mut scratch = Vec::new();
-    let records = decompressed_records(header, batch, &mut scratch).ok()?;
-    let record = Records::new(header, records).next()?.ok()?;
-    end_transaction_marker_of(&record)
 }
 
 /// Reserves blocks without changing the file's size. Failing costs speed only.

@@ -1,14 +1,14 @@
-//! Attaching staged segments (R16): links instead of copies, one append in the eyes of everybody else.
+//! Attaching staged segments : links instead of copies, one append in the eyes of everybody else.
 
 use super::append::assign;
 use super::{Log, Segments, Writer};
 use crate::error::{AppendError, StorageError};
 use crate::file_names::LOG;
 use crate::files;
-use crate::ingest::intent::{self, Intent, State};
-use crate::ingest::patch::{self, Stamp};
-use crate::ingest::{StagedPartition, StagedSegment, plan_segments, replay, staged_file};
 use crate::segment::Segment;
+use crate::staged::intent::{self, Intent, State};
+use crate::staged::patch::{self, Stamp};
+use crate::staged::{StagedPartition, StagedSegment, links, plan, staged_file};
 use parking_lot::MutexGuard;
 use pybroker_model::{BatchHeader, TimestampType, set_timestamp_type_and_max};
 use std::path::Path;
@@ -100,7 +100,7 @@ impl Log {
         }
         // Of an attach that broke off after its links, the files are the log's: nobody patches them again but recovery.
         self.health.check()?;
-        let staged = plan_segments(place)?;
+        let staged = plan::segments(place)?;
         let append_time = (timestamps == TimestampType::LogAppendTime).then_some(now_ms);
         let expected = self.log_end_offset();
         let limit = copy_bytes_max.min(u64::from(self.config.load().segment_bytes));
@@ -279,7 +279,7 @@ impl Log {
         segments.pop();
         let mut next = base;
         for one in staged {
-            replay::link(one, &directory, next)?;
+            links::link(one, &directory, next)?;
             let segment = Segment::new(next, &self.dir, &self.handles, now_ms);
             segment.set_end(next + one.rows, one.bytes);
             // Open from before the flush on: it hears of errors that come to the patched pages.
@@ -313,7 +313,7 @@ impl Log {
         let directory = self.directory();
         let mut next = base;
         let undone = staged.iter().try_for_each(|one| {
-            let removed = replay::unlink(one, &directory, next);
+            let removed = links::unlink(one, &directory, next);
             next += one.rows;
             removed
         });

@@ -14,9 +14,8 @@
 
 use super::{Log, Segments};
 use crate::error::StorageError;
-use crate::file_names::{self, CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX};
+use crate::file_names::{self, CLEANED, INDEX, LOG, SEGMENT_SUFFIXES, SWAP, TIME_INDEX, TXN_INDEX};
 use crate::files;
-use crate::recovery::SEGMENT_SUFFIXES;
 use crate::scan::Depth;
 use crate::segment::Segment;
 use pybroker_model::NO_TIMESTAMP;

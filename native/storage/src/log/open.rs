@@ -4,7 +4,7 @@ use super::{Log, Writer};
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::handles::HandleCache;
-use crate::log_dir::Health;
+use crate::health::Health;
 use crate::recovery::{OpenState, RecoveryReport, recover};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};

@@ -34,7 +34,7 @@ impl LogDir {
             }
         }
         let entries = points.iter().map(|(log, offset)| (*log, *offset));
-        self.write_checkpoint(RECOVERY_POINTS, entries)?;
+        self.checkpoints.write(RECOVERY_POINTS, entries)?;
         self.checkpoint_cleaner(logs)?;
         self.checkpoint_log_starts(logs)
     }
@@ -46,7 +46,7 @@ impl LogDir {
     pub fn checkpoint_log_starts(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
         let moved = logs.iter().filter(|log| log.log_start_offset() > 0);
         let entries = moved.map(|log| (log, log.log_start_offset()));
-        self.write_checkpoint(LOG_STARTS, entries)
+        self.checkpoints.write(LOG_STARTS, entries)
     }
 
     /// Writes how far compaction has come. Losing it costs another pass.
@@ -55,7 +55,7 @@ impl LogDir {
             .iter()
             .filter(|log| log.config().cleanup_policy.compact);
         let entries = cleaned.map(|log| (log, log.cleaned_to()));
-        self.write_checkpoint(CLEANED_TO, entries)
+        self.checkpoints.write(CLEANED_TO, entries)
     }
 
     /// Writes the checkpoint of high watermarks, durably.
@@ -64,7 +64,7 @@ impl LogDir {
     /// [`StorageError`]; the old checkpoint stays.
     pub fn checkpoint_high_watermarks(&self, logs: &[(Arc<Log>, i64)]) -> Result<(), StorageError> {
         let entries = logs.iter().map(|(log, offset)| (log, *offset));
-        self.write_checkpoint(HIGH_WATERMARKS, entries)
+        self.checkpoints.write(HIGH_WATERMARKS, entries)
     }
 
     /// The clean stop (R24): closes all logs, brings everything to disk and writes the marker that
@@ -96,7 +96,7 @@ impl LogDir {
             }
         }
         let ends = logs.iter().map(|(log, _)| (log, log.log_end_offset()));
-        self.write_checkpoint(RECOVERY_POINTS, ends)?;
+        self.checkpoints.write(RECOVERY_POINTS, ends)?;
         let all: Vec<_> = logs.iter().map(|(log, _)| Arc::clone(log)).collect();
         self.checkpoint_cleaner(&all)?;
         self.checkpoint_log_starts(&all)?;

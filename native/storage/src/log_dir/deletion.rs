@@ -213,7 +213,8 @@ impl LogDir {
         if to.exists() {
             return Err(StorageError::Exists { path: to });
         }
-        self.forget_checkpoints(std::iter::once((topic, id.partition)))?;
+        self.checkpoints
+            .forget(std::iter::once((topic, id.partition)))?;
         std::fs::rename(from, &to).map_err(StorageError::io("rename", from))?;
         if let Some(prefix) = to.parent() {
             files::sync_dir(prefix)?;

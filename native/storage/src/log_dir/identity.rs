@@ -1,6 +1,6 @@
 //! `meta.properties`: whose data a directory holds.
 
-use super::LogDirOptions;
+use super::options::LogDirOptions;
 use crate::error::StorageError;
 use crate::file_names::META_PROPERTIES;
 use crate::files;

@@ -3,10 +3,9 @@
 use super::LogDir;
 use crate::error::StorageError;
 use crate::file_names::{
-    self, DELETING, FUTURE_DIR, LEADER_EPOCHS, PARTITION_METADATA, REMOVED_DIR,
+    self, DELETING, FUTURE_DIR, INGEST, LEADER_EPOCHS, PARTITION_METADATA, REMOVED_DIR,
 };
 use crate::files;
-use crate::ingest::INGEST;
 use crate::leader_epochs::LeaderEpochs;
 use crate::log::Log;
 use crate::partition_metadata;
@@ -232,7 +231,7 @@ impl LogDir {
         let named = partitions
             .iter()
             .map(|new| (new.topic.as_str(), new.id.partition));
-        if let Err(error) = self.forget_checkpoints(named) {
+        if let Err(error) = self.checkpoints.forget(named) {
             return partitions.iter().map(|_| Err(error.clone())).collect();
         }
         let each = sync_each_file(partitions.len() * 2);

@@ -3,10 +3,9 @@
 use crate::error::StorageError;
 use crate::file_names::{self, LOG, SNAPSHOT};
 use crate::files;
-use crate::log::{Segments, marker_of};
-use crate::producer_state::{ProducerState, Transactions, snapshot};
+use crate::producer_state::{ProducerState, Transactions, marker_of, snapshot};
 use crate::scan::Depth;
-use crate::segment::Segment;
+use crate::segment::{Segment, Segments};
 use crate::txn_index::AbortedTransaction;
 use pybroker_model::BatchHeader;
 use std::path::Path;

@@ -7,8 +7,7 @@ use crate::error::StorageError;
 use crate::file_names::LOG;
 use crate::files;
 use crate::leader_epochs::LeaderEpochs;
-use crate::log::Segments;
-use crate::segment::Segment;
+use crate::segment::{Segment, Segments};
 use pybroker_model::{
     BATCH_LENGTH_END, BatchHeader, HEADER_BYTES, MAGIC_V2, NO_PRODUCER_EPOCH, NO_PRODUCER_ID,
     NO_SEQUENCE, NO_TIMESTAMP, recompute_crc,

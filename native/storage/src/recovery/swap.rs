@@ -4,9 +4,8 @@
 //! the originals to `*.deleted`, and at last drops the suffix `.swap`. So a `.log.swap` proves that
 //! the replacement is whole; anything less is forgotten, the originals are all there.
 
-use super::SEGMENT_SUFFIXES;
 use crate::error::StorageError;
-use crate::file_names::{self, CLEANED, LOG, SNAPSHOT, SWAP};
+use crate::file_names::{self, CLEANED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, SWAP};
 use crate::files;
 use crate::handles::HandleCache;
 use crate::scan::{Depth, Scan};

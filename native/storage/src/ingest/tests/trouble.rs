@@ -101,7 +101,7 @@ fn an_attach_that_is_undone_leaves_the_log_as_it_was() {
         }
         sealed(&fixture);
         let place = place(&fixture);
-        let planned = plan_segments(&place).expect("plan");
+        let planned = plan::segments(&place).expect("plan");
         let second = file_names::of_segment(&fixture.partition(), 6 + planned[0].rows, LOG);
         std::fs::write(&second, b"not ours").expect("writes");
         let log = Arc::clone(fixture.log());
@@ -156,7 +156,7 @@ fn an_append_after_an_undone_attach_is_in_the_file() {
     assert!(retained.expect("retains").segments > 0);
     sealed(&fixture);
     let place = place(&fixture);
-    let planned = plan_segments(&place).expect("plan");
+    let planned = plan::segments(&place).expect("plan");
     let second = file_names::of_segment(&fixture.partition(), 1 + planned[0].rows, LOG);
     std::fs::write(&second, b"not ours").expect("writes");
     assert!(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker import scram
-from pybroker.scram import ScramCredential, ScramError, ScramMechanism, ServerConversation, client_conversation
+from pybroker.protocol import scram
+from pybroker.protocol.scram import ScramCredential, ScramError, ScramMechanism, ServerConversation, client_conversation
 
 USER, PASSWORD = "u,s=er", "pencil"
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.errors import FatalError, StartError
-from pybroker.exposure import exposed
 from pybroker.observability.logs import configure_logging
+from pybroker.startup.exposure import exposed
 
 if TYPE_CHECKING:
     from pybroker.app import Broker
@@ -47,7 +47,7 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
     `ready_fd`: a pipe that gets one JSON line once clients are served. `parent_fd`: see `parent_watch`.
     """
     if parent_fd is not None:
-        from pybroker.parent_watch import die_with_parent
+        from pybroker.process.parent_watch import die_with_parent
 
         die_with_parent(parent_fd)
     try:
@@ -77,7 +77,7 @@ def _complain(problem: str, code: int) -> int:
 
 
 def _raise_file_limit() -> None:
-    """Each partition has open files: take what the system allows (R7)."""
+    """Each partition has open files: take what the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -104,7 +104,7 @@ class Foreground:
     async def run(self) -> int:
         """Starts, waits for a signal or a fatal failure, stops."""
         if self._parent_fd is not None:
-            from pybroker.parent_watch import watch_parent
+            from pybroker.process.parent_watch import watch_parent
 
             watch_parent(self._loop, self._parent_fd)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -142,7 +142,7 @@ class Foreground:
         self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
 
     def _let_signals_end_at_once(self) -> None:
-        """From here on the kernel's default: a second signal ends the process, even if the loop hangs (R24)."""
+        """From here on the kernel's default: a second signal ends the process, even if the loop hangs."""
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
 

@@ -1,12 +1,9 @@
-"""A broker started by a test ends when its parent does, however that ends (R25).
+"""A broker started by a test ends when its parent does, however that ends.
 
-The parent keeps the writing end of a pipe and never writes. When it is gone, the kernel ends this process:
-the pipe is set to
-send SIGKILL on hang-up, which needs no thread and no GIL of ours. PR_SET_PDEATHSIG would do the same for one
-*thread* of the parent, and
-kills the broker of a test that started it from a worker thread. A process forked from the parent shares the
-pipe, so on
-Linux the parent itself is watched too.
+The parent keeps the writing end of a pipe and never writes. When it is gone, the kernel ends this process: the pipe is
+set to send SIGKILL on hang-up, which needs no thread and no GIL of ours. PR_SET_PDEATHSIG would do the same for one
+*thread* of the parent, and kills the broker of a test that started it from a worker thread. A process forked from the
+parent shares the pipe, so on Linux the parent itself is watched too.
 """
 
 from __future__ import annotations

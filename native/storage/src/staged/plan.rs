@@ -32,7 +32,7 @@ pub(crate) struct StagedSegment {
     pub(crate) bytes: u64,
 }
 
-pub(super) fn render(attempts: &[PlannedAttempt]) -> String {
+pub(crate) fn render(attempts: &[PlannedAttempt]) -> String {
     let mut text = format!("0\n{}\n", attempts.len());
     for one in attempts {
         text.push_str(&format!(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pybroker.broker import Broker
+    from pybroker.testing.broker import Broker
 
 _BROKERS = pytest.StashKey[list["Broker"]]()
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def pybroker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker of the test's own, with fresh data; settings by `@pytest.mark.pybroker({...})`."""
-    from pybroker.broker import Broker
+    from pybroker.testing.broker import Broker
 
     marker = request.node.get_closest_marker("pybroker")
     with Broker(marker.args[0] if marker and marker.args else None) as broker:
@@ -45,7 +45,7 @@ def pybroker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """One running broker for all tests that do not mind each other's topics."""
-    from pybroker.broker import Broker
+    from pybroker.testing.broker import Broker
 
     with Broker() as broker:
         request.session.stash[_BROKERS] = [broker]

@@ -39,7 +39,7 @@ class Hanging:
 module = types.ModuleType("pybroker.app")
 module.Broker = Hanging
 sys.modules["pybroker.app"] = module
-from pybroker.foreground import start_command
+from pybroker.process.foreground import start_command
 settings = ["shutdown.timeout.ms=" + sys.argv[2]]
 sys.exit(start_command(None, settings, None, None))
 """

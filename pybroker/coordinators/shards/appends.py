@@ -1,5 +1,6 @@
-"""Appends that Python starts (committed offsets, R13): a future for each, completed by the dispatcher's
-drain.
+"""Appends that Python starts (committed offsets): a future for each, done when the dispatcher drains its completion.
+
+Nothing waits for a flush on the loop: a completion comes through the same queue as requests do.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ Record = tuple[bytes | None, bytes | None]
 
 
 class NativeAppends:
-    """Pairs `NativeBroker.append` with its `Completion`. Lives on the loop's thread only: the token is
-    registered before
-    the same thread can drain its completion, so none is missed."""
+    """Pairs `NativeBroker.append` with its `Completion`. Lives on the loop's thread only: the token is registered
+    before the same thread can drain its completion, so none is missed.
+    """
 
     def __init__(self, native: NativeBroker, loop: asyncio.AbstractEventLoop) -> None:
         self._native = native
@@ -32,9 +33,9 @@ class NativeAppends:
     def append(
         self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int
     ) -> asyncio.Future[Completion]:
-        """Appends records to a local leader. The future gives the Completion once it is committed (after the
-        flush in commit
-        mode), or raises KafkaError with the code of the partition."""
+        """Appends records to a local leader. The future gives the Completion once it is committed (after the flush in
+        commit mode), or raises KafkaError with the code of the partition.
+        """
         token = self._native.append(topic_id, partition, list(records), timestamp_ms)
         future: asyncio.Future[Completion] = self._loop.create_future()
         self._waiting[token] = future
@@ -51,7 +52,7 @@ class NativeAppends:
             future.set_result(completion)
 
     def fail_all(self, code: int) -> None:
-        """Ends every wait at shutdown (R24)."""
+        """Ends every wait at shutdown."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():

@@ -1,0 +1,69 @@
+//! Whether a log directory may still be used: its logs and its flusher share one answer.
+
+use crate::error::StorageError;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Called once, with the reason, when the directory goes offline.
+pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Whether a log directory may still be used. The first failure is final.
+pub(crate) struct Health {
+    path: PathBuf,
+    failed: AtomicBool,
+    reason: Mutex<Option<String>>,
+    on_failure: Mutex<Option<OnFailure>>,
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Health")
+            .field("path", &self.path)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            failed: AtomicBool::new(false),
+            reason: Mutex::new(None),
+            on_failure: Mutex::new(None),
+        }
+    }
+
+    /// Whom to call; replaces the one before.
+    pub(crate) fn set_on_failure(&self, callback: OnFailure) {
+        *self.on_failure.lock() = Some(callback);
+    }
+
+    /// An error if the directory is offline.
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reason = self.reason.lock().clone().unwrap_or_default();
+        Err(StorageError::Offline {
+            path: self.path.clone(),
+            reason,
+        })
+    }
+
+    /// Takes the directory offline.
+    pub(crate) fn fail(&self, reason: &str) {
+        {
+            let mut first = self.reason.lock();
+            if first.is_some() {
+                return;
+            }
+            *first = Some(reason.to_owned());
+            self.failed.store(true, Ordering::Release);
+        }
+        if let Some(callback) = &*self.on_failure.lock() {
+            callback(reason);
+        }
+    }
+}

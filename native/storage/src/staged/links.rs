@@ -1,0 +1,72 @@
+//! A staged file and the segment of a log are one file with two names.
+
+use super::{StagedSegment, staged_file};
+use crate::error::StorageError;
+use crate::file_names::{self, INDEX, LOG, TIME_INDEX};
+use crate::files;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Files of a segment that are linked; the log last, so that a segment that is there has its indexes.
+const LINKED: [&str; 3] = [INDEX, TIME_INDEX, LOG];
+
+/// Links a staged segment into a log's directory. What is there under the name must be the same file, or an empty one
+/// that a roll or a truncation made.
+pub(crate) fn link(
+    staged: &StagedSegment,
+    partition: &Path,
+    base: i64,
+) -> Result<(), StorageError> {
+    for suffix in LINKED {
+        let from = staged_file(staged, suffix);
+        let to = file_names::of_segment(partition, base, suffix);
+        match std::fs::hard_link(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && suffix != LOG => {
+                // No index was needed; one that lies there under the name is another segment's.
+                files::remove(&to)?;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                replace(&from, &to, suffix)?;
+            }
+            Err(error) => return Err(StorageError::io("link", &to)(error)),
+        }
+    }
+    Ok(())
+}
+
+fn replace(from: &Path, to: &Path, suffix: &str) -> Result<(), StorageError> {
+    if same_file(from, to)? {
+        return Ok(());
+    }
+    let there = std::fs::metadata(to).map_err(StorageError::io("look at", to))?;
+    if suffix == LOG && there.len() > 0 {
+        return Err(StorageError::Exists {
+            path: to.to_path_buf(),
+        });
+    }
+    files::remove(to)?;
+    std::fs::hard_link(from, to).map_err(StorageError::io("link", to))
+}
+
+/// Takes the links of a segment out of a log's directory again; another file under the name stays, with its indexes.
+pub(crate) fn unlink(
+    staged: &StagedSegment,
+    partition: &Path,
+    base: i64,
+) -> Result<(), StorageError> {
+    let to = |suffix| file_names::of_segment(partition, base, suffix);
+    for suffix in LINKED {
+        let (from, to) = (staged_file(staged, suffix), to(suffix));
+        if from.exists() && to.exists() && same_file(&from, &to)? {
+            files::remove(&to)?;
+        }
+    }
+    Ok(())
+}
+
+fn same_file(one: &Path, other: &Path) -> Result<bool, StorageError> {
+    let look = |path: &Path| std::fs::metadata(path).map_err(StorageError::io("look at", path));
+    let (one, other) = (look(one)?, look(other)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
