@@ -1,7 +1,9 @@
-//! What it costs to bring 1, 16, 100 or 1,000 dirty logs to disk (rule R1), in three ways: one
+//! What it costs to bring 1, 16, 100 or 1,000 dirty logs to disk, in three ways: one
 //! thread, the flusher with one sync a log, the flusher with `syncfs` above its threshold.
 //!
 //! `cargo run --release -p pybroker-storage --example flush_cost [directory]`
+
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use pybroker_model::{BatchBuilder, Codec, TopicId, TopicIdPartition, ValidBatches};
 use pybroker_storage::{AppendOrigin, Log, LogConfig, LogDir, LogDirOptions, NewPartition};

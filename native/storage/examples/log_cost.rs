@@ -4,6 +4,8 @@
 //!
 //! `cargo run --release -p pybroker-storage --example log_cost [directory [append|partitions]]`
 
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
 use pybroker_model::{
     BatchBuilder, Codec, CompressionType, ProduceRules, TimestampType, TopicId, TopicIdPartition,
     crc32c, validate_produce,

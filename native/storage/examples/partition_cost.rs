@@ -1,7 +1,9 @@
-//! What it costs to make partitions, to open them, to stage them for deletion and to remove them, many at once (rule
-//! R7). Every round makes what the one before has removed, as deleting and re-creating a topic does.
+//! What it costs to make partitions, to open them, to stage them for deletion and to remove them, many at
+//! once. Every round makes what the one before has removed, as deleting and re-creating a topic does.
 //!
 //! `cargo run --release -p pybroker-storage --example partition_cost [directory]`
+
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use pybroker_model::{TopicId, TopicIdPartition};
 use pybroker_storage::{Log, LogConfig, LogDir, LogDirOptions, NewPartition};

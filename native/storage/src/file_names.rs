@@ -73,8 +73,8 @@ pub(crate) fn is_marked(directory: &str, suffix: &str) -> bool {
         })
 }
 
-/// `{first two digits}/{topic id in hex}_{partition}`: KIP-516's layout by id. Hex, because file systems that do not tell
-/// upper from lower case would take two ids in base64 for one (X11).
+/// `{first two digits}/{topic id in hex}_{partition}`: KIP-516's layout by id. Hex, because file systems that do not
+/// tell upper from lower case would take two ids in base64 for one.
 pub(crate) fn by_id(id: TopicIdPartition) -> String {
     let hex = id.topic_id.uuid().to_hex();
     format!("{}/{hex}_{}", &hex[..PREFIX_BYTES], id.partition)
@@ -86,7 +86,7 @@ pub(crate) fn is_prefix(directory: &str) -> bool {
 }
 
 /// Id and partition of a directory named `{topic id in hex}_{partition}`, alone or behind its prefix. Split at the last
-/// `_` (X10).
+/// `_`.
 pub(crate) fn id_and_partition(directory: &str) -> Option<TopicIdPartition> {
     let (prefix, name) = match directory.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),

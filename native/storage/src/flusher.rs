@@ -1,6 +1,5 @@
-//! Group commit: one flusher per log directory (R1).
-//!
-//! A log is queued once however often it is asked for; appends that come while it is being synced
+//! Group commit, one flusher per log directory: who waits for the same log shares its sync, and none is made under a
+//! log's writer lock. A log is queued once however often it is asked for; appends that come while it is being synced
 //! queue it again. While few logs wait, each thread syncs one; above [`SYNCFS_LOGS`] one `syncfs`
 //! takes all that wait. `cargo run --release -p pybroker-storage --example flush_cost` measured,
 //! on ext4 with two cores (busy with other work meanwhile, so that only the proportions count),

@@ -119,7 +119,8 @@ impl LogDir {
         Ok(found)
     }
 
-    /// What an ingest has staged here, as far as its files tell without being opened: partition, writer, attempt, bytes.
+    /// What an ingest has staged here, as far as its files tell without being opened: partition, writer, attempt,
+    /// bytes.
     ///
     /// # Errors
     /// [`StorageError`] when a directory cannot be listed.

@@ -49,7 +49,7 @@ impl LeaderEpochs {
 
     /// Last offset + 1 of `epoch` as OffsetForLeaderEpoch answers: the largest known epoch not
     /// above the one asked for, and where the next began. `None` if the epoch is not known.
-    /// Below the first epoch: (that epoch, log start), so that clients reset exactly there (R6).
+    /// Below the first epoch: (that epoch, log start), so that clients reset exactly there.
     pub(crate) fn end_offset_for(
         &self,
         epoch: i32,

@@ -10,12 +10,17 @@
 //!           ingest/{topic id in hex}/…    staged, not in any log yet: `staged.rs`
 //! ```
 //! From the bottom up: files as such (`file_names`, `files`, `direct`, `handles`, `health`), formats (`checkpoint`,
-//! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`), what is made of them (`segment`,
-//! `producer_state`, `staged`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
+//! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`), what is made of them
+//! (`segment`, `producer_state`, `staged`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
 //!
 //! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (who sees what, what
 //! survives a crash), `files.rs` (what is expected of disks), `recovery.rs` (what is done with
 //! whatever is found).
+
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests wait with a limit")
+)]
 
 mod checkpoint;
 mod clean_state;

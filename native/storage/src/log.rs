@@ -243,7 +243,7 @@ impl Log {
     }
 
     /// OffsetForLeaderEpoch: the largest known epoch not above `epoch` and the offset after its
-    /// last record. Below the first known epoch: (`epoch`, log start) (R6). `None`: not known.
+    /// last record. Below the first known epoch: (`epoch`, log start). `None`: not known.
     #[must_use]
     pub fn end_offset_for(&self, epoch: i32) -> Option<(i32, i64)> {
         let (start, end) = (self.log_start_offset(), self.log_end_offset());

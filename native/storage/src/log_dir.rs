@@ -25,6 +25,7 @@ mod identity;
 mod moving;
 mod options;
 mod partitions;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,8 @@ use checkpoints::Checkpoints;
 pub use deletion::StagedDeletion;
 pub use moving::LogCopy;
 pub use options::{Layout, LogDirOptions};
-pub use partitions::{LocalPartition, Moving, NewPartition};
+pub use partitions::NewPartition;
+pub use scan::{LocalPartition, Moving};
 
 /// A log directory in use by this process.
 pub struct LogDir {

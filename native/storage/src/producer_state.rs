@@ -152,7 +152,8 @@ impl ProducerState {
         self.entries.insert(producer_id, entry);
     }
 
-    /// Checks a batch against what is known, before it is written. `never_held_a_record`: R5.
+    /// Checks a batch against what is known, before it is written. A log that `never_held_a_record` begins with
+    /// sequence 0, or where its predecessor's producer stopped: batches before another may have been lost on their way.
     pub(crate) fn check(
         &self,
         header: &BatchHeader,
@@ -169,8 +170,8 @@ impl ProducerState {
             last,
         };
         let Some(entry) = self.entries.get(&producer_id) else {
-            // Of a producer that the log before it knew, the next batch is known, too, even where the log begins above 0
-            // (truncation that keeps offsets) or has taken records of others.
+            // Of a producer that the log before it knew, the next batch is known, too, even where the log begins above
+            // 0 (truncation that keeps offsets) or has taken records of others.
             let from_client = origin == AppendOrigin::Client;
             return if from_client
                 && (never_held_a_record || self.inherited.knows(header))

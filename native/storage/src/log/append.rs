@@ -147,7 +147,7 @@ impl Log {
         origin: AppendOrigin,
         end: i64,
     ) -> Result<Check, AppendError> {
-        // R5: "never held a record" is not "is empty": retention may have emptied it.
+        // Not "is empty": retention may have emptied it, and its producers go on.
         let check_one = |header: &BatchHeader, batch: &[u8]| {
             if header.is_control() {
                 let epoch = marker_of(header, batch).map_or(i32::MAX, |(_, epoch)| epoch);

@@ -49,8 +49,8 @@ impl Log {
     /// If all of it has at most `copy_bytes_max` bytes it is copied to the end of the active segment instead of linked,
     /// so that many small commits do not make many small segments.
     ///
-    /// `timestamps` is the rule that the ingest began with, whatever the topic's is by now: what is staged was validated
-    /// by it. With LogAppendTime the records are stamped `now_ms`.
+    /// `timestamps` is the rule that the ingest began with, whatever the topic's is by now: what is staged was
+    /// validated by it. With LogAppendTime the records are stamped `now_ms`.
     ///
     /// The staged files were synced before the commit was decided. Offsets and epochs are patched before the lock is
     /// taken, for the log end as it is then; if others append meanwhile they are patched once more under it. What lies

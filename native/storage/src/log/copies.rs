@@ -8,9 +8,10 @@ use crate::staged::waiting;
 use std::path::Path;
 
 impl Log {
-    /// After the log was opened: copies that are there whole are done, those that are not are taken out; they are attached
-    /// again. What follows a half one goes with it: a power cut took the copy's end, or recovery a torn batch out of its
-    /// middle, and nothing behind it was flushed, since a flush would have covered the copy. Answers how many there were.
+    /// After the log was opened: copies that are there whole are done, those that are not are taken out; they are
+    /// attached again. What follows a half one goes with it: a power cut took the copy's end, or recovery a torn batch
+    /// out of its middle, and nothing behind it was flushed, since a flush would have covered the copy. Answers how
+    /// many there were.
     pub(crate) fn settle_copies(&self, log_dir: &Path, now_ms: i64) -> Result<usize, StorageError> {
         let copies = waiting(log_dir, self.id, State::Copying)?;
         for (place, found) in &copies {

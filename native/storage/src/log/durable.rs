@@ -130,7 +130,7 @@ impl Log {
         (before < sample.end).then_some(sample.end)
     }
 
-    /// Notes that leader epoch `epoch` begins at the log end (R6); appends in older epochs are
+    /// Notes that leader epoch `epoch` begins at the log end; appends in older epochs are
     /// refused from now on. Answers whether the epoch was new.
     ///
     /// The file is written before the first record of the epoch, and the flush that covers the

@@ -67,7 +67,7 @@ impl LogDir {
         self.checkpoints.write(HIGH_WATERMARKS, entries)
     }
 
-    /// The clean stop (R24): closes all logs, brings everything to disk and writes the marker that
+    /// The clean stop: closes all logs, brings everything to disk and writes the marker that
     /// makes the next start scan nothing. `logs` are all logs of this directory with their high
     /// watermarks. Without a marker, after an error, the next start recovers.
     ///

@@ -1,6 +1,6 @@
 //! Staged deletion: a partition's directory moves to `deleting/{topic id in hex}_{partition}` and
 //! waits there until its deadline. Until then it can be moved back, by undelete or because the controller
-//! corrects itself (A10). A removal renames first, so that a directory that has lost files is never moved back.
+//! corrects itself. A removal renames first, so that a directory that has lost files is never moved back.
 
 use super::LogDir;
 use super::partitions::{fail_all, sync_each_file, sync_opened};

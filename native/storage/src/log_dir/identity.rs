@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 const PROPERTIES_BYTES_MAX: u64 = 64 << 10;
-/// Raised when a release writes what an older one would misread (R23).
+/// Raised when a release writes what an older one would misread: that one then refuses to start.
 const FORMAT: u32 = 1;
 
 /// Checks that the directory belongs to this broker and cluster; claims it if it is new. Answers

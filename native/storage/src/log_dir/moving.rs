@@ -80,7 +80,7 @@ impl LogCopy {
             future: Some(future),
             copied: HashMap::new(),
         };
-        // Whose it is, before anything else (checklist 135).
+        // Whose it is, before anything else.
         copy.copy_small(file_names::PARTITION_METADATA)?;
         Ok(copy)
     }

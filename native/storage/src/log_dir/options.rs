@@ -9,7 +9,7 @@ pub enum Layout {
     /// `{topic}-{partition}`, as Apache Kafka does.
     #[default]
     TopicName,
-    /// `{first two digits}/{topic id in hex}_{partition}` (KIP-516, checklist 202).
+    /// `{first two digits}/{topic id in hex}_{partition}` (KIP-516).
     TopicId,
 }
 

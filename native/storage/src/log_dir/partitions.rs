@@ -1,10 +1,8 @@
-//! The partitions in a log directory: finding them, making many at once (R7).
+//! Making partitions in a log directory, many at once.
 
 use super::LogDir;
 use crate::error::StorageError;
-use crate::file_names::{
-    self, DELETING, FUTURE_DIR, INGEST, LEADER_EPOCHS, PARTITION_METADATA, REMOVED_DIR,
-};
+use crate::file_names::{self, LEADER_EPOCHS, PARTITION_METADATA};
 use crate::files;
 use crate::leader_epochs::LeaderEpochs;
 use crate::log::Log;
@@ -22,36 +20,6 @@ const BARRIER_FILES: usize = 8;
 /// directories themselves cost as much.
 const SHARERS_MAX: usize = 32;
 
-/// A partition's directory as found at start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalPartition {
-    /// Name inside the log directory, for [`LogDir::open_log`].
-    pub directory: String,
-    /// The topic's name, if the directory is named as one.
-    pub topic: Option<String>,
-    /// The partition's index, -1 if the name has none.
-    pub partition: i32,
-    /// From `partition.metadata`.
-    pub topic_id: Option<TopicId>,
-    /// Why it cannot be used, in words for the operator. Nothing is deleted on such grounds.
-    pub problem: Option<String>,
-    /// What a move between log directories has left, see `moving`.
-    pub moving: Moving,
-}
-
-/// A directory's part in a move between log directories.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moving {
-    /// None: it is a partition.
-    No,
-    /// A copy, whole only if the original says so.
-    Future,
-    /// The original, and where it has moved to.
-    Moved(PathBuf),
-    /// The original, about to be removed.
-    Removed,
-}
-
 /// A partition to make.
 #[derive(Clone, Debug)]
 pub struct NewPartition {
@@ -60,13 +28,14 @@ pub struct NewPartition {
     /// Identity.
     pub id: TopicIdPartition,
     /// The leader epoch it starts in, if this broker leads it: on disk from the first moment, so
-    /// that a late order for another incarnation can be told by its epoch (R10).
+    /// that a late order for another incarnation can be told by its epoch.
     pub leader_epoch: Option<i32>,
 }
 
-/// A small file on its way into a partition's directory. Most are alike (a topic's id, the first leader epoch), and what
-/// a new partition costs is new inodes: ext4 without a journal passes over every inode deleted in the last minutes, one
-/// by one. So alike files are one file with many names; each is only ever replaced by a rename, never written into.
+/// A small file on its way into a partition's directory. Most are alike (a topic's id, the first leader epoch), and
+/// what a new partition costs is new inodes: ext4 without a journal passes over every inode deleted in the last
+/// minutes, one by one. So alike files are one file with many names; each is only ever replaced by a rename, never
+/// written into.
 enum NewFile {
     /// Its temporary file is written.
     Own(PathBuf),
@@ -113,117 +82,6 @@ impl NewPartition {
 }
 
 impl LogDir {
-    /// All partition directories, each with its identity or its problem. Logs are not opened.
-    ///
-    /// # Errors
-    /// [`StorageError`] only if the log directory itself cannot be listed.
-    pub fn scan(&self) -> Result<Vec<LocalPartition>, StorageError> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(StorageError::io("list", &self.path))? {
-            let entry = entry.map_err(StorageError::io("list", &self.path))?;
-            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if is_dir && file_names::is_prefix(&name) {
-                let prefix = self.path.join(&name);
-                for inner in
-                    std::fs::read_dir(&prefix).map_err(StorageError::io("list", &prefix))?
-                {
-                    let inner = inner.map_err(StorageError::io("list", &prefix))?;
-                    if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
-                        names.push(format!("{name}/{}", inner.file_name().to_string_lossy()));
-                    }
-                }
-            } else if is_dir
-                && name != DELETING
-                && name != INGEST
-                && name != "lost+found"
-                && !name.starts_with('.')
-            {
-                names.push(name);
-            }
-        }
-        names.sort_unstable();
-        let threads = std::thread::available_parallelism()
-            .map_or(1, |n| n.get())
-            .min(8);
-        let chunk = names.len().div_ceil(threads).max(64);
-        Ok(std::thread::scope(|scope| {
-            let parts: Vec<_> = names
-                .chunks(chunk)
-                .map(|part| {
-                    scope.spawn(|| {
-                        part.iter()
-                            .map(|name| self.look_at(name))
-                            .collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            parts
-                .into_iter()
-                .flat_map(|part| part.join().unwrap_or_default())
-                .collect()
-        }))
-    }
-
-    fn look_at(&self, name: &str) -> LocalPartition {
-        let future = file_names::is_marked(name, FUTURE_DIR);
-        let removed = file_names::is_marked(name, REMOVED_DIR);
-        let plain = if future || removed {
-            name.rsplit_once('.').map_or(name, |(plain, _)| plain)
-        } else {
-            name
-        };
-        // A copy of a directory named by id has the prefix in its name: `24_24cc…_1`.
-        let by_id = file_names::id_and_partition(plain)
-            .or_else(|| file_names::id_and_partition(plain.get(3..).unwrap_or_default()));
-        let parsed = file_names::topic_and_partition(plain);
-        let (topic, partition) = parsed.map_or((None, -1), |(t, p)| (Some(t.to_owned()), p));
-        let partition = by_id.map_or(partition, |id| id.partition);
-        let (topic_id, problem) = if let Some(id) = by_id {
-            match partition_metadata::read(&self.path.join(name)) {
-                Ok(Some(found)) if found == id.topic_id => (Some(found), None),
-                Ok(Some(found)) => (
-                    None,
-                    Some(format!(
-                        "partition.metadata names another topic id, {found}"
-                    )),
-                ),
-                Ok(None) => (None, Some("partition.metadata is missing".to_owned())),
-                Err(error) => (None, Some(error.to_string())),
-            }
-        } else if topic.is_none() {
-            (
-                None,
-                Some(format!("directory {name:?} is not named as a partition")),
-            )
-        } else {
-            match partition_metadata::read(&self.path.join(name)) {
-                Ok(Some(id)) => (Some(id), None),
-                Ok(None) => (None, Some("partition.metadata is missing".to_owned())),
-                Err(error) => (None, Some(error.to_string())),
-            }
-        };
-        let (moving, problem) = match self.moved_to(name) {
-            _ if future => (Moving::Future, problem),
-            Ok(Some(_)) if removed => (Moving::Removed, problem),
-            Ok(Some(to)) => (Moving::Moved(to), problem),
-            Ok(None) if removed => (
-                Moving::No,
-                Some("it was about to be removed by another broker".to_owned()),
-            ),
-            Ok(None) => (Moving::No, problem),
-            Err(error) => (Moving::No, Some(error.to_string())),
-        };
-        LocalPartition {
-            directory: name.to_owned(),
-            topic,
-            partition,
-            topic_id,
-            problem,
-            moving,
-        }
-    }
-
     /// Makes directories with `partition.metadata` and the first leader epoch, durably, all of
     /// them with two barriers. An unfinished creation (a directory without metadata and data) is
     /// completed; anything else that exists is refused.
@@ -278,16 +136,6 @@ impl LogDir {
             fail_all(&mut results, &error);
         }
         results
-    }
-
-    /// The latest leader epoch that a directory's checkpoint knows; the log is not opened, nothing
-    /// is changed.
-    ///
-    /// # Errors
-    /// [`StorageError`]: the checkpoint cannot be read, and proves nothing.
-    pub fn latest_epoch(&self, directory: &str) -> Result<Option<i32>, StorageError> {
-        let epochs = LeaderEpochs::read(&self.path.join(directory).join(LEADER_EPOCHS))?;
-        Ok(epochs.latest().map(|entry| entry.epoch))
     }
 
     /// Writes `partition.metadata` into directories that lie here without one, durably, all of

@@ -1,4 +1,4 @@
-//! What a log leaves to the next one of its topic's name: where each producer may go on (R5).
+//! What a log leaves to the next one of its topic's name: where each producer may go on.
 //!
 //! An idempotent producer that keeps running while its topic is deleted and created again knows nothing of the change
 //! and counts on. The new log cannot accept just any first sequence: batches before it may have been lost on their

@@ -52,7 +52,7 @@ fn sequences_follow_each_other() {
             log.try_append(0, 1, 1),
             Err(AppendError::OutOfOrderSequence { last: -1, .. })
         ),
-        "R5"
+        "the first sequence of all is 0"
     );
     assert_eq!(log.try_append(0, 0, 3).expect("first"), Check::Fresh);
     assert_eq!(log.try_append(0, 3, 2).expect("next"), Check::Fresh);
@@ -192,7 +192,7 @@ fn idle_producers_are_forgotten() {
     assert_eq!(log.state.len(), 0);
 }
 
-/// R5: what runs on while its topic is created again begins the new log exactly where it was.
+/// What runs on while its topic is created again begins the new log exactly where it was.
 #[test]
 fn a_producer_goes_on_in_the_next_log_of_the_name() {
     let mut old = Fixture::new();

@@ -1,5 +1,8 @@
 //! Producer state from snapshots and, after them, from the log itself.
 
+use super::listing::Listing;
+use super::report::{OpenState, RecoveryReport};
+use super::since_stop;
 use crate::error::StorageError;
 use crate::file_names::{self, LOG, SNAPSHOT};
 use crate::files;
@@ -38,8 +41,79 @@ pub(crate) fn load(
     Ok((state, transactions))
 }
 
+/// The state at the end of a log that is being opened, with the offset of the snapshot between rolls that it came from;
+/// transaction indexes are rebuilt where they cannot be believed. `changed`: where the files are not what the marker
+/// says.
+pub(super) fn recover(
+    path: &Path,
+    listing: &Listing,
+    segments: &Segments,
+    state: &OpenState,
+    changed: Option<i64>,
+    log_end: i64,
+    report: &mut RecoveryReport,
+) -> Result<(ProducerState, Transactions, Option<i64>), StorageError> {
+    for &beyond in listing.snapshots.iter().filter(|&&offset| offset > log_end) {
+        files::remove(&file_names::of_segment(path, beyond, SNAPSHOT))?;
+    }
+    let clean = state.clean.as_ref();
+    let mut indexes_good = changed.is_none()
+        || clean.is_none_or(|before| since_stop::same_aborted(before, &listing.logs));
+    if !indexes_good {
+        report
+            .notes
+            .push("rebuilding transaction indexes: they changed since the stop".into());
+    }
+    for segment in segments
+        .iter()
+        .filter(|segment| listing.has_aborted(segment))
+    {
+        if let Err(error) = segment.aborted() {
+            report
+                .notes
+                .push(format!("rebuilding transaction indexes: {error}"));
+            indexes_good = false;
+        }
+    }
+    let mut loaded = if indexes_good {
+        from_snapshot(path, &listing.snapshots, log_end)?
+    } else {
+        None
+    };
+    let checkpoint = loaded.as_ref().map(|(offset, _)| *offset).filter(|offset| {
+        segments
+            .iter()
+            .all(|segment| segment.base_offset != *offset)
+    });
+    let none_known = clean.is_some_and(|before| changed.is_none() && before.producers == 0);
+    if loaded.is_none() && indexes_good && none_known {
+        loaded = Some((log_end, ProducerState::default()));
+    }
+    let from = loaded.as_ref().map_or(0, |(offset, _)| *offset);
+    let (state, transactions, aborted) = replay(loaded, segments, log_end)?;
+    for segment in segments {
+        let end = segment.end_offset();
+        let has_file = listing.has_aborted(segment);
+        let mut kept = if indexes_good && has_file {
+            segment.aborted()?
+        } else {
+            Vec::new()
+        };
+        let before = kept.len();
+        kept.retain(|t| t.last_offset < from.min(end));
+        let met = aborted
+            .iter()
+            .filter(|t| (segment.base_offset..end).contains(&t.last_offset));
+        kept.extend(met);
+        if before != kept.len() || (has_file && end > from) {
+            segment.set_aborted(kept)?;
+        }
+    }
+    Ok((state, transactions, checkpoint))
+}
+
 /// The newest snapshot at or below `end` that is whole, and its offset. Damaged ones are removed.
-pub(crate) fn from_snapshot(
+fn from_snapshot(
     dir: &Path,
     snapshots: &[i64],
     end: i64,
@@ -57,7 +131,7 @@ pub(crate) fn from_snapshot(
 
 /// Goes on from a snapshot (or from nothing) through the batches up to `end`; also answers the
 /// aborted transactions met on the way.
-pub(crate) fn replay(
+fn replay(
     loaded: Option<(i64, ProducerState)>,
     segments: &Segments,
     end: i64,

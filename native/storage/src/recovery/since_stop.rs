@@ -1,12 +1,11 @@
 //! What happened to the files of a log while nobody watched them.
 
-use super::RecoveryReport;
+use super::report::RecoveryReport;
 use crate::clean_state::{CleanState, SegmentStamp};
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::LOG;
 use crate::files;
-use crate::leader_epochs::LeaderEpochs;
 use crate::segment::{Segment, Segments};
 use pybroker_model::{
     BATCH_LENGTH_END, BatchHeader, HEADER_BYTES, MAGIC_V2, NO_PRODUCER_EPOCH, NO_PRODUCER_ID,
@@ -50,7 +49,7 @@ pub(super) fn same_aborted(before: &CleanState, found: &[SegmentStamp]) -> bool 
 pub(super) fn go_on_after(
     log_end: i64,
     segments: &Segments,
-    epochs: &LeaderEpochs,
+    leader_epoch: i32,
     index_interval_bytes: u32,
     report: &mut RecoveryReport,
 ) -> Result<(), StorageError> {
@@ -70,7 +69,7 @@ pub(super) fn go_on_after(
     let header = BatchHeader {
         base_offset: first,
         batch_length: (HEADER_BYTES - BATCH_LENGTH_END) as i32,
-        partition_leader_epoch: epochs.latest().map_or(0, |latest| latest.epoch),
+        partition_leader_epoch: leader_epoch,
         magic: MAGIC_V2,
         crc: 0,
         attributes: 0,

@@ -1,12 +1,12 @@
 //! Checking one segment batch by batch, and mending what can be mended.
 
-use super::RecoveryReport;
+use super::epochs::Epochs;
+use super::report::RecoveryReport;
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::{CORRUPT, LOG};
 use crate::files;
 use crate::handles::SegmentFile;
-use crate::leader_epochs::LeaderEpochs;
 use crate::scan::{Depth, Fault, Scan};
 use crate::segment::Segment;
 use pybroker_model::{BatchHeader, HEADER_BYTES};
@@ -21,8 +21,7 @@ const SEARCH_BYTES: usize = 1 << 20;
 pub(super) struct Walk<'a> {
     pub(super) segment: &'a Arc<Segment>,
     pub(super) config: &'a LogConfig,
-    pub(super) epochs: &'a mut LeaderEpochs,
-    pub(super) epochs_changed: &'a mut bool,
+    pub(super) epochs: &'a mut Epochs,
     pub(super) report: &'a mut RecoveryReport,
     /// The next offset must not be below this.
     pub(super) expected: Option<i64>,
@@ -160,14 +159,8 @@ impl Walk<'_> {
         {
             return wrong(format!("offset {last} is followed by {following}"));
         }
-        let epoch = header.partition_leader_epoch;
-        if self
-            .epochs
-            .latest()
-            .is_none_or(|latest| latest.epoch < epoch)
-        {
-            *self.epochs_changed |= self.epochs.assign(epoch, header.base_offset);
-        }
+        self.epochs
+            .met(header.partition_leader_epoch, header.base_offset);
         Ok(())
     }
 

@@ -1,0 +1,161 @@
+//! Finding the partitions in a log directory, whatever a crash, a move or an operator has left there.
+
+use super::LogDir;
+use crate::error::StorageError;
+use crate::file_names::{self, DELETING, FUTURE_DIR, INGEST, LEADER_EPOCHS, REMOVED_DIR};
+use crate::leader_epochs::LeaderEpochs;
+use crate::partition_metadata;
+use pybroker_model::{TopicId, TopicIdPartition};
+use std::path::PathBuf;
+
+/// A partition's directory as found at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPartition {
+    /// Name inside the log directory, for [`LogDir::open_log`].
+    pub directory: String,
+    /// The topic's name, if the directory is named as one.
+    pub topic: Option<String>,
+    /// The partition's index, -1 if the name has none.
+    pub partition: i32,
+    /// From `partition.metadata`.
+    pub topic_id: Option<TopicId>,
+    /// Why it cannot be used, in words for the operator. Nothing is deleted on such grounds.
+    pub problem: Option<String>,
+    /// What a move between log directories has left, see `moving`.
+    pub moving: Moving,
+}
+
+/// A directory's part in a move between log directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moving {
+    /// None: it is a partition.
+    No,
+    /// A copy, whole only if the original says so.
+    Future,
+    /// The original, and where it has moved to.
+    Moved(PathBuf),
+    /// The original, about to be removed.
+    Removed,
+}
+
+impl LogDir {
+    /// All partition directories, each with its identity or its problem. Logs are not opened.
+    ///
+    /// # Errors
+    /// [`StorageError`] only if the log directory itself cannot be listed.
+    pub fn scan(&self) -> Result<Vec<LocalPartition>, StorageError> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(StorageError::io("list", &self.path))? {
+            let entry = entry.map_err(StorageError::io("list", &self.path))?;
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_dir && file_names::is_prefix(&name) {
+                let prefix = self.path.join(&name);
+                for inner in
+                    std::fs::read_dir(&prefix).map_err(StorageError::io("list", &prefix))?
+                {
+                    let inner = inner.map_err(StorageError::io("list", &prefix))?;
+                    if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
+                        names.push(format!("{name}/{}", inner.file_name().to_string_lossy()));
+                    }
+                }
+            } else if is_dir
+                && name != DELETING
+                && name != INGEST
+                && name != "lost+found"
+                && !name.starts_with('.')
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        let threads = std::thread::available_parallelism()
+            .map_or(1, |n| n.get())
+            .min(8);
+        let chunk = names.len().div_ceil(threads).max(64);
+        Ok(std::thread::scope(|scope| {
+            let parts: Vec<_> = names
+                .chunks(chunk)
+                .map(|part| {
+                    scope.spawn(|| {
+                        part.iter()
+                            .map(|name| self.look_at(name))
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            parts
+                .into_iter()
+                .flat_map(|part| part.join().unwrap_or_default())
+                .collect()
+        }))
+    }
+
+    fn look_at(&self, name: &str) -> LocalPartition {
+        let future = file_names::is_marked(name, FUTURE_DIR);
+        let removed = file_names::is_marked(name, REMOVED_DIR);
+        let plain = if future || removed {
+            name.rsplit_once('.').map_or(name, |(plain, _)| plain)
+        } else {
+            name
+        };
+        // A copy of a directory named by id has the prefix in its name: `24_24cc…_1`.
+        let by_id = file_names::id_and_partition(plain)
+            .or_else(|| file_names::id_and_partition(plain.get(3..).unwrap_or_default()));
+        let parsed = file_names::topic_and_partition(plain);
+        let (topic, partition) = parsed.map_or((None, -1), |(t, p)| (Some(t.to_owned()), p));
+        let partition = by_id.map_or(partition, |id| id.partition);
+        let identity = if by_id.is_none() && topic.is_none() {
+            Err(format!("directory {name:?} is not named as a partition"))
+        } else {
+            self.identity_of(name, by_id)
+        };
+        let (topic_id, problem) = match identity {
+            Ok(id) => (Some(id), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let (moving, problem) = match self.moved_to(name) {
+            _ if future => (Moving::Future, problem),
+            Ok(Some(_)) if removed => (Moving::Removed, problem),
+            Ok(Some(to)) => (Moving::Moved(to), problem),
+            Ok(None) if removed => (
+                Moving::No,
+                Some("it was about to be removed by another broker".to_owned()),
+            ),
+            Ok(None) => (Moving::No, problem),
+            Err(error) => (Moving::No, Some(error.to_string())),
+        };
+        LocalPartition {
+            directory: name.to_owned(),
+            topic,
+            partition,
+            topic_id,
+            problem,
+            moving,
+        }
+    }
+
+    /// What `partition.metadata` says, if it does not contradict the directory's name; or why it cannot be believed.
+    fn identity_of(&self, name: &str, named: Option<TopicIdPartition>) -> Result<TopicId, String> {
+        let read = partition_metadata::read(&self.path.join(name));
+        let found = read
+            .map_err(|error| error.to_string())?
+            .ok_or("partition.metadata is missing")?;
+        match named {
+            Some(id) if id.topic_id != found => Err(format!(
+                "partition.metadata names another topic id, {found}"
+            )),
+            _ => Ok(found),
+        }
+    }
+
+    /// The latest leader epoch that a directory's checkpoint knows; the log is not opened, nothing
+    /// is changed.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the checkpoint cannot be read, and proves nothing.
+    pub fn latest_epoch(&self, directory: &str) -> Result<Option<i32>, StorageError> {
+        let epochs = LeaderEpochs::read(&self.path.join(directory).join(LEADER_EPOCHS))?;
+        Ok(epochs.latest().map(|entry| entry.epoch))
+    }
+}
