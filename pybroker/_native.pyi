@@ -529,6 +529,24 @@ class PartitionIndex:
     def count_by_name(self, names: Sequence[str], partition: int) -> int:
         """How many of the names have that partition."""
 
+@final
+class TopicKeys:
+    """Topic ids or topic names side by side, for measurement: what comparing, sorting and copying them costs."""
+
+    @staticmethod
+    def of_ids(topic_ids: Sequence[Uuid]) -> TopicKeys:
+        """Raises ValueError for the zero id."""
+    @staticmethod
+    def of_names(names: Sequence[str]) -> TopicKeys: ...
+    def count_equal(self, other: TopicKeys) -> int:
+        """How many keys at the same place are equal. Raises ValueError if one has ids and the other names."""
+    def count_less(self, other: TopicKeys) -> int:
+        """How many keys come before the one at the same place. Raises ValueError if one has ids and the other names."""
+    def sorted(self) -> int:
+        """Sorts them, ids themselves and names by reference; gives their number."""
+    def copied(self) -> int:
+        """Copies all and lets the copies go; gives their number."""
+
 # ----------------------------------------------------------------------------------------------------------
 # What clients need
 

@@ -1,4 +1,4 @@
-"""`python -m benches.native`: runs the folder's figures and prints id against name as tables, three sizes side by side.
+"""`python -m benches.native`: runs the folder's figures and prints id against name as tables.
 
 Everything else that pytest-benchmark measures here (CRC, batches): `python -m pytest benches/native --benchmark-only`.
 """
@@ -14,26 +14,50 @@ from pathlib import Path
 from typing import Any
 
 from benches import readme
+from benches.native.test_keys import KINDS
 from benches.native.topics import COUNTS
 
-FILES = ["test_lookup.py", "test_messages.py"]
+FILES = ["test_keys.py", "test_lookup.py", "test_messages.py"]
 
 
-def measured(seconds_max: float) -> list[dict[str, Any]]:
-    """What pytest-benchmark says of each case. Raises CalledProcessError if one fails."""
+def measured(seconds_max: float, topics_max: int) -> list[dict[str, Any]]:
+    """What pytest-benchmark says of each case with at most so many topics. Raises CalledProcessError if one fails."""
     folder = Path(__file__).parent
     with tempfile.TemporaryDirectory() as temporary:
         found = Path(temporary) / "figures.json"
         command = [sys.executable, "-m", "pytest", *(str(folder / name) for name in FILES), "-q", "--benchmark-only"]
         command += ["--benchmark-disable-gc", f"--benchmark-max-time={seconds_max}", f"--benchmark-json={found}"]
+        command += [f"--topics-max={topics_max}"]
         subprocess.run(command, check=True, stdout=sys.stderr)
         figures: list[dict[str, Any]] = json.loads(found.read_text())["benchmarks"]
         return figures
 
 
 def tables(figures: list[dict[str, Any]]) -> list[str]:
-    """The least time of the rounds, which other work on the machine hardly touches, and bytes where a case has them:
-    one row a case, three columns a size."""
+    """The least time of the rounds, which other work on the machine hardly touches, and bytes where a case has them."""
+    return [_keys(figures), *_requests(figures)]
+
+
+def _keys(figures: list[dict[str, Any]]) -> str:
+    """Ids against names of several lengths: one row a case."""
+    times: dict[str, dict[str, float]] = {}
+    sizes: dict[str, float] = {}
+    for figure in figures:
+        if kind := (figure["params"] or {}).get("kind"):
+            times.setdefault(figure["group"], {})[kind] = figure["stats"]["min"] * 1e6
+            if "bytes" in figure["extra_info"]:
+                sizes[kind] = figure["extra_info"]["bytes"]
+    names = [kind for kind in KINDS if kind != "id"]
+    rows = {**times, "Python: bytes of a key": sizes}
+    cells = {
+        case: [readme.shown(found[kind]) for kind in KINDS] + [readme.shown(found["id"] / found[one]) for one in names]
+        for case, found in rows.items()
+    }
+    return readme.table("Ids and names as keys, µs", "", [*KINDS, *(f"id / {one}" for one in names)], cells)
+
+
+def _requests(figures: list[dict[str, Any]]) -> list[str]:
+    """Lookups and messages: one row a case, three columns a size."""
     by_case: dict[str, dict[tuple[int, str], dict[str, Any]]] = {}
     for figure in figures:
         params = figure["params"] or {}
@@ -64,9 +88,12 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each case, without its preparation")
+    parser.add_argument("--topics-max", type=int, default=COUNTS[-1], help="leave cases with more topics out")
     readme.add_option(parser)
     arguments = parser.parse_args()
-    readme.publish("benches.native", tables(measured(arguments.seconds)), into_readme=arguments.readme)
+    readme.publish(
+        "benches.native", tables(measured(arguments.seconds, arguments.topics_max)), into_readme=arguments.readme
+    )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""Topic ids against names: comparing two, and finding a partition among many."""
+"""Topic ids against names: finding a partition among many."""
 
 from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
 from benches.native.topics import COUNTS, topics
-from pybroker.native import PartitionIndex, Uuid
+from pybroker.native import PartitionIndex
 
 LOOKUPS = 1_000
 
@@ -20,20 +19,6 @@ LOOKUPS = 1_000
 def index_of(count: int) -> PartitionIndex:
     """The map of Produce and Fetch, with so many partitions."""
     return PartitionIndex([(topic_id, name, 1) for topic_id, name in topics(count)])
-
-
-@pytest.mark.parametrize("operation", ["==", "<", "hash"])
-def test_two_ids(benchmark: Any, operation: str) -> None:
-    """Python's cost of one comparison of two ids that differ in the last byte only."""
-    left = Uuid.from_bytes(b"\1" * 16)
-    right = Uuid.from_bytes(b"\1" * 15 + b"\2")
-    operations: dict[str, Callable[[], object]] = {
-        "==": lambda: left == right,
-        "<": lambda: left < right,
-        "hash": lambda: hash(left),
-    }
-    benchmark.group = "two topic ids"
-    benchmark(operations[operation])
 
 
 @pytest.mark.checklist(332)

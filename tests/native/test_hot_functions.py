@@ -11,6 +11,7 @@ from pybroker.native import (
     HotResponse,
     NativeError,
     PartitionIndex,
+    TopicKeys,
     Uuid,
     build_batch,
     crc32c,
@@ -79,3 +80,17 @@ def test_the_index_finds_by_id_and_by_name() -> None:
     assert index.count_by_name(["one", "two", "three"], 0) == 2
     with pytest.raises(ValueError, match="16 bytes"):
         index.count_by_id(b"short")
+
+
+def test_keys_of_topics_are_compared_and_sorted() -> None:
+    low, high = Uuid(1, 1), Uuid(1, 2)
+    for one, other in (
+        (TopicKeys.of_ids([low, high, low]), TopicKeys.of_ids([low, low, high])),
+        (TopicKeys.of_names(["a", "b", "a"]), TopicKeys.of_names(["a", "a", "b"])),
+    ):
+        assert (one.count_equal(other), one.count_less(other), other.count_less(one)) == (1, 1, 1)
+        assert (one.sorted(), one.copied()) == (3, 3)
+    with pytest.raises(ValueError, match="do not compare"):
+        one.count_less(TopicKeys.of_ids([low]))
+    with pytest.raises(ValueError, match="zero id"):
+        TopicKeys.of_ids([Uuid.ZERO])

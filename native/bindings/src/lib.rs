@@ -23,6 +23,7 @@ mod records;
 mod request;
 mod settings;
 mod spark;
+mod topic_keys;
 mod uuid;
 mod wake;
 
@@ -61,6 +62,8 @@ mod _native {
     use crate::request::{Completion, LogDirsFailed, Request};
     #[pymodule_export]
     use crate::spark::{ArrowBatch, ArrowSink, ArrowSource, BlockingClient};
+    #[pymodule_export]
+    use crate::topic_keys::TopicKeys;
     #[pymodule_export]
     use crate::uuid::Uuid;
 
