@@ -5,6 +5,7 @@ released; the event loop calls them through an executor. All times are milliseco
 sizes bytes. Where a method gives error codes they are Kafka's (0 = none)."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, final
 
 # ----------------------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class Request:
 
 @final
 class Completion:
-    """An append that `NativeBroker.append` started is committed, or has failed."""
+    """An append that `NativePartitions.append` started is committed, or has failed."""
 
     @property
     def token(self) -> int: ...
@@ -141,6 +142,7 @@ class PartitionOrder:
 
     def __new__(
         cls,
+        *,
         topic_id: Uuid,
         topic: str,
         partition: int,
@@ -155,7 +157,7 @@ class PartitionOrder:
         """`config`: all resolved topic settings under Kafka's names (give the same dict object to all
         partitions of a topic: it is parsed once). `is_new`: the controller creates it now; otherwise
         a directory that is missing although a log directory is offline is not created anew
-        elsewhere."""
+        elsewhere. `start_offset`: of a log that is created."""
     @property
     def topic_id(self) -> Uuid: ...
     @property
@@ -166,6 +168,16 @@ class PartitionOrder:
     def leader(self) -> int: ...
     @property
     def leader_epoch(self) -> int: ...
+    @property
+    def isr(self) -> list[int]: ...
+    @property
+    def replicas(self) -> list[int]: ...
+    @property
+    def is_new(self) -> bool: ...
+    @property
+    def config(self) -> dict[str, str]: ...
+    @property
+    def start_offset(self) -> int: ...
 
 @final
 class StopOrder:
@@ -175,6 +187,14 @@ class StopOrder:
         """`delete`: the directory moves to `deleting/{topic id in hex}_{partition}`; works for
         partitions that lie on disk without being hosted, too. `leader_epoch`: -1 none, -2 the topic
         is being deleted (KIP-516)."""
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def delete(self) -> bool: ...
 
 @final
 class LocalPartition:
@@ -199,6 +219,30 @@ class LocalPartition:
         quarantined, never deleted."""
 
 @final
+class AdoptedDirectory:
+    """A directory of the scan that is given to a partition."""
+
+    def __new__(cls, directory: str, topic_id: Uuid, partition: int) -> AdoptedDirectory: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partition(self) -> int: ...
+
+@final
+class PartitionEnds:
+    """Where the log of a hosted partition begins and ends."""
+
+    def __new__(cls, partition: int, log_start_offset: int, log_end_offset: int) -> PartitionEnds: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+@final
 class PartitionOffsets:
     """Where the log of a hosted partition stands."""
 
@@ -217,7 +261,7 @@ class PartitionOffsets:
 
 @final
 class LogDirPartition:
-    """A partition in the answer of `describe_log_dirs`."""
+    """A partition in the answer of `NativeLogDirs.describe`."""
 
     @property
     def topic_id(self) -> Uuid: ...
@@ -274,33 +318,238 @@ class StagedDirectory:
     def purging(self) -> bool:
         """Its removal has begun: it cannot be brought back."""
 
+@final
+class StoredRecord:
+    """A record of a local log."""
+
+    def __new__(cls, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> StoredRecord: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+@final
+class StoredRecords:
+    """What one read of a local log gave."""
+
+    def __new__(cls, records: Sequence[StoredRecord], next_offset: int) -> StoredRecords: ...
+    @property
+    def records(self) -> list[StoredRecord]: ...
+    @property
+    def next_offset(self) -> int:
+        """Where to go on; equal to the offset asked for at the end of the log."""
+
+# ----------------------------------------------------------------------------------------------------------
+# Listeners
+
+@final
+class ListenerConfig:
+    """A listener to be opened. An empty host means all addresses, port 0 a free one."""
+
+    def __new__(cls, name: str, host: str, port: int, security_protocol: str) -> ListenerConfig: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def security_protocol(self) -> str: ...
+
+@final
+class Endpoint:
+    """Where a broker can be reached on one of its listeners."""
+
+    def __new__(cls, listener: str, host: str, port: int) -> Endpoint: ...
+    @property
+    def listener(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+# ----------------------------------------------------------------------------------------------------------
+# Access control
+
+@final
+class AclEntry:
+    """An access control entry; types and operations are Kafka's numbers."""
+
+    def __new__(
+        cls, resource_type: int, prefixed: bool, name: str, principal: str, host: str, operation: int, allow: bool
+    ) -> AclEntry:
+        """`prefixed`: `name` is the beginning of names. `allow`: else it denies."""
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def prefixed(self) -> bool: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def operation(self) -> int: ...
+    @property
+    def allow(self) -> bool: ...
+
 # ----------------------------------------------------------------------------------------------------------
 # Metadata published to the data plane
 
-PartitionState = tuple[int, int, int, Sequence[int], Sequence[int], Sequence[int]]
-"""(partition, leader or -1, leader epoch, isr, replicas, offline replicas)"""
+@final
+class BrokerMetadata:
+    """A live broker."""
 
-TopicState = tuple[Uuid, str, bool, Sequence[PartitionState]]
-"""(topic id, name, internal, all partitions)"""
+    def __new__(cls, id: int, rack: str | None, endpoints: Sequence[Endpoint]) -> BrokerMetadata: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def rack(self) -> str | None: ...
+    @property
+    def endpoints(self) -> list[Endpoint]: ...
 
-BrokerState = tuple[int, str | None, Sequence[tuple[str, str, int]]]
-"""(broker id, rack, [(listener, host, port)])"""
+@final
+class PartitionMetadata:
+    """A partition as clients see it."""
+
+    def __new__(
+        cls,
+        partition: int,
+        leader: int,
+        leader_epoch: int,
+        isr: Sequence[int],
+        replicas: Sequence[int],
+        offline: Sequence[int],
+    ) -> PartitionMetadata: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def leader(self) -> int:
+        """-1 if there is none."""
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def isr(self) -> list[int]: ...
+    @property
+    def replicas(self) -> list[int]: ...
+    @property
+    def offline(self) -> list[int]:
+        """Those of `replicas` that are on failed disks or dead brokers."""
+
+@final
+class TopicMetadata:
+    """A topic with all of its partitions."""
+
+    def __new__(
+        cls, topic_id: Uuid, name: str, internal: bool, partitions: Sequence[PartitionMetadata]
+    ) -> TopicMetadata: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def internal(self) -> bool: ...
+    @property
+    def partitions(self) -> list[PartitionMetadata]: ...
 
 @final
 class MetadataDelta:
-    """A change of what clients see (R12). Removals take effect before changes, so a name may pass to a
-    new topic in one delta."""
+    """A change of what clients see. Removals take effect before changes, so a name may pass to a new topic in one
+    delta."""
 
     def __new__(
         cls,
         *,
-        brokers: Sequence[BrokerState] | None = None,
+        brokers: Sequence[BrokerMetadata] | None = None,
         controller_id: int | None = None,
-        topics_changed: Sequence[TopicState] = (),
+        topics_changed: Sequence[TopicMetadata] = (),
         topics_removed: Sequence[Uuid] = (),
     ) -> MetadataDelta:
-        """`brokers`: all live brokers, None = unchanged. `controller_id`: -1 unknown, None =
-        unchanged. Each changed topic comes with all of its partitions."""
+        """`brokers`: all live brokers, None = unchanged. `controller_id`: -1 unknown, None = unchanged."""
+    @property
+    def brokers(self) -> list[BrokerMetadata] | None: ...
+    @property
+    def controller_id(self) -> int | None: ...
+    @property
+    def topics_changed(self) -> list[TopicMetadata]: ...
+    @property
+    def topics_removed(self) -> list[Uuid]: ...
+
+# ----------------------------------------------------------------------------------------------------------
+# Staged ingests (docs/staged-ingest.md)
+
+IngestKey = tuple[Uuid, str, int]
+"""(topic id, ingest id, batch id)"""
+
+@final
+class ListedAttempt:
+    """What a commit lists of one attempt for one partition."""
+
+    def __new__(
+        cls, partition: int, writer: int, attempt: int, rows: int, bytes: int, checksum: int
+    ) -> ListedAttempt: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def writer(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def checksum(self) -> int:
+        """CRC-32C over the checksums of the attempt's batches."""
+
+@final
+class StagedPartition:
+    """What is staged for one partition."""
+
+    def __new__(cls, partition: int, rows: int, bytes: int) -> StagedPartition: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+@final
+class AttachedPartition:
+    """Where the records of a commit are in one partition."""
+
+    def __new__(cls, base_offset: int, end_offset: int, repeated: bool) -> AttachedPartition: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int:
+        """After the last of them."""
+    @property
+    def repeated(self) -> bool:
+        """They were attached before."""
+
+@final
+class OpenIngest:
+    """An ingest that takes appends."""
+
+    @property
+    def key(self) -> IngestKey: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def touched_ms(self) -> int:
+        """When it last took records, or began."""
+    @property
+    def writers(self) -> int:
+        """Attempts that have staged something."""
+    @property
+    def partitions(self) -> list[StagedPartition]:
+        """Every attempt counted."""
 
 # ----------------------------------------------------------------------------------------------------------
 # The broker
@@ -308,93 +557,86 @@ class MetadataDelta:
 Setting = int | float | str | bool | None
 
 @final
-class NativeIngests:
-    """Staged ingests (docs/staged-ingest.md). An ingest's name is (topic id, ingest id, batch id); `directory` is that
-    of its files, made of letters, digits, "-" and "_", another one for each epoch. Calls raise NativeError with a code
-    of the wire."""
-
-    def open(self, name: tuple[Uuid, str, int], directory: str, epoch: int, config: dict[str, str]) -> None:
-        """*Blocking.* Takes appends from now on, by the rules of `config`; drops an older epoch with what it staged."""
-    def prepare(
-        self, name: tuple[Uuid, str, int], epoch: int, listed: list[tuple[int, int, int, int, int, int]]
-    ) -> list[tuple[int, int, int]]:
-        """*Blocking.* The commit before its decision: compares (partition, writer, attempt, rows, bytes, checksum) with
-        what is staged, brings it to disk, takes no more. Gives (partition, rows, bytes)."""
-    def reopen(self, name: tuple[Uuid, str, int], epoch: int) -> None:
-        """The commit was not decided: takes appends again."""
-    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
-        """*Blocking.* The commit after its decision: (base offset, end offset, done before). Once, however often it is
-        called. `append_time`: the records are stamped with the time of this."""
-    def expire(self, name: tuple[Uuid, str, int], epoch: int, before_ms: int) -> bool:
-        """*Blocking.* Closes it if it took nothing since `before_ms`; whether it is closed."""
-    def drop(self, name: tuple[Uuid, str, int], directory: str) -> None:
-        """*Blocking.* Forgets it and removes its files. Harmless if it is not there."""
-    def collect(self, keep: list[tuple[Uuid, str]]) -> int:
-        """*Blocking.* Removes the files of all ingests but these (topic id, directory); how many there were."""
-    def list(self) -> list[tuple[tuple[Uuid, str, int], int, int, int, list[tuple[int, int, int]]]]:
-        """Open ones: (name, epoch, last append ms, writers, (partition, rows, bytes)); every attempt counts."""
-
 class NativeBroker:
-    """The data plane of one broker. Start order: constructor, start_log_dirs, open_listeners,
-    apply_partitions, publish_metadata, start_accepting. Stop order: stop_accepting, shutdown (R24)."""
+    """The data plane of one broker. Start order: constructor, log_dirs.start, listeners.open, partitions.apply,
+    metadata.publish, listeners.start_accepting. Stop order: listeners.stop_accepting, shutdown."""
 
     def __new__(
         cls, *, broker_id: int, cluster_id: str, log_dirs: list[str], settings: dict[str, Setting]
     ) -> NativeBroker:
         """`settings`: resolved broker settings under Kafka's names; those that native code does not
         know are ignored. Raises ValueError naming a setting of a wrong type."""
-    def start_log_dirs(self) -> list[LocalPartition]:
+    @property
+    def log_dirs(self) -> NativeLogDirs: ...
+    @property
+    def partitions(self) -> NativePartitions: ...
+    @property
+    def ingests(self) -> NativeIngests: ...
+    @property
+    def metadata(self) -> NativeMetadata: ...
+    @property
+    def authorizer(self) -> NativeAuthorizer: ...
+    @property
+    def listeners(self) -> NativeListeners: ...
+    @property
+    def control_queue(self) -> NativeControlQueue: ...
+    def set_settings(self, settings: dict[str, Setting]) -> None:
+        """Dynamic broker settings that native code obeys; others are ignored. Raises ValueError."""
+    def metrics(self) -> str:
+        """Prometheus text."""
+    def shutdown(self, timeout_ms: int) -> None:
+        """*Blocking.* Finishes produces, closes connections, flushes, writes snapshots, checkpoints
+        and the clean-shutdown marker. Past `timeout_ms` no marker is written and the next start
+        recovers. Idempotent. Raises NativeError for what could not be brought to disk."""
+
+@final
+class NativeLogDirs:
+    """The log directories."""
+
+    def start(self) -> list[LocalPartition]:
         """*Blocking.* Locks each directory, checks or writes meta.properties, scans. Raises
         LogDirError if a directory is in use or belongs to another cluster or broker, or if none is
         usable; a directory that fails with an I/O error while others work is offline from the
-        start."""
-    def open_listeners(self, listeners: list[tuple[str, str, int, str]]) -> list[tuple[str, str, int]]:
-        """(name, host, port, security protocol) → (name, host, bound port). Connections are not
-        accepted yet. An empty host means all addresses. Raises ListenerError."""
-    def start_accepting(self) -> None: ...
-    def wake_fd(self) -> int:
-        """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
-        by this object."""
-    def drain(self, max_items: int = 256) -> list[Request | Completion | LogDirsFailed]:
-        """What has arrived, at most `max_items`, lanes in order of precedence (R13). Requests that
-        cannot be decoded are answered here by closing their connection. Also writes native log lines
-        to the logger `pybroker.native`. A full batch means there may be more: call again."""
-    def apply_partitions(self, orders: Sequence[PartitionOrder]) -> list[int]:
-        """*Blocking.* Creates or opens all logs at once (R7) and becomes leader; an error code for
-        each order."""
-    def stop_partitions(self, orders: Sequence[StopOrder]) -> list[int]:
+        start. Calls of other objects that need the directories raise RuntimeError before it."""
+    def describe(self) -> list[LogDirInfo]:
+        """*Blocking.* All of them with the partitions in them."""
+    def adopt(self, directories: Sequence[AdoptedDirectory]) -> list[str | None]:
+        """*Blocking.* Writes `partition.metadata` into directories that the scan found without one, durably; from
+        then on they wait for their order. None, or the problem, for each."""
+    def set_aside(self, directories: Sequence[str]) -> None:
+        """*Blocking.* These directories of the scan are not to be trusted: never opened, moved or removed."""
+    def move_partition(self, topic_id: Uuid, partition: int, log_dir: str) -> int:
+        """Orders a move to another log directory, which goes on by itself; the error code."""
+    def stage(self, directory: str) -> str:
+        """*Blocking.* Moves a directory that the scan found, that has a topic id and that is not
+        hosted, to `deleting/`; gives its new path. Raises NativeError, ValueError."""
+    def staged(self) -> list[StagedDirectory]:
+        """*Blocking.* What waits in `deleting/` of all log directories that are online. Raises NativeError."""
+    def purge(self, path: str) -> int:
+        """*Blocking.* Removes a staged directory for good; gives the bytes freed. Raises NativeError,
+        ValueError for a path that is not in `deleting/`."""
+
+@final
+class NativePartitions:
+    """The partitions hosted here."""
+
+    def apply(self, orders: Sequence[PartitionOrder]) -> list[int]:
+        """*Blocking.* Creates or opens all logs at once and becomes leader; an error code for each order. Raises
+        ValueError naming a topic setting that does not parse."""
+    def stop(self, orders: Sequence[StopOrder]) -> list[int]:
         """*Blocking.* An error code for each order. Waiting produces and fetches of the partitions
         are answered."""
-    def publish_acls(
-        self,
-        *,
-        added: Sequence[tuple[int, bool, str, str, str, int, bool]] = (),
-        removed: Sequence[tuple[int, bool, str, str, str, int, bool]] = (),
-        super_users: Sequence[str] | None = None,
-        allow_everyone_without_acls: bool | None = None,
-    ) -> int:
-        """Applies an ordered change of the access control entries, (resource type, prefixed, name, principal, host,
-        operation, allow), removals first; requests that start after it obey it. The first call switches the authorizer
-        on. Returns the new version."""
-    def permits(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the entries in force permit that; true without authorizer."""
-    def permits_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """The same for any resource of the type (KIP-679)."""
-    def permitted_operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        """What the principal may do with the resource, as Kafka's bit field of operations."""
-    def restore_partitions(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
+    def restore(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
         """*Blocking.* Moves partitions from `deleting/` back under this name, unserved; an error code for each.
         What is back already is a success."""
-    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[tuple[int, int, int]]:
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[PartitionEnds]:
         """*Blocking, shortly.* Lets the partitions of a topic refuse appends (NOT_LEADER_OR_FOLLOWER), or take them
-        again; (partition, log start, log end) of each that is hosted. While fenced the ends stay where they are."""
-    def publish_metadata(self, delta: MetadataDelta) -> int:
-        """Applies an ordered delta; requests that start after it see it. Returns the new version."""
+        again; the ends of each that is hosted. While fenced the ends stay where they are."""
     def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
         """All resolved settings of a topic under Kafka's names. Raises ValueError naming the setting
         that does not parse."""
-    def set_broker_settings(self, settings: dict[str, Setting]) -> None:
-        """Dynamic broker settings that native code obeys; others are ignored. Raises ValueError."""
+    def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
+        """None if the partition is not hosted here."""
     def append(
         self,
         topic_id: Uuid,
@@ -406,48 +648,89 @@ class NativeBroker:
         once. The Completion with that token, errors included (NOT_LEADER_OR_FOLLOWER,
         MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR, …), comes by `drain`, in commit mode after the flush.
         Raises ValueError without records."""
-    def read_records(
-        self, topic_id: Uuid, partition: int, offset: int, max_bytes: int
-    ) -> tuple[list[tuple[int, int, bytes | None, bytes | None]], int]:
+    def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         """*Blocking.* Records from `offset` on up to the log end, decompressed, control records left
-        out: ([(offset, timestamp, key, value)], next offset). At least one batch if there is one; the
-        end is reached when the next offset equals `offset`. Offsets below the log start begin there.
-        Raises NativeError."""
-    def partition_offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
-        """None if the partition is not hosted here."""
-    def delete_records(self, topic_id: Uuid, partition: int, offset: int) -> tuple[int, int]:
-        """*Blocking.* Moves the log start up to `offset` (-1 = high watermark): (error code, low
-        watermark or -1)."""
-    def describe_log_dirs(self) -> list[LogDirInfo]:
-        """*Blocking.*"""
-    def staged_deletions(self) -> list[StagedDirectory]:
-        """*Blocking.* What waits in `deleting/` of all log directories that are online."""
-    def adopt_partitions(self, directories: Sequence[tuple[str, Uuid, int]]) -> list[str | None]:
-        """*Blocking.* Writes `partition.metadata` into directories that the scan found without one, as (path, topic
-        id, partition), durably; from then on they wait for their order. None, or the problem, for each."""
-    def set_aside(self, directories: Sequence[str]) -> None:
-        """*Blocking.* These directories of the scan are not to be trusted: never opened, moved or removed."""
-    def move_partition(self, topic_id: Uuid, partition: int, log_dir: str) -> int:
-        """Orders a move to another log directory, which goes on by itself; the error code."""
-    def purge(self, path: str) -> int:
-        """*Blocking.* Removes a staged directory for good; gives the bytes freed. Raises NativeError,
-        ValueError for a path that is not in `deleting/`."""
-    def stage_directory(self, directory: str) -> str:
-        """*Blocking.* Moves a directory that the scan found, that has a topic id and that is not
-        hosted, to `deleting/`; gives its new path. Raises NativeError, ValueError."""
-    def ingests(self) -> NativeIngests:
-        """Staged ingest. After `start_log_dirs`."""
-    def metrics(self) -> str:
-        """Prometheus text."""
+        out. At least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""
+    def delete_records(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Raises
+        NativeError."""
+
+@final
+class NativeIngests:
+    """Staged ingests (docs/staged-ingest.md). `directory` is that of an ingest's files, made of letters, digits, "-"
+    and "_", another one for each epoch. Calls raise NativeError with a code of the wire."""
+
+    def open(self, key: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
+        """*Blocking.* Takes appends from now on, by the rules of `config`; drops an older epoch with what it staged."""
+    def prepare(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> list[StagedPartition]:
+        """*Blocking.* The commit before its decision: compares what is listed with what is staged, brings it to disk,
+        takes no more."""
+    def reopen(self, key: IngestKey, epoch: int) -> None:
+        """The commit was not decided: takes appends again."""
+    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> AttachedPartition:
+        """*Blocking.* The commit after its decision. Once, however often it is called. `append_time`: the records are
+        stamped with the time of this."""
+    def expire(self, key: IngestKey, epoch: int, before_ms: int) -> bool:
+        """*Blocking.* Closes it if it took nothing since `before_ms`; whether it is closed."""
+    def drop(self, key: IngestKey, directory: str) -> None:
+        """*Blocking.* Forgets it and removes its files. Harmless if it is not there."""
+    def collect(self, keep: list[tuple[Uuid, str]]) -> int:
+        """*Blocking.* Removes the files of all ingests but these (topic id, directory); how many there were."""
+    def list(self) -> list[OpenIngest]:
+        """Those that are open."""
+
+@final
+class NativeMetadata:
+    """What clients are shown."""
+
+    def publish(self, delta: MetadataDelta) -> int:
+        """Applies an ordered delta; requests that start after it see it. Returns the new version."""
+
+@final
+class NativeAuthorizer:
+    """The access control entries in force: both planes ask here."""
+
+    def publish(
+        self,
+        *,
+        added: Sequence[AclEntry] = (),
+        removed: Sequence[AclEntry] = (),
+        super_users: Sequence[str] | None = None,
+        allow_everyone_without_acls: bool | None = None,
+    ) -> int:
+        """Applies an ordered change of the entries, removals first; requests that start after it obey it. The first
+        call switches the authorizer on. Returns the new version."""
+    def permits(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
+        """Whether the entries in force permit that; true without authorizer."""
+    def permits_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """The same for any resource of the type (KIP-679)."""
+    def permitted_operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
+        """What the principal may do with the resource, as Kafka's bit field of operations."""
+
+@final
+class NativeListeners:
+    """The listening sockets and their connections."""
+
+    def open(self, listeners: Sequence[ListenerConfig]) -> list[Endpoint]:
+        """Binds them; gives where each is bound, in order. Connections are not accepted yet. Raises ListenerError."""
+    def start_accepting(self) -> None: ...
     def stop_accepting(self) -> None:
         """Closes the listening sockets. Connections go on."""
-    def shutdown(self, timeout_ms: int) -> None:
-        """*Blocking.* Finishes produces, closes connections, flushes, writes snapshots, checkpoints
-        and the clean-shutdown marker (R24). Past `timeout_ms` no marker is written and the next start
-        recovers. Idempotent."""
+
+@final
+class NativeControlQueue:
+    """What the data plane hands to Python."""
+
+    def wake_fd(self) -> int:
+        """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
+        by this object."""
+    def drain(self, max_items: int = 256) -> list[Request | Completion | LogDirsFailed]:
+        """What has arrived, at most `max_items`; what sessions of clients wait for comes before requests of
+        administrators. Requests that cannot be decoded are answered here by closing their connection. Also writes
+        native log lines to the logger `pybroker.native`. A full batch means there may be more: call again."""
 
 # ----------------------------------------------------------------------------------------------------------
-# The codec (PROTOCOL.md 1.5)
+# The codec
 
 def encode(message: object, version: int) -> bytes:
     """The body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not

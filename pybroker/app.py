@@ -40,7 +40,7 @@ from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
 from pybroker.metadata.load import LocalIds, LoweredError
 from pybroker.metadata.store import MetadataStore, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError, Endpoint
-from pybroker.native import ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
+from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
@@ -124,7 +124,7 @@ class Broker:
         services = self.services = self._build(broker_id, cluster_id, store, native)
         try:
             # Both read the disk: side by side. Both are over when one has failed, so that closing meets no work.
-            scan = self._scan = self._loop.run_in_executor(None, native.start_log_dirs)
+            scan = self._scan = self._loop.run_in_executor(None, native.log_dirs.start)
             election = asyncio.create_task(services.controller.start())
             await asyncio.gather(election, scan, return_exceptions=True)
             if scan.exception() is not None:
@@ -132,7 +132,9 @@ class Broker:
                 election.exception()
             found = scan.result()
             await election
-            bound = native.open_listeners([(one.name, one.host, one.port, one.protocol) for one in config.listeners])
+            bound = native.listeners.open(
+                [ListenerConfig(one.name, one.host, one.port, one.protocol) for one in config.listeners]
+            )
         except (LogDirError, ListenerError) as problem:
             raise StartError(problem.message) from None
         except DamagedNodeError as problem:
@@ -140,7 +142,7 @@ class Broker:
         except LoweredError as problem:
             raise StartError(f"{PROTOCOL_VERSION} is below 2.8, but {problem}") from None
         services.replicas.found_on_disk(found)
-        self.endpoints = config.advertised_listeners(bound)
+        self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
         services.configs.load()
         await self._join(services)
         self._dispatcher = Dispatcher(native, services.appends, routes(services), self._loop, self._fail)
@@ -151,7 +153,7 @@ class Broker:
         await services.topics.carry_out_delete_orders()
         services.lineage.start()
         self._dispatcher.start()
-        native.start_accepting()
+        native.listeners.start_accepting()
 
     async def _local_ids(self) -> LocalIds:
         """What `partition.metadata` on this broker says about names."""
@@ -164,7 +166,7 @@ class Broker:
 
     def _build(self, broker_id: int, cluster_id: str, store: MetadataStore, native: NativeBroker) -> Services:
         config, clock, loop = self._config, self._clock, self._loop
-        appends = NativeAppends(native, loop)
+        appends = NativeAppends(native.partitions, loop)
         cache = MetadataCache(native, cluster_id)
         staging = self._staging = Staging(native, store, clock, broker_id)
         replicas = ReplicaManager(
@@ -176,7 +178,7 @@ class Broker:
             broker_id=broker_id,
         )
         self._membership = Membership(store, clock, broker_id, config["log.flush.mode"])
-        authorizer, credentials = Authorizer(native, config), Credentials()
+        authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
         channel = LocalChannel(partial(control.handle, replicas, Security(authorizer, credentials)))
         controller = Controller(
             store,
@@ -207,21 +209,23 @@ class Broker:
             clock=clock,
             loop=loop,
             appends=appends,
-            reads=native,
+            reads=native.partitions,
             topics=group_topics,
             creator=topics,
         )
         cache.on_topics_removed(groups.topics_removed)
 
         ingests = self._ingests = Ingests(
-            native=native,
+            native=native.ingests,
             controller=controller,
             cache=cache,
             config=config,
             clock=clock,
             resolved_config=replicas.resolved_config,
         )
-        closing = topics.closing = Closing(native, groups, lambda topic_id: topic_id in controller.image.names)
+        closing = topics.closing = Closing(
+            native.partitions, groups, lambda topic_id: topic_id in controller.image.names
+        )
         lineage = LineageAdmin(
             controller=controller,
             config=config,
@@ -250,7 +254,7 @@ class Broker:
             cluster=ClusterAdmin(cache),
             records=RecordAdmin(native, cache, replicas),
             configs=ConfigAdmin(broker_id, config, native, lambda: controller.image, alter),
-            log_dirs=LogDirAdmin(native, cache.topic_id),
+            log_dirs=LogDirAdmin(native.log_dirs, cache.topic_id),
             groups=groups,
             ingests=ingests,
             group_topics=group_topics,
@@ -297,7 +301,7 @@ class Broker:
         native, services, dispatcher = self._native, self.services, self._dispatcher
         self._native = self._dispatcher = None
         if native is not None:
-            native.stop_accepting()
+            native.listeners.stop_accepting()
         if services is not None and dispatcher is not None:
             # Groups answer their parked requests themselves; the rest gets a moment, then an error.
             await services.groups.stop()

@@ -181,7 +181,7 @@ class Dispatcher:
 
     def start(self) -> None:
         """Begins to take requests."""
-        self._fd = self._native.wake_fd()
+        self._fd = self._native.control_queue.wake_fd()
         self._loop.add_reader(self._fd, self._drain)
         self._loop.call_soon(self._drain)
 
@@ -208,7 +208,7 @@ class Dispatcher:
     def _drain(self) -> None:
         if self._fd is None:
             return
-        items = self._native.drain(DRAIN_MAX_ITEMS)
+        items = self._native.control_queue.drain(DRAIN_MAX_ITEMS)
         for item in items:
             if isinstance(item, Request):
                 self._dispatch(item)

@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import msgspec
 
 from pybroker.metadata.image import TopicImage
-from pybroker.native import Uuid
+from pybroker.native import PartitionEnds, Uuid
 
 
 class Partitions(Protocol):
-    """Local partitions (`NativeBroker`)."""
+    """Local partitions (`NativePartitions`)."""
 
-    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[tuple[int, int, int]]:
-        """Appends are refused, or taken again; (partition, log start, log end)."""
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> Sequence[PartitionEnds]:
+        """Appends are refused, or taken again; where each log begins and ends."""
         ...
 
 
@@ -67,9 +67,9 @@ class Closing:
         for topic in topics:
             known = [(-1, -1)] * len(topic.partitions)
             fenced = await loop.run_in_executor(None, self._partitions.set_fenced, topic.topic_id, True)
-            for index, start, end in fenced:
-                if index < len(known):
-                    known[index] = (start, end)
+            for ends_of in fenced:
+                if ends_of.partition < len(known):
+                    known[ends_of.partition] = (ends_of.log_start_offset, ends_of.log_end_offset)
             ends[topic.topic_id] = tuple(known)
         for topic in topics:
             await self._groups.hold_commits(topic.topic_id)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -40,7 +39,7 @@ from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ConfigImage, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
-from pybroker.native import Uuid
+from pybroker.native import NativeBroker
 from pybroker.observability import logs
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -58,18 +57,6 @@ def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, Confi
     return config.with_dynamic(cluster=_usable(cluster), broker=_usable(broker))
 
 
-class NativeConfigs(Protocol):
-    """What native code obeys."""
-
-    def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
-        """All settings of a topic."""
-        ...
-
-    def set_broker_settings(self, settings: dict[str, int | float | str | bool | None]) -> None:
-        """All settings of the broker."""
-        ...
-
-
 class ConfigAdmin:
     """The settings of this broker and of the cluster's topics.
 
@@ -81,7 +68,7 @@ class ConfigAdmin:
         self,
         broker_id: int,
         config: BrokerConfig,
-        native: NativeConfigs,
+        native: NativeBroker,
         image: Callable[[], ClusterImage],
         submit: Callable[[AlterConfigs], Awaitable[Sequence[KafkaError | None]]],
     ) -> None:
@@ -102,7 +89,7 @@ class ConfigAdmin:
             if problem is not None:
                 log.warning("The stored broker setting %s has no effect: %s", name, problem)
         self._config.set_dynamic(cluster=_usable(cluster), broker=_usable(broker))
-        self._native.set_broker_settings(self._config.native_settings())
+        self._native.set_settings(self._config.native_settings())
 
     def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
         """The settings of a resource, all or those named. Raises KafkaError."""
@@ -222,7 +209,7 @@ class ConfigAdmin:
 
     def _put_topic_in_force(self, topic: TopicImage) -> None:
         try:
-            self._native.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
+            self._native.partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
         except ValueError as problem:
             # Stored by another version or by hand: the topic keeps what was in force, the other topics go on.
             log.error("The settings of topic %s (%s) are not in force: %s", topic.name, topic.topic_id, problem)

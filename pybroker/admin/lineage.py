@@ -322,7 +322,7 @@ class LineageAdmin:
         made = _made(topic.lineage.events)
         ends = []
         for index in range(len(topic.partitions)):
-            offsets = self._native.partition_offsets(topic.topic_id, index)
+            offsets = self._native.partitions.offsets(topic.topic_id, index)
             ends.append((-1, -1) if offsets is None else (offsets.log_start_offset, offsets.log_end_offset))
         return Incarnation(
             topic.topic_id,
@@ -361,7 +361,7 @@ class LineageAdmin:
 
     def _on_disk(self) -> dict[tuple[Uuid, int], tuple[StagedDirectory, int]]:
         found = {}
-        for directory in self._native.staged_deletions():
+        for directory in self._native.log_dirs.staged():
             if directory.topic_id is not None:
                 found[directory.topic_id, directory.partition] = (directory, _size(directory.path))
         return found

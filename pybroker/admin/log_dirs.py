@@ -10,10 +10,10 @@ from pybroker.native import LogDirInfo, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class NativeLogDirs(Protocol):
-    """Where the facts are."""
+class LogDirs(Protocol):
+    """Where the facts are (`NativeLogDirs`)."""
 
-    def describe_log_dirs(self) -> list[LogDirInfo]:
+    def describe(self) -> list[LogDirInfo]:
         """Blocks: it asks the file systems."""
         ...
 
@@ -25,7 +25,7 @@ class NativeLogDirs(Protocol):
 class LogDirAdmin:
     """Describes log directories, and moves partitions between them, without stopping the loop."""
 
-    def __init__(self, native: NativeLogDirs, topic_id: Callable[[str], Uuid | None] = lambda name: None) -> None:
+    def __init__(self, native: LogDirs, topic_id: Callable[[str], Uuid | None] = lambda name: None) -> None:
         self._native = native
         self._topic_id = topic_id
 
@@ -43,7 +43,7 @@ class LogDirAdmin:
         """Each directory with topic → [(partition, bytes, offset lag, still a copy)], of all partitions or of the
         wanted ones; sorted.
         """
-        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe_log_dirs)
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe)
         shown = []
         for directory in directories:
             topics: dict[str, list[tuple[int, int, int, bool]]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pybroker.metadata.cache import CachedTopic, MetadataCache
-from pybroker.native import NativeBroker, Uuid
+from pybroker.native import NativeBroker, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.manager import ReplicaManager
 
@@ -45,12 +45,15 @@ class RecordAdmin:
         return topic
 
     def _delete(self, wanted: Sequence[tuple[Uuid | int, int, int]]) -> list[DeletedRecords]:
-        return [
-            DeletedRecords(where, -1)
-            if isinstance(where, int)
-            else DeletedRecords(*self._native.delete_records(where, partition, offset))
-            for where, partition, offset in wanted
-        ]
+        return [self._delete_from(where, partition, offset) for where, partition, offset in wanted]
+
+    def _delete_from(self, where: Uuid | int, partition: int, offset: int) -> DeletedRecords:
+        if isinstance(where, int):
+            return DeletedRecords(where, -1)
+        try:
+            return DeletedRecords(0, self._native.partitions.delete_records(where, partition, offset))
+        except NativeError as problem:
+            return DeletedRecords(problem.code, -1)
 
 
 def _resolve(topic: CachedTopic | int, partition: int) -> Uuid | int:

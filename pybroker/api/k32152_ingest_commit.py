@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pybroker.errors import KafkaError
 from pybroker.ingest.access import IngestAccess, check_name
-from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.states import wire_state
 from pybroker.metadata.ingest_records import COMMITTED
+from pybroker.native import ListedAttempt
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     IngestCommitRequest,
@@ -45,23 +46,23 @@ async def handle(
     )
 
 
-def _listed(request: IngestCommitRequest) -> list[Listed]:
+def _listed(request: IngestCommitRequest) -> list[ListedAttempt]:
     writers = [writer.writer for writer in request.writers]
     if len(set(writers)) < len(writers):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A writer is listed twice; one attempt of each counts.")
-    listed: dict[tuple[int, int], Listed] = {}
+    listed: dict[tuple[int, int], ListedAttempt] = {}
     for writer in request.writers:
         for part in writer.partitions:
             if (part.partition, writer.writer) in listed:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Partition {part.partition} of writer {writer.writer} is listed twice."
                 )
-            listed[part.partition, writer.writer] = (
-                part.partition,
-                writer.writer,
-                writer.attempt,
-                part.rows,
-                part.bytes,
-                part.crc,
+            listed[part.partition, writer.writer] = ListedAttempt(
+                partition=part.partition,
+                writer=writer.writer,
+                attempt=writer.attempt,
+                rows=part.rows,
+                bytes=part.bytes,
+                checksum=part.crc,
             )
     return list(listed.values())

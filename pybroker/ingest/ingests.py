@@ -22,7 +22,7 @@ from pybroker.errors import KafkaError
 from pybroker.ingest.removal import Removal
 from pybroker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
-from pybroker.native import NativeBroker, NativeError, NativeIngests, Uuid
+from pybroker.native import ListedAttempt, NativeError, NativeIngests, OpenIngest, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -39,10 +39,6 @@ RETRY_S = 2.0
 """After an attach that failed (a full disk), or a round of the janitor (a bug)."""
 
 T = TypeVar("T")
-
-Listed = tuple[int, int, int, int, int, int]
-"""(partition, writer, attempt, rows, bytes, checksum)."""
-
 
 class CommitOutcome(NamedTuple):
     """The answer to a commit."""
@@ -69,19 +65,18 @@ class Ingests:
     def __init__(
         self,
         *,
-        native: NativeBroker,
+        native: NativeIngests,
         controller: Controller,
         cache: MetadataCache,
         config: BrokerConfig,
         clock: Clock,
         resolved_config: Callable[[Uuid], dict[str, str]],
     ) -> None:
-        self._broker = native
         self._controller = controller
         self._config = config
         self._clock = clock
         self._resolved_config = resolved_config
-        self._native: NativeIngests
+        self._native = native
         self._running = False
         self._executor = ThreadPoolExecutor(THREADS, "ingest")
         self._locks: WeakValueDictionary[IngestKey, asyncio.Lock] = WeakValueDictionary()
@@ -97,7 +92,6 @@ class Ingests:
 
     async def start(self) -> None:
         """Takes up what a former life left: open ingests go on, decided commits are attached, the rest is removed."""
-        self._native = self._broker.ingests()
         await self._forget_gone(native=False)
         image = self._controller.image
         unfinished = [record for record in image.committed_ingests.values() if record.state == COMMITTING]
@@ -158,7 +152,7 @@ class Ingests:
         self._wake.set()
         return record
 
-    async def commit(self, key: IngestKey, epoch: int, listed: Sequence[Listed]) -> CommitOutcome:
+    async def commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
         """Commits what is listed, once. Raises KafkaError when nothing was decided. A client that goes away does not
         stop it."""
         return await asyncio.shield(self._spawn(self._commit(key, epoch, list(listed))))
@@ -180,21 +174,17 @@ class Ingests:
 
     def views(self, include_committed: bool) -> Iterator[IngestView]:
         """All of them as of the first one's turn, open ones first."""
-        staged = {
-            name: (touched, writers, {index: (rows, size) for index, rows, size in partitions})
-            for name, _, touched, writers, partitions in self._native.list()
-        }
+        staged = {one.key: one for one in self._native.list()}
         image = self._controller.image
         for record in image.ingests.values():
-            touched, writers, partitions = staged.get(record.key, (record.created_ms, 0, {}))
-            yield IngestView(record, touched, writers, partitions)
+            yield _open_view(record, staged.get(record.key))
         for record in image.committed_ingests.values():
             if include_committed or record.state == COMMITTING:
                 yield IngestView(record, record.committed_ms, 0, {})
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
-    async def _commit(self, key: IngestKey, epoch: int, listed: list[Listed]) -> CommitOutcome:
+    async def _commit(self, key: IngestKey, epoch: int, listed: list[ListedAttempt]) -> CommitOutcome:
         async with self._lock(key):
             record = self._controller.image.commit_of(key)
             repeated = record is not None
@@ -210,7 +200,7 @@ class Ingests:
             self._finish_soon(key)
         return CommitOutcome(record, repeated, problem)
 
-    async def _decide_commit(self, key: IngestKey, epoch: int, listed: list[Listed]) -> IngestRecord:
+    async def _decide_commit(self, key: IngestKey, epoch: int, listed: list[ListedAttempt]) -> IngestRecord:
         known = self._controller.image.ingests.get(key)
         if known is None:
             raise KafkaError(
@@ -219,7 +209,8 @@ class Ingests:
         if known.epoch != epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
         prepared = await self._call(self._native.prepare, key, epoch, listed)
-        event = CommitIngest(key, epoch, {index: (rows, size) for index, rows, size in prepared}, self._clock.wall_ms())
+        staged = {one.partition: (one.rows, one.bytes) for one in prepared}
+        event = CommitIngest(key, epoch, staged, self._clock.wall_ms())
         try:
             record: IngestRecord = await self._decide(event)
         except KafkaError:
@@ -243,8 +234,7 @@ class Ingests:
         for index, result in zip(record.partitions, results, strict=True):
             if isinstance(result, BaseException):
                 raise result
-            base, end, _ = result
-            offsets[index] = (base, end)
+            offsets[index] = (result.base_offset, result.end_offset)
         attached_ms = self._clock.monotonic_ms() - started
         finished: IngestRecord = await self._decide(FinishIngest(record.key, offsets))
         log.info(
@@ -420,6 +410,13 @@ class Ingests:
             return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
         except NativeError as error:
             raise KafkaError(error.code, error.message) from None
+
+
+def _open_view(record: IngestRecord, staged: OpenIngest | None) -> IngestView:
+    if staged is None:
+        return IngestView(record, record.created_ms, 0, {})
+    partitions = {one.partition: (one.rows, one.bytes) for one in staged.partitions}
+    return IngestView(record, staged.touched_ms, staged.writers, partitions)
 
 
 async def _first(wait: Any, seconds: float) -> None:

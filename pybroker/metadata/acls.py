@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from pybroker.metadata.znodes import DamagedNodeError
+from pybroker.native import AclEntry
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 
 CLUSTER_NAME = "kafka-cluster"
@@ -40,10 +41,10 @@ class AclBinding(NamedTuple):
         """The pattern alone: one node of the store holds its entries."""
         return self.resource_type, self.pattern_type, self.name
 
-    def for_native(self) -> tuple[int, bool, str, str, str, int, bool]:
+    def for_native(self) -> AclEntry:
         """As native code takes it."""
         prefixed, allow = self.pattern_type == PatternType.PREFIXED, self.permission == PermissionType.ALLOW
-        return self.resource_type, prefixed, self.name, self.principal, self.host, self.operation, allow
+        return AclEntry(self.resource_type, prefixed, self.name, self.principal, self.host, self.operation, allow)
 
 
 AclPattern = tuple[int, int, str]

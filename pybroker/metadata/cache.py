@@ -19,7 +19,15 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataTopicState,
 )
 from pybroker.metadata.image import INTERNAL_TOPICS
-from pybroker.native import MetadataDelta, NativeBroker, Uuid
+from pybroker.native import (
+    BrokerMetadata,
+    Endpoint,
+    MetadataDelta,
+    NativeBroker,
+    PartitionMetadata,
+    TopicMetadata,
+    Uuid,
+)
 
 
 class CachedTopic(msgspec.Struct):
@@ -50,7 +58,7 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.version = 0
-        """Of the native view: the number that `publish_metadata` gave last."""
+        """Of the native view: the number that `publish` gave last."""
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
@@ -102,9 +110,7 @@ class MetadataCache:
         """Applies a request that the caller has found to be current."""
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
-        shown: list[
-            tuple[Uuid, str, bool, list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]]
-        ] = []
+        shown: list[TopicMetadata] = []
         for state in request.topic_states:
             if any(partition.leader == LEADER_DURING_DELETE for partition in state.partition_states):
                 gone = self._remove(state)
@@ -120,13 +126,14 @@ class MetadataCache:
                 fresh.append(state.topic_id)
             self._topics[state.topic_name] = topic = _merged(replaced, state)
             self._names[state.topic_id] = state.topic_name
-            shown.append((topic.topic_id, topic.name, topic.internal, _native_partitions(topic.partitions)))
+            partitions = _native_partitions(topic.partitions)
+            shown.append(TopicMetadata(topic.topic_id, topic.name, topic.internal, partitions))
         brokers = {broker.id: broker for broker in request.live_brokers}
         brokers_changed = brokers != self._brokers
         self._brokers = brokers
         controller_changed = self.controller_id != request.controller_id
         self.controller_id = request.controller_id
-        self.version = self._native.publish_metadata(
+        self.version = self._native.metadata.publish(
             MetadataDelta(
                 brokers=_native_brokers(brokers.values()) if brokers_changed else None,
                 controller_id=request.controller_id if controller_changed else None,
@@ -163,13 +170,14 @@ def _merged(before: CachedTopic | None, state: UpdateMetadataTopicState) -> Cach
     return CachedTopic(state.topic_name, state.topic_id, [partitions[index] for index in sorted(partitions)])
 
 
-def _native_partitions(
-    partitions: Iterable[UpdateMetadataPartitionState],
-) -> list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    return [(p.partition_index, p.leader, p.leader_epoch, p.isr, p.replicas, p.offline_replicas) for p in partitions]
+def _native_partitions(partitions: Iterable[UpdateMetadataPartitionState]) -> list[PartitionMetadata]:
+    return [
+        PartitionMetadata(p.partition_index, p.leader, p.leader_epoch, p.isr, p.replicas, p.offline_replicas)
+        for p in partitions
+    ]
 
 
-def _native_brokers(
-    brokers: Iterable[UpdateMetadataBroker],
-) -> list[tuple[int, str | None, list[tuple[str, str, int]]]]:
-    return [(b.id, b.rack, [(e.listener, e.host, e.port) for e in b.endpoints]) for b in brokers]
+def _native_brokers(brokers: Iterable[UpdateMetadataBroker]) -> list[BrokerMetadata]:
+    return [
+        BrokerMetadata(b.id, b.rack, [Endpoint(e.listener, e.host, e.port) for e in b.endpoints]) for b in brokers
+    ]

@@ -124,16 +124,16 @@ class ReplicaManager:
                 slots.append((topic.topic_id, state.partition_index, topic.topic_name, state.leader_epoch))
                 orders.append(
                     PartitionOrder(
-                        topic.topic_id,
-                        topic.topic_name,
-                        state.partition_index,
-                        state.leader,
-                        state.leader_epoch,
-                        state.isr,
-                        state.replicas,
-                        state.is_new,
-                        config,
-                        state.start_offset,
+                        topic_id=topic.topic_id,
+                        topic=topic.topic_name,
+                        partition=state.partition_index,
+                        leader=state.leader,
+                        leader_epoch=state.leader_epoch,
+                        isr=state.isr,
+                        replicas=state.replicas,
+                        is_new=state.is_new,
+                        config=config,
+                        start_offset=state.start_offset,
                     )
                 )
         if replaced:
@@ -148,7 +148,7 @@ class ReplicaManager:
             slots = [slot for slot in slots if (slot[2], slot[1]) not in stayed]
             orders = kept
         if orders:
-            codes = await asyncio.get_running_loop().run_in_executor(None, self._native.apply_partitions, orders)
+            codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
             for (topic_id, partition, name, epoch), code in zip(slots, codes, strict=True):
                 errors[topic_id].append(PartitionError(partition, code))
                 if code == ErrorCode.NONE:
@@ -223,7 +223,7 @@ class ReplicaManager:
         return stayed
 
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
-        return await asyncio.get_running_loop().run_in_executor(None, self._native.stop_partitions, orders)
+        return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
 
     def _host(self, topic_id: Uuid, name: str, partition: int, epoch: int) -> None:
         hosted = self._hosted.get(topic_id)
@@ -294,9 +294,9 @@ class ReplicaManager:
         removal either. Nobody can say that they are put aside before the directory is back, or gone from `log.dirs`."""
 
         def look() -> Collection[tuple[Uuid, int]]:
-            if not any(directory.error_code for directory in self._native.describe_log_dirs()):
+            if not any(directory.error_code for directory in self._native.log_dirs.describe()):
                 return ()
-            return unseen - {(found.topic_id, found.partition) for found in self._native.staged_deletions()}
+            return unseen - {(found.topic_id, found.partition) for found in self._native.log_dirs.staged()}
 
         try:
             return await asyncio.get_running_loop().run_in_executor(None, look)
@@ -317,7 +317,7 @@ class ReplicaManager:
         for topic in request.topic_states:
             if self._staging.hold(topic.topic_id):
                 restore = partial(
-                    self._native.restore_partitions, topic.topic_id, topic.topic_name, list(topic.partitions)
+                    self._native.partitions.restore, topic.topic_id, topic.topic_name, list(topic.partitions)
                 )
                 codes = await asyncio.get_running_loop().run_in_executor(None, restore)
             else:

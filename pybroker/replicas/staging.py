@@ -149,7 +149,7 @@ class Staging:
     async def take_over(self, delay_ms: int) -> set[Uuid]:
         """What lies in `deleting/` and was promised no time waits its whole delay from now on; the topics of all that
         lies there."""
-        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
         on_disk = {topic_id for topic_id, _ in found}
         unknown = on_disk - self._nodes.keys()
@@ -236,7 +236,7 @@ class Staging:
         back = [topic_id for topic_id in topics if topic_id in self._nodes]
         if not back:
             return
-        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.staged_deletions)
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         on_disk = {found.topic_id for found in directories}
         for topic_id in back:
             self._held.discard(topic_id)
@@ -302,7 +302,7 @@ class Staging:
         by_topic: dict[Uuid, list[StagedDirectory]] = {}
         self._removing.update(due)
         try:
-            directories = await loop.run_in_executor(None, self._native.staged_deletions)
+            directories = await loop.run_in_executor(None, self._native.log_dirs.staged)
         except NativeError as problem:
             log.error("what waits for removal cannot be listed, trying again: %s", problem)
             for topic_id in due:
@@ -320,7 +320,7 @@ class Staging:
             freed = 0
             try:
                 for directory in by_topic.get(topic_id, []):
-                    freed += await loop.run_in_executor(None, self._native.purge, directory.path)
+                    freed += await loop.run_in_executor(None, self._native.log_dirs.purge, directory.path)
             except NativeError as problem:
                 log.error(
                     "the data of deleted topic %s (id %s) cannot be removed, trying again: %s",

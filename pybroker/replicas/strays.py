@@ -34,7 +34,7 @@ from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
 from pybroker.metadata.deletion_records import DEAD_STATES, decode_deletion_head
 from pybroker.metadata.store import MetadataStore, get_or_none
-from pybroker.native import LocalPartition, NativeBroker, StopOrder, Uuid
+from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas import partition_metadata
 from pybroker.replicas.partition_metadata import PartitionMetadataError
@@ -170,7 +170,7 @@ class Strays:
                 self._problems.pop((name, partition), None)
             self._keep((name, partition), kept)
         if copies:
-            await asyncio.get_running_loop().run_in_executor(None, self._native.set_aside, copies)
+            await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.set_aside, copies)
 
     async def _settle(
         self,
@@ -247,8 +247,8 @@ class Strays:
                 taken.append((directory, topic_id))
             else:
                 self._refuse(directory, refusal)
-        wanted = [(directory.directory, topic_id, directory.partition) for directory, topic_id in taken]
-        problems = await loop.run_in_executor(None, self._native.adopt_partitions, wanted) if wanted else []
+        wanted = [AdoptedDirectory(directory.directory, topic_id, directory.partition) for directory, topic_id in taken]
+        problems = await loop.run_in_executor(None, self._native.log_dirs.adopt, wanted) if wanted else []
         for (directory, topic_id), problem in zip(taken, problems, strict=True):
             if problem is None:
                 log.info("%s takes the topic id %s", directory.directory, topic_id)
@@ -292,7 +292,7 @@ class Strays:
         await staging.promise({d.topic_id: d.topic or "" for d in directories if d.topic_id is not None}, delay_ms)
         staging.warn("left over on disk", [(d.topic_id, d.partition) for d in directories if d.topic_id is not None])
         orders = [StopOrder(d.topic_id, d.partition, -1, True) for d in directories if d.topic_id is not None]
-        codes = await asyncio.get_running_loop().run_in_executor(None, self._native.stop_partitions, orders)
+        codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
         staging.staged({d.topic_id for d in directories if d.topic_id is not None})
         for directory, code in zip(directories, codes, strict=True):
             if code:

@@ -13,6 +13,7 @@ from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import UpdateSecurity
+from pybroker.native import AclEntry
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
 from pybroker.security.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
@@ -21,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class NativeRules(Protocol):
-    """What native code knows of access control."""
+    """What native code knows of access control (`NativeAuthorizer`)."""
 
-    def publish_acls(
+    def publish(
         self,
         *,
-        added: Sequence[tuple[int, bool, str, str, str, int, bool]] = (),
-        removed: Sequence[tuple[int, bool, str, str, str, int, bool]] = (),
+        added: Sequence[AclEntry] = (),
+        removed: Sequence[AclEntry] = (),
         super_users: Sequence[str] | None = None,
         allow_everyone_without_acls: bool | None = None,
     ) -> int:
@@ -55,7 +56,7 @@ class Authorizer:
         self.enabled = bool(config.get_str("authorizer.class.name"))
         self._known: set[AclBinding] = set()
         if self.enabled:
-            native.publish_acls(
+            native.publish(
                 super_users=list(super_users(config.get_str("super.users"))),
                 allow_everyone_without_acls=bool(config["allow.everyone.if.no.acl.found"]),
             )
@@ -66,7 +67,7 @@ class Authorizer:
         added = set(request.acls_added) - self._known
         self._known = (self._known - removed) | added
         if self.enabled and (added or removed):
-            self._native.publish_acls(
+            self._native.publish(
                 added=[binding.for_native() for binding in added],
                 removed=[binding.for_native() for binding in removed],
             )

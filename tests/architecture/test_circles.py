@@ -21,7 +21,6 @@ FOLDER_FILES_MIN = 7
 """Rust: in a folder with fewer files the files are parts of one module."""
 
 RUST_CIRCLES = {
-    "bindings": [["broker", "ingest"]],
     "protocol": [["codec::files", "codec::registry"], ["codec::layout", "codec::schema"]],
     "replica": [
         ["background", "cleaner", "maintenance"],

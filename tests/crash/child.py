@@ -22,35 +22,42 @@ from pybroker.native import NativeBroker
 from tests.crash.dying import die, die_in_store, until_told
 
 TOPIC = "crashing"
-CALLS = (
-    "apply_partitions",
-    "stop_partitions",
-    "publish_metadata",
-    "purge",
-    "restore_partitions",
-    "set_fenced",
-    "set_broker_settings",
-)
+CALLS = {
+    "partitions.apply": "apply_partitions",
+    "partitions.stop": "stop_partitions",
+    "metadata.publish": "publish_metadata",
+    "log_dirs.purge": "purge",
+    "partitions.restore": "restore_partitions",
+    "partitions.set_fenced": "set_fenced",
+    "set_settings": "set_broker_settings",
+}
+"""What the steps call them."""
+SUBJECTS = {call.split(".")[0] for call in CALLS if "." in call}
 
 
 class DyingNative:
-    """The native core, with a death before or after one of its calls."""
+    """The native core, or one of its objects, with a death before or after one of its calls."""
 
-    def __init__(self, native: NativeBroker, step: str) -> None:
+    def __init__(self, native: Any, step: str, path: str = "", root: DyingNative | None = None) -> None:
         self._native = native
         self._step = step
+        self._path = path
+        self._root = root or self
         self.armed = False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._native, name)
-        if name not in CALLS:
+        if not self._path and name in SUBJECTS:
+            return DyingNative(found, self._step, f"{name}.", self)
+        called = CALLS.get(self._path + name)
+        if called is None:
             return found
 
         def call(*arguments: Any) -> Any:
-            if self.armed and self._step == f"before {name}":
+            if self._root.armed and self._step == f"before {called}":
                 die()
             result = found(*arguments)
-            if self.armed and self._step == f"after {name}":
+            if self._root.armed and self._step == f"after {called}":
                 die()
             return result
 

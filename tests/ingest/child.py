@@ -63,13 +63,14 @@ class DyingNative:
 
     def __init__(self, native: NativeBroker, step: str) -> None:
         self._native = native
-        self._step = step
+        self._ingests = DyingIngests(native.ingests, step)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._native, name)
 
+    @property
     def ingests(self) -> Any:
-        return DyingIngests(self._native.ingests(), self._step)
+        return self._ingests
 
 
 def kind_of(operations: Sequence[Operation]) -> str:

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.native import (
+    BrokerMetadata,
     Completion,
+    Endpoint,
+    ListenerConfig,
     MetadataDelta,
     NativeBroker,
+    PartitionMetadata,
     PartitionOrder,
     Request,
+    TopicMetadata,
     Uuid,
     decode_response,
     encode_request,
@@ -41,7 +46,17 @@ def order(
     is_new: bool = True,
     config: dict[str, str] | None = None,
 ) -> PartitionOrder:
-    return PartitionOrder(topic_id, topic, partition, leader, epoch, [BROKER_ID], [BROKER_ID], is_new, config or {})
+    return PartitionOrder(
+        topic_id=topic_id,
+        topic=topic,
+        partition=partition,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=[BROKER_ID],
+        replicas=[BROKER_ID],
+        is_new=is_new,
+        config=config or {},
+    )
 
 
 @contextmanager
@@ -53,11 +68,10 @@ def native(log_dirs: list[Path], settings: dict[str, Any] | None = None, listen:
         log_dirs=[str(path) for path in log_dirs],
         settings=settings or {},
     )
-    broker.start_log_dirs()
+    broker.log_dirs.start()
     try:
         if listen:
-            broker.open_listeners([("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
-            broker.start_accepting()
+            listening(broker)
         yield broker
     finally:
         broker.shutdown(20_000)
@@ -65,20 +79,20 @@ def native(log_dirs: list[Path], settings: dict[str, Any] | None = None, listen:
 
 def listening(broker: NativeBroker) -> int:
     """Opens a listener and accepts; gives its port."""
-    bound = broker.open_listeners([("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
-    broker.start_accepting()
-    return bound[0][2]
+    bound = broker.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
+    broker.listeners.start_accepting()
+    return bound[0].port
 
 
 def publish(broker: NativeBroker, port: int, topic_id: Uuid, topic: str, partitions: int, *, epoch: int = 0) -> int:
     """Makes a topic visible to clients, led by this broker."""
     none: list[int] = []
-    states = [(index, BROKER_ID, epoch, [BROKER_ID], [BROKER_ID], none) for index in range(partitions)]
-    return broker.publish_metadata(
+    states = [PartitionMetadata(index, BROKER_ID, epoch, [BROKER_ID], [BROKER_ID], none) for index in range(partitions)]
+    return broker.metadata.publish(
         MetadataDelta(
-            brokers=[(BROKER_ID, None, [("PLAINTEXT", "127.0.0.1", port)])],
+            brokers=[BrokerMetadata(BROKER_ID, None, [Endpoint("PLAINTEXT", "127.0.0.1", port)])],
             controller_id=BROKER_ID,
-            topics_changed=[(topic_id, topic, False, states)],
+            topics_changed=[TopicMetadata(topic_id, topic, False, states)],
         )
     )
 
@@ -89,7 +103,7 @@ def drain_until(broker: NativeBroker, enough: Callable[[list[Any]], bool]) -> li
     deadline = time.monotonic() + WAIT_S
     while not enough(items):
         assert time.monotonic() < deadline, f"still waiting after {len(items)} items"
-        items += broker.drain()
+        items += broker.control_queue.drain()
         time.sleep(0.001)
     return items
 
@@ -143,7 +157,7 @@ class ControlThread:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for item in self._broker.drain():
+            for item in self._broker.control_queue.drain():
                 if isinstance(item, Request):
                     self._answer(item)
             self._stop.wait(0.001)

@@ -77,7 +77,7 @@ def test_a_request_knows_when_its_client_has_gone(tmp_path: Path) -> None:
 def test_the_descriptor_is_readable_while_something_waits(tmp_path: Path) -> None:
     with native([tmp_path], listen=False) as broker:
         port = listening(broker)
-        fd = broker.wake_fd()
+        fd = broker.control_queue.wake_fd()
         assert select.select([fd], [], [], 0)[0] == []
         clients = [Client(port) for _ in range(5)]
         for client in clients:
@@ -87,7 +87,7 @@ def test_the_descriptor_is_readable_while_something_waits(tmp_path: Path) -> Non
         deadline = time.monotonic() + WAIT_S
         while len(seen) < len(clients):
             assert time.monotonic() < deadline
-            few = broker.drain(2)
+            few = broker.control_queue.drain(2)
             assert len(few) <= 2
             seen += few
         assert select.select([fd], [], [], 0)[0] == []
@@ -110,7 +110,7 @@ def test_requests_above_the_limit_wait_in_their_sockets(tmp_path: Path) -> None:
         deadline = time.monotonic() + WAIT_S
         while len(seen) < len(clients):
             assert time.monotonic() < deadline
-            few = broker.drain(256)
+            few = broker.control_queue.drain(256)
             assert len(few) <= 7
             seen += few
         for request in requests_of(seen):
@@ -149,7 +149,7 @@ def test_a_busy_interpreter_does_not_hold_produces_up(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:
         port = listening(broker)
-        broker.apply_partitions([order(topic_id)])
+        broker.partitions.apply([order(topic_id)])
         publish(broker, port, topic_id, "t", 1)
         parked, client = Client(port), Client(port)
         parked.send(m.HeartbeatRequest(), 4)
@@ -163,7 +163,7 @@ def _append_until(broker: NativeBroker, topic_id: Uuid, stop: threading.Event) -
     # A pause each time: what is to be flushed at the end must not grow with the time that clients are given.
     while not stop.wait(0.001):
         try:
-            broker.append(topic_id, 0, [(b"k", b"v")], 1)
+            broker.partitions.append(topic_id, 0, [(b"k", b"v")], 1)
         except RuntimeError:  # it is shut down
             return
 
@@ -181,7 +181,7 @@ def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) ->
     for _ in range(2):
         with native([tmp_path], listen=False) as broker:
             port = listening(broker)
-            assert broker.apply_partitions([order(topic_id)]) == [0]
+            assert broker.partitions.apply([order(topic_id)]) == [0]
             publish(broker, port, topic_id, "t", 1)
             stop = threading.Event()
             threads = [
@@ -190,7 +190,7 @@ def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) ->
             ]
             for thread in threads:
                 thread.start()
-            token = broker.append(topic_id, 0, [(b"k", b"v")], 1)
+            token = broker.partitions.append(topic_id, 0, [(b"k", b"v")], 1)
             assert completion_of(broker, token).error_code == 0
             broker.shutdown(16_000)  # half of it goes to the clients that wait
             stop.set()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.native import (
+    ListenerConfig,
     ListenerError,
     LogDirError,
     NativeBroker,
@@ -65,7 +66,7 @@ def test_produce_fetch_and_restart(tmp_path: Path, mode: str) -> None:
     settings: dict[str, Setting] = {"log.flush.mode": mode}
     with native([tmp_path], settings, listen=False) as broker:
         port = listening(broker)
-        assert broker.apply_partitions([order(topic_id)]) == [NONE]
+        assert broker.partitions.apply([order(topic_id)]) == [NONE]
         publish(broker, port, topic_id, "t", 1)
         client = Client(port)
         listed = client.call(m.MetadataRequest(topics=None), METADATA, 12)
@@ -80,27 +81,28 @@ def test_produce_fetch_and_restart(tmp_path: Path, mode: str) -> None:
         assert b"b" in got.records
         assert fetch(client, topic_id, 3).error_code == OFFSET_OUT_OF_RANGE
         client.close()
-        offsets = broker.partition_offsets(topic_id, 0)
+        offsets = broker.partitions.offsets(topic_id, 0)
         assert offsets is not None
         assert (offsets.high_watermark, offsets.log_end_offset, offsets.leader_epoch) == (2, 2, 0)
 
     broker = NativeBroker(
         broker_id=BROKER_ID, cluster_id="replica-tests-cluster", log_dirs=[str(tmp_path)], settings=settings
     )
-    [local] = broker.start_log_dirs()
+    [local] = broker.log_dirs.start()
     assert (local.topic, local.partition, local.topic_id, local.problem) == ("t", 0, topic_id, None)
     port = listening(broker)
-    assert broker.apply_partitions([order(topic_id, epoch=1, is_new=False)]) == [NONE]
+    assert broker.partitions.apply([order(topic_id, epoch=1, is_new=False)]) == [NONE]
     publish(broker, port, topic_id, "t", 1, epoch=1)
     client = Client(port)
     got = fetch(client, topic_id, 0)
     assert (got.error_code, got.high_watermark) == (NONE, 2)
     answer = produce(client, topic_id, [b"c"]).responses[0].partition_responses[0]
     assert (answer.error_code, answer.base_offset) == (NONE, 2)
-    records, following = broker.read_records(topic_id, 0, 0, 1 << 20)
-    assert [(offset, value) for offset, _, _, value in records] == [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert following == 3
-    assert broker.read_records(topic_id, 0, 3, 1 << 20) == ([], 3)
+    read = broker.partitions.read_records(topic_id, 0, 0, 1 << 20)
+    assert [(record.offset, record.value) for record in read.records] == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert read.next_offset == 3
+    at_the_end = broker.partitions.read_records(topic_id, 0, 3, 1 << 20)
+    assert (at_the_end.records, at_the_end.next_offset) == ([], 3)
     client.close()
     broker.shutdown(20_000)
     broker.shutdown(20_000)
@@ -110,7 +112,7 @@ def test_a_waiting_fetch_is_woken_by_a_produce(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:
         port = listening(broker)
-        broker.apply_partitions([order(topic_id)])
+        broker.partitions.apply([order(topic_id)])
         publish(broker, port, topic_id, "t", 1)
         waiting, producing = Client(port), Client(port)
         wanted = m.FetchRequest_FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -132,19 +134,20 @@ def test_a_waiting_fetch_is_woken_by_a_produce(tmp_path: Path) -> None:
 def test_appends_of_the_control_plane_complete_by_drain(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:
-        broker.apply_partitions([order(topic_id)])
-        token = broker.append(topic_id, 0, [(b"k", b"v"), (b"k2", None)], 1_000)
+        broker.partitions.apply([order(topic_id)])
+        token = broker.partitions.append(topic_id, 0, [(b"k", b"v"), (b"k2", None)], 1_000)
         done = completion_of(broker, token)
         assert (done.error_code, done.base_offset) == (NONE, 0)
-        records, following = broker.read_records(topic_id, 0, 0, 1 << 20)
-        assert records == [(0, 1_000, b"k", b"v"), (1, 1_000, b"k2", None)]
-        assert following == 2
-        absent = broker.append(Uuid.random(), 0, [(None, b"v")], 1_000)
+        read = broker.partitions.read_records(topic_id, 0, 0, 1 << 20)
+        found = [(record.offset, record.timestamp_ms, record.key, record.value) for record in read.records]
+        assert found == [(0, 1_000, b"k", b"v"), (1, 1_000, b"k2", None)]
+        assert read.next_offset == 2
+        absent = broker.partitions.append(Uuid.random(), 0, [(None, b"v")], 1_000)
         assert completion_of(broker, absent).error_code == NOT_LEADER
         with pytest.raises(ValueError, match="at least one record"):
-            broker.append(topic_id, 0, [], 1_000)
+            broker.partitions.append(topic_id, 0, [], 1_000)
         with pytest.raises(NativeError) as failure:
-            broker.read_records(Uuid.random(), 0, 0, 1)
+            broker.partitions.read_records(Uuid.random(), 0, 0, 1)
         assert failure.value.code == NOT_LEADER
 
 
@@ -152,45 +155,45 @@ def test_appends_of_the_control_plane_complete_by_drain(tmp_path: Path) -> None:
 def test_deletion_stages_the_directory_and_purge_removes_it(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:
-        broker.apply_partitions([order(topic_id)])
-        broker.append(topic_id, 0, [(None, b"v")], 1_000)
+        broker.partitions.apply([order(topic_id)])
+        broker.partitions.append(topic_id, 0, [(None, b"v")], 1_000)
         stop = StopOrder(topic_id, 0, -2, True)
-        assert broker.stop_partitions([stop]) == [NONE]
-        assert broker.stop_partitions([stop]) == [NONE], "again is harmless"
+        assert broker.partitions.stop([stop]) == [NONE]
+        assert broker.partitions.stop([stop]) == [NONE], "again is harmless"
         assert not (tmp_path / "t-0").exists()
-        assert broker.partition_offsets(topic_id, 0) is None
-        [staged] = broker.staged_deletions()
+        assert broker.partitions.offsets(topic_id, 0) is None
+        [staged] = broker.log_dirs.staged()
         assert (staged.topic_id, staged.partition, staged.directory) == (topic_id, 0, "t-0")
         assert Path(staged.path).name == f"{topic_id.hex}_0"
         assert staged.deadline_ms is not None
-        assert broker.purge(staged.path) > 0
-        assert broker.staged_deletions() == []
+        assert broker.log_dirs.purge(staged.path) > 0
+        assert broker.log_dirs.staged() == []
         with pytest.raises(ValueError, match="not a staged directory"):
-            broker.purge(str(tmp_path / "t-0"))
+            broker.log_dirs.purge(str(tmp_path / "t-0"))
 
 
 @pytest.mark.checklist(71, 72, 74, 127, "R10")
 def test_a_successor_replaces_an_older_incarnation_only_with_a_higher_epoch(tmp_path: Path) -> None:
     first, second = Uuid.random(), Uuid.random()
     with native([tmp_path], listen=False) as broker:
-        assert broker.apply_partitions([order(first, epoch=4)]) == [NONE]
-        assert broker.apply_partitions([order(second, epoch=4)]) == [INCONSISTENT_TOPIC_ID]
-        assert broker.partition_offsets(first, 0) is not None
-        assert broker.apply_partitions([order(second, epoch=5)]) == [NONE]
-        assert broker.partition_offsets(first, 0) is None
-        assert [staged.topic_id for staged in broker.staged_deletions()] == [first]
+        assert broker.partitions.apply([order(first, epoch=4)]) == [NONE]
+        assert broker.partitions.apply([order(second, epoch=4)]) == [INCONSISTENT_TOPIC_ID]
+        assert broker.partitions.offsets(first, 0) is not None
+        assert broker.partitions.apply([order(second, epoch=5)]) == [NONE]
+        assert broker.partitions.offsets(first, 0) is None
+        assert [staged.topic_id for staged in broker.log_dirs.staged()] == [first]
     third = Uuid.random()
     with native([tmp_path], listen=False) as broker:  # the older one is not hosted now, it only lies there
-        assert broker.apply_partitions([order(third, epoch=5)]) == [INCONSISTENT_TOPIC_ID]
-        assert broker.apply_partitions([order(third, epoch=6)]) == [NONE]
-        assert {staged.topic_id for staged in broker.staged_deletions()} == {first, second}
+        assert broker.partitions.apply([order(third, epoch=5)]) == [INCONSISTENT_TOPIC_ID]
+        assert broker.partitions.apply([order(third, epoch=6)]) == [NONE]
+        assert {staged.topic_id for staged in broker.log_dirs.staged()} == {first, second}
 
 
 def test_a_directory_in_use_or_of_another_cluster_is_refused(tmp_path: Path) -> None:
     def attempt(cluster_id: str) -> str:
         other = NativeBroker(broker_id=BROKER_ID, cluster_id=cluster_id, log_dirs=[str(tmp_path)], settings={})
         with pytest.raises(LogDirError) as refused:
-            other.start_log_dirs()
+            other.log_dirs.start()
         return str(refused.value)
 
     with native([tmp_path], listen=False):
@@ -203,7 +206,7 @@ def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path) -> None:
     with native([tmp_path / "a"], listen=False) as broker:
         port = listening(broker)
         with native([tmp_path / "b"], listen=False) as other, pytest.raises(ListenerError, match="in use"):
-            other.open_listeners([("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
+            other.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
 
 
 def test_settings_of_a_wrong_kind_are_named(tmp_path: Path) -> None:
@@ -214,7 +217,7 @@ def test_settings_of_a_wrong_kind_are_named(tmp_path: Path) -> None:
     topic_id = Uuid.random()
     with native([tmp_path], listen=False) as broker:
         with pytest.raises(ValueError, match=r"retention\.ms=soon"):
-            broker.apply_partitions([order(topic_id, config={"retention.ms": "soon"})])
-        broker.apply_partitions([order(topic_id)])
+            broker.partitions.apply([order(topic_id, config={"retention.ms": "soon"})])
+        broker.partitions.apply([order(topic_id)])
         with pytest.raises(ValueError, match=r"segment\.bytes=-1"):
-            broker.set_topic_config(topic_id, {"segment.bytes": "-1"})
+            broker.partitions.set_topic_config(topic_id, {"segment.bytes": "-1"})

@@ -58,7 +58,7 @@ def test_random_entries(tmp_path: Path, seed: int) -> None:
     config = BrokerConfig(
         {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:root"}
     )
-    authorizer = Authorizer(native, config)
+    authorizer = Authorizer(native.authorizer, config)
     entries: set[AclBinding] = set()
     for _ in range(30):
         added = {

@@ -9,9 +9,9 @@ from pybroker.security.authorizer import Authorizer
 
 
 class NoRules:
-    """Native code without an authorizer: everything is permitted."""
+    """`NativeAuthorizer` without an authorizer: everything is permitted."""
 
-    def publish_acls(self, **_changes: Any) -> int:
+    def publish(self, **_changes: Any) -> int:
         raise AssertionError("there is no authorizer")
 
     def permits(self, *_question: object) -> bool:

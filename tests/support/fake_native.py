@@ -1,8 +1,5 @@
 """A `NativeBroker` without sockets and files, for tests of the control plane: keeps what it was ordered and can be
 told to fail.
-
-The real order and delta classes hide their fields, so `use_plain_orders` puts plain records in their place in the
-modules that make them.
 """
 
 from __future__ import annotations
@@ -11,43 +8,21 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybroker.native import Uuid
+from pybroker.native import (
+    AdoptedDirectory,
+    Endpoint,
+    ListenerConfig,
+    MetadataDelta,
+    PartitionEnds,
+    PartitionOrder,
+    StopOrder,
+    Uuid,
+)
 from tests.support.authorizers import NoRules
-
-
-@dataclass
-class FakePartitionOrder:
-    topic_id: Uuid
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-    isr: Sequence[int]
-    replicas: Sequence[int]
-    is_new: bool
-    config: dict[str, str]
-    start_offset: int = 0
-
-
-@dataclass
-class FakeStopOrder:
-    topic_id: Uuid
-    partition: int
-    leader_epoch: int
-    delete: bool
-
-
-@dataclass
-class FakeMetadataDelta:
-    brokers: Any = None
-    controller_id: int | None = None
-    topics_changed: Sequence[Any] = ()
-    topics_removed: Sequence[Uuid] = ()
 
 
 @dataclass
@@ -112,173 +87,220 @@ class FakeIngests:
         return []
 
 
+class FakeAuthorizer(NoRules):
+    """Takes entries; permits everything."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def publish(self, **changes: Any) -> int:
+        self._calls.append("publish_acls")
+        return 1
+
+
 @dataclass
-class FakeNative(NoRules):
+class FakeNative:
     """What the control plane sees of the native core."""
 
     disk: dict[str, FakeLocalPartition] = field(default_factory=dict)
     """Partition directories by path: survives a "restart" when it is handed to the next FakeNative."""
     staged: dict[str, FakeStaged] = field(default_factory=dict)
-    hosted: dict[tuple[Uuid, int], FakePartitionOrder] = field(default_factory=dict)
-    deltas: list[FakeMetadataDelta] = field(default_factory=list)
+    hosted: dict[tuple[Uuid, int], PartitionOrder] = field(default_factory=dict)
+    deltas: list[MetadataDelta] = field(default_factory=list)
     configs: dict[Uuid, Mapping[str, str]] = field(default_factory=dict)
-    applies: list[list[FakePartitionOrder]] = field(default_factory=list)
-    stops: list[FakeStopOrder] = field(default_factory=list)
+    applies: list[list[PartitionOrder]] = field(default_factory=list)
+    stops: list[StopOrder] = field(default_factory=list)
     purged: list[str] = field(default_factory=list)
     failing: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) → error code of apply_partitions."""
+    """(topic, partition) → error code of `partitions.apply`."""
     failing_stops: dict[tuple[Uuid, int], int] = field(default_factory=dict)
-    """(topic id, partition) → error code of stop_partitions."""
+    """(topic id, partition) → error code of `partitions.stop`."""
     failing_adoptions: dict[str, str] = field(default_factory=dict)
     """Name of a directory → why it takes no id."""
     offline: bool = False
     """Whether a second log directory is offline."""
     calls: list[str] = field(default_factory=list)
-    queue: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._read_fd, self._write_fd = os.pipe()
-        os.set_blocking(self._read_fd, False)
+        self.log_dirs = FakeLogDirs(self)
+        self.partitions = FakePartitions(self)
+        self.ingests = FakeIngests()
+        self.metadata = FakeMetadata(self)
+        self.authorizer = FakeAuthorizer(self.calls)
+        self.listeners = FakeListeners(self.calls)
+        self.control_queue = FakeControlQueue()
 
-    def publish_acls(self, **changes: Any) -> int:
-        self.calls.append("publish_acls")
+    def set_settings(self, settings: Mapping[str, Any]) -> None:
+        self.calls.append("set_settings")
+
+    def shutdown(self, timeout_ms: int) -> None:
+        self.calls.append("shutdown")
+
+    def push(self, *items: Any) -> None:
+        self.control_queue.push(*items)
+
+    def close(self) -> None:
+        self.control_queue.close()
+
+
+class FakeLogDirs:
+    """Directories that are entries of `FakeNative.disk` and `FakeNative.staged`."""
+
+    def __init__(self, native: FakeNative) -> None:
+        self._native = native
+
+    def start(self) -> list[FakeLocalPartition]:
+        self._native.calls.append("start_log_dirs")
+        return list(self._native.disk.values())
+
+    def describe(self) -> list[FakeLogDir]:
+        return [FakeLogDir("/data", 0), *([FakeLogDir("/data2", 56)] if self._native.offline else [])]
+
+    def adopt(self, directories: Sequence[AdoptedDirectory]) -> list[str | None]:
+        problems: list[str | None] = []
+        for one in directories:
+            problems.append(self._native.failing_adoptions.get(one.directory.name))
+            if problems[-1] is not None:
+                continue
+            there = self._native.disk.get(path := str(one.directory))
+            topic = there.topic if there is not None else None
+            self._native.disk[path] = FakeLocalPartition("/data", path, topic, one.partition, one.topic_id)
+            if one.directory.is_dir():
+                (one.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {one.topic_id}")
+        return problems
+
+    def set_aside(self, directories: Sequence[str]) -> None:
+        self._native.calls.append("set_aside")
+
+    def stage(self, directory: str) -> str:
+        there = self._native.disk.pop(directory)
+        assert there.topic_id is not None
+        path = f"/data/deleting/{there.topic_id.hex}_{there.partition}"
+        self._native.staged[path] = FakeStaged(path, "/data", there.topic_id, there.partition)
+        return path
+
+    def staged(self) -> list[FakeStaged]:
+        return list(self._native.staged.values())
+
+    def purge(self, path: str) -> int:
+        del self._native.staged[path]
+        self._native.purged.append(path)
         return 1
 
-    def start_log_dirs(self) -> list[FakeLocalPartition]:
-        self.calls.append("start_log_dirs")
-        return list(self.disk.values())
 
-    def open_listeners(self, listeners: list[tuple[str, str, int, str]]) -> list[tuple[str, str, int]]:
-        self.calls.append("open_listeners")
-        return [(name, host, port or 19092) for name, host, port, _ in listeners]
+class FakePartitions:
+    """Partitions without logs."""
+
+    def __init__(self, native: FakeNative) -> None:
+        self._native = native
+
+    def apply(self, orders: Sequence[PartitionOrder]) -> list[int]:
+        native = self._native
+        native.applies.append(list(orders))
+        codes = []
+        for order in orders:
+            code = native.failing.get((order.topic, order.partition), 0)
+            if not code:
+                path = f"/data/{order.topic}-{order.partition}"
+                there = native.disk.get(path)
+                if there is not None and there.topic_id != order.topic_id:
+                    code = 103
+                else:
+                    native.disk[path] = FakeLocalPartition("/data", path, order.topic, order.partition, order.topic_id)
+                    native.hosted[order.topic_id, order.partition] = order
+            codes.append(code)
+        return codes
+
+    def stop(self, orders: Sequence[StopOrder]) -> list[int]:
+        native = self._native
+        for order in orders:
+            native.stops.append(order)
+            if (order.topic_id, order.partition) in native.failing_stops:
+                continue
+            native.hosted.pop((order.topic_id, order.partition), None)
+            if order.delete:
+                for path, there in list(native.disk.items()):
+                    if (there.topic_id, there.partition) == (order.topic_id, order.partition):
+                        native.log_dirs.stage(path)
+        return [native.failing_stops.get((order.topic_id, order.partition), 0) for order in orders]
+
+    def restore(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
+        native = self._native
+        codes = []
+        for partition in partitions:
+            path = f"/data/{topic}-{partition}"
+            if native.staged.pop(f"/data/deleting/{topic_id.hex}_{partition}", None) is not None:
+                native.disk[path] = FakeLocalPartition("/data", path, topic, partition, topic_id)
+            there = native.disk.get(path)
+            codes.append(0 if there is not None and there.topic_id == topic_id else 3)
+        return codes
+
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[PartitionEnds]:
+        self._native.calls.append(f"set_fenced {fenced}")
+        return [PartitionEnds(partition, 0, 0) for hosted, partition in self._native.hosted if hosted == topic_id]
+
+    def set_topic_config(self, topic_id: Uuid, config: Mapping[str, str]) -> None:
+        self._native.configs[topic_id] = config
+
+    def offsets(self, topic_id: Uuid, partition: int) -> None:
+        return None
+
+
+class FakeMetadata:
+    """Keeps what is published."""
+
+    def __init__(self, native: FakeNative) -> None:
+        self._native = native
+
+    def publish(self, delta: MetadataDelta) -> int:
+        self._native.deltas.append(delta)
+        return len(self._native.deltas)
+
+
+class FakeListeners:
+    """Listeners without sockets."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def open(self, listeners: Sequence[ListenerConfig]) -> list[Endpoint]:
+        self._calls.append("open_listeners")
+        return [Endpoint(one.name, one.host, one.port or 19092) for one in listeners]
 
     def start_accepting(self) -> None:
-        self.calls.append("start_accepting")
+        self._calls.append("start_accepting")
+
+    def stop_accepting(self) -> None:
+        self._calls.append("stop_accepting")
+
+
+class FakeControlQueue:
+    """Gives what was pushed."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
 
     def wake_fd(self) -> int:
         return self._read_fd
 
     def drain(self, max_items: int = 256) -> list[Any]:
-        if self.queue:
-            items, self.queue = self.queue[:max_items], self.queue[max_items:]
-        else:
-            items = []
-        if not self.queue:
+        items, self._items = self._items[:max_items], self._items[max_items:]
+        if not self._items:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._read_fd, 4096)
         return items
 
     def push(self, *items: Any) -> None:
-        self.queue += items
+        self._items += items
         os.write(self._write_fd, b"x")
-
-    def apply_partitions(self, orders: Sequence[FakePartitionOrder]) -> list[int]:
-        self.applies.append(list(orders))
-        codes = []
-        for order in orders:
-            code = self.failing.get((order.topic, order.partition), 0)
-            if not code:
-                path = f"/data/{order.topic}-{order.partition}"
-                there = self.disk.get(path)
-                if there is not None and there.topic_id != order.topic_id:
-                    code = 103
-                else:
-                    self.disk[path] = FakeLocalPartition("/data", path, order.topic, order.partition, order.topic_id)
-                    self.hosted[order.topic_id, order.partition] = order
-            codes.append(code)
-        return codes
-
-    def adopt_partitions(self, directories: Sequence[tuple[str, Uuid, int]]) -> list[str | None]:
-        problems: list[str | None] = []
-        for path, topic_id, partition in directories:
-            problems.append(self.failing_adoptions.get(Path(path).name))
-            if problems[-1] is not None:
-                continue
-            there = self.disk.get(path)
-            topic = there.topic if there is not None else None
-            self.disk[path] = FakeLocalPartition("/data", path, topic, partition, topic_id)
-            if Path(path).is_dir():
-                (Path(path) / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-        return problems
-
-    def set_aside(self, directories: Sequence[str]) -> None:
-        self.calls.append("set_aside")
-
-    def stop_partitions(self, orders: Sequence[FakeStopOrder]) -> list[int]:
-        for order in orders:
-            self.stops.append(order)
-            if (order.topic_id, order.partition) in self.failing_stops:
-                continue
-            self.hosted.pop((order.topic_id, order.partition), None)
-            if order.delete:
-                for path, there in list(self.disk.items()):
-                    if (there.topic_id, there.partition) == (order.topic_id, order.partition):
-                        self.stage_directory(path)
-        return [self.failing_stops.get((order.topic_id, order.partition), 0) for order in orders]
-
-    def stage_directory(self, directory: str) -> str:
-        there = self.disk.pop(directory)
-        assert there.topic_id is not None
-        path = f"/data/deleting/{there.topic_id.hex}_{there.partition}"
-        self.staged[path] = FakeStaged(path, "/data", there.topic_id, there.partition)
-        return path
-
-    def ingests(self) -> FakeIngests:
-        return FakeIngests()
-
-    def restore_partitions(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
-        codes = []
-        for partition in partitions:
-            path = f"/data/{topic}-{partition}"
-            if self.staged.pop(f"/data/deleting/{topic_id.hex}_{partition}", None) is not None:
-                self.disk[path] = FakeLocalPartition("/data", path, topic, partition, topic_id)
-            there = self.disk.get(path)
-            codes.append(0 if there is not None and there.topic_id == topic_id else 3)
-        return codes
-
-    def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[tuple[int, int, int]]:
-        self.calls.append(f"set_fenced {fenced}")
-        return [(partition, 0, 0) for hosted, partition in self.hosted if hosted == topic_id]
-
-    def partition_offsets(self, topic_id: Uuid, partition: int) -> None:
-        return None
-
-    def publish_metadata(self, delta: FakeMetadataDelta) -> int:
-        self.deltas.append(delta)
-        return len(self.deltas)
-
-    def set_topic_config(self, topic_id: Uuid, config: Mapping[str, str]) -> None:
-        self.configs[topic_id] = config
-
-    def set_broker_settings(self, settings: Mapping[str, Any]) -> None:
-        self.calls.append("set_broker_settings")
-
-    def describe_log_dirs(self) -> list[FakeLogDir]:
-        return [FakeLogDir("/data", 0), *([FakeLogDir("/data2", 56)] if self.offline else [])]
-
-    def staged_deletions(self) -> list[FakeStaged]:
-        return list(self.staged.values())
-
-    def purge(self, path: str) -> int:
-        del self.staged[path]
-        self.purged.append(path)
-        return 1
-
-    def stop_accepting(self) -> None:
-        self.calls.append("stop_accepting")
-
-    def shutdown(self, timeout_ms: int) -> None:
-        self.calls.append("shutdown")
 
     def close(self) -> None:
         os.close(self._read_fd)
         os.close(self._write_fd)
 
 
-def use_plain_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the control plane make records that FakeNative can look into."""
-    monkeypatch.setattr("pybroker.replicas.manager.PartitionOrder", FakePartitionOrder)
-    monkeypatch.setattr("pybroker.replicas.manager.StopOrder", FakeStopOrder)
-    monkeypatch.setattr("pybroker.replicas.strays.StopOrder", FakeStopOrder)
-    monkeypatch.setattr("pybroker.metadata.cache.MetadataDelta", FakeMetadataDelta)
+def use_fake_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the dispatcher take a FakeRequest for a request."""
     monkeypatch.setattr("pybroker.dispatch.Request", FakeRequest)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.fake_native import use_plain_orders
+from tests.support.fake_native import use_fake_requests
 from tests.unit.control_plane import ControlPlane
 
 
 @pytest_asyncio.fixture
 async def control_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ControlPlane]:
     """A control plane that is not started yet; stopped at the end."""
-    use_plain_orders(monkeypatch)
+    use_fake_requests(monkeypatch)
     plane = ControlPlane(tmp_path)
     yield plane
     await plane.stop()

@@ -26,7 +26,7 @@ from pybroker.protocol.messages import (
     HeartbeatResponse,
 )
 from pybroker.requests.failures import failure_response
-from tests.support.fake_native import FakeNative, FakeRequest, use_plain_orders
+from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
 
 Serve = Callable[[Any], FakeRequest]
 
@@ -58,7 +58,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 @pytest_asyncio.fixture
 async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    use_plain_orders(monkeypatch)
+    use_fake_requests(monkeypatch)
     served = Served()
     yield served
     served.dispatcher.stop()

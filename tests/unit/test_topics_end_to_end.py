@@ -86,7 +86,8 @@ async def test_create_is_durable_visible_and_applied(control_plane: ControlPlane
     assert settings["cleanup.policy"].config_source == 5
     assert {(order.topic, order.partition) for order in plane.native.applies[-1]} == {("a", 0), ("a", 1), ("a", 2)}
     assert all(order.is_new and order.config["retention.ms"] == "1000" for order in plane.native.applies[-1])
-    assert plane.native.deltas[-1].topics_changed[0][:2] == (answer.topic_id, "a")
+    shown = plane.native.deltas[-1].topics_changed[0]
+    assert (shown.topic_id, shown.name) == (answer.topic_id, "a")
     await plane.stop()
     await plane.start()
     shown = (await metadata(plane, "a")).topics[0]
@@ -338,7 +339,7 @@ async def test_create_partitions(control_plane: ControlPlane) -> None:
 
     assert await grow("a", 5) == 0
     assert {order.partition for order in control_plane.native.applies[-1]} == {2, 3, 4}
-    assert len(control_plane.native.deltas[-1].topics_changed[0][3]) == 5
+    assert len(control_plane.native.deltas[-1].topics_changed[0].partitions) == 5
     assert await grow("a", 5) == ErrorCode.INVALID_PARTITIONS
     assert await grow("a", 4) == ErrorCode.INVALID_PARTITIONS
     assert await grow("none", 4) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,15 +1,48 @@
 //! Small conversions between Python's and Rust's types, once.
 
-use pybroker_model::TopicId;
+use pybroker_model::{BatchBuilder, Codec, TopicId};
+use pybroker_protocol::ErrorCode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
+use crate::errors::native_error;
 use crate::uuid::Uuid;
+
+/// Shows objects of classes that only have fields with all of them.
+macro_rules! shown {
+    ($($class:ident),+) => {$(
+        #[pyo3::pymethods]
+        impl $class {
+            fn __repr__(&self) -> String {
+                format!("{self:?}")
+            }
+        }
+    )+};
+}
+pub(crate) use shown;
 
 /// A topic's id; zero is none.
 pub(crate) fn topic_id(id: Uuid) -> PyResult<TopicId> {
     TopicId::new(id.0).ok_or_else(|| PyValueError::new_err("the zero id names no topic"))
+}
+
+/// (key, value) of a record; borrowed from Python while it is called.
+type Record<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+/// The uncompressed batch, at base offset 0, of (key, value) tuples.
+pub(crate) fn batch_of(records: &[Bound<'_, PyAny>], timestamp_ms: i64) -> PyResult<Vec<u8>> {
+    if records.is_empty() {
+        return Err(PyValueError::new_err("a batch needs at least one record"));
+    }
+    let mut builder = BatchBuilder::new(Codec::None);
+    for record in records {
+        let (key, value): Record<'_> = record.extract()?;
+        builder.push(timestamp_ms, key, value);
+    }
+    builder
+        .build()
+        .map_err(|error| native_error(ErrorCode::MESSAGE_TOO_LARGE.0, error))
 }
 
 /// Settings under Kafka's names. What is absent or None has the default; a value of a wrong type is named.
@@ -33,7 +66,8 @@ impl Settings<'_, '_> {
         }
     }
 
-    /// A whole number between bounds; outside, the bound (limits are not errors here: the control plane checked).
+    /// A whole number. `ValueError` names one that `T` cannot hold: the control plane checked the setting's own
+    /// limits before.
     pub(crate) fn number<T: TryFrom<i64> + Copy>(&self, name: &str, default: T) -> PyResult<T> {
         if let Some(value) = self.0.get_item(name)?
             && value.is_instance_of::<PyBool>()

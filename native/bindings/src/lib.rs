@@ -1,41 +1,52 @@
 //! The Python face of the native core: convert, let go of the GIL, map errors; no decisions.
+//!
+//! | module | answers |
+//! |---|---|
+//! | `plane` | what runs natively in a broker, and in which order it starts and stops? |
+//! | `broker` | how does the control plane call it? An object for each subject |
+//! | `codec` | how do messages become Python's objects and back? |
+//! | `client` | what do the client library's producer and consumer need? |
+//! | `spark` | what does the Spark data source need? |
+//! | `measure` | functions of the data path alone, for tests and benches |
+//!
+//! **What crosses the border has named fields.** Whatever has more than two parts, or parts that could be taken for
+//! each other, is a class that is declared here, in both directions; pairs that are keys and values of a mapping stay
+//! pairs, and so do keys of Python's dictionaries. The classes are native ones, not structs or named tuples of Python:
+//! their fields are checked where the object is made, by the line that made the mistake; native code then reads them
+//! without looking up attributes, and without the GIL where it copied them; and each is declared once, with
+//! `tests/native/test_surface.py` holding the stub to it.
+//!
+//! Modules use those above `uuid`, `convert`, `errors` and `clock` in this order only: `plane` ← `broker`; `codec` ←
+//! `broker`, `spark`, `measure`.
 
-mod acls;
 mod broker;
-mod client_batch;
-mod client_records;
+mod client;
+mod clock;
 mod codec;
-mod control_queue;
 mod convert;
 mod errors;
-mod functions;
-mod hot;
-mod ingest;
-mod listeners;
-mod log_lines;
-mod metadata;
-mod metrics;
-mod orders;
+mod measure;
 mod panics;
-mod partition_index;
-mod pending_append;
-mod records;
-mod request;
-mod settings;
+mod plane;
 mod spark;
-mod topic_keys;
 mod uuid;
-mod wake;
 
 /// The extension module `pybroker._native`.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::broker::NativeBroker;
+    use crate::broker::{
+        AclEntry, AdoptedDirectory, AttachedPartition, BrokerMetadata, Completion, Endpoint,
+        ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed,
+        MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue, NativeIngests,
+        NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest,
+        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, Request,
+        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+    };
     #[pymodule_export]
-    use crate::client_batch::{ClientBatch, append_partitioned, partition_of_key};
+    use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};
     #[pymodule_export]
-    use crate::client_records::{ConsumerRecord, decode_records};
+    use crate::client::records::{ConsumerRecord, decode_records};
     #[pymodule_export]
     use crate::codec::{
         CodecError, api_table, decode, decode_data, decode_response, encode, encode_request,
@@ -44,26 +55,15 @@ mod _native {
     #[pymodule_export]
     use crate::errors::{ListenerError, LogDirError, NativeError};
     #[pymodule_export]
-    use crate::functions::{build_batch, crc32c, validate_batch};
+    use crate::measure::batches::{build_batch, crc32c, validate_batch};
     #[pymodule_export]
-    use crate::hot::{HotResponse, decode_hot};
+    use crate::measure::hot::{HotResponse, decode_hot};
     #[pymodule_export]
-    use crate::ingest::NativeIngests;
+    use crate::measure::partition_index::PartitionIndex;
     #[pymodule_export]
-    use crate::metadata::MetadataDelta;
-    #[pymodule_export]
-    use crate::orders::{
-        LocalPartition, LogDirInfo, LogDirPartition, PartitionOffsets, PartitionOrder,
-        StagedDirectory, StopOrder,
-    };
-    #[pymodule_export]
-    use crate::partition_index::PartitionIndex;
-    #[pymodule_export]
-    use crate::request::{Completion, LogDirsFailed, Request};
+    use crate::measure::topic_keys::TopicKeys;
     #[pymodule_export]
     use crate::spark::{ArrowBatch, ArrowSink, ArrowSource, BlockingClient};
-    #[pymodule_export]
-    use crate::topic_keys::TopicKeys;
     #[pymodule_export]
     use crate::uuid::Uuid;
 

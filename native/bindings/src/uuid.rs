@@ -10,6 +10,12 @@ use pyo3::types::PyBytes;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub Id);
 
+impl std::fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uuid({})", self.0)
+    }
+}
+
 #[pymethods]
 impl Uuid {
     /// All bits zero: null on the wire.
@@ -93,7 +99,7 @@ impl Uuid {
     }
 
     fn __repr__(&self) -> String {
-        format!("Uuid({})", self.0)
+        format!("{self:?}")
     }
 
     fn __reduce__<'py>(

@@ -42,12 +42,12 @@ def read_partition(reads: Reads, topic_id: Uuid, partition: int, buffer_bytes: i
     loaded = Loaded()
     offset = 0
     while True:
-        records, upcoming = reads.read_records(topic_id, partition, offset, buffer_bytes)
-        for at, _, key, value in records:
-            replay(loaded, at, key, value)
-        if upcoming <= offset:
+        read = reads.read_records(topic_id, partition, offset, buffer_bytes)
+        for record in read.records:
+            replay(loaded, record.offset, record.key, record.value)
+        if read.next_offset <= offset:
             return loaded
-        offset = upcoming
+        offset = read.next_offset
 
 
 def replay(loaded: Loaded, at: int, key: bytes | None, value: bytes | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pybroker.coordinators.group.group import Group
-from pybroker.native import Completion, Uuid
+from pybroker.native import Completion, StoredRecords, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -114,17 +114,13 @@ class PartitionEnds(Protocol):
 
 
 class Reads(Protocol):
-    """Blocking reads of local partitions (`NativeBroker`)."""
+    """Blocking reads of local partitions (`NativePartitions`)."""
 
-    def read_records(
-        self, topic_id: Uuid, partition: int, offset: int, max_bytes: int
-    ) -> tuple[list[tuple[int, int, bytes | None, bytes | None]], int]:
-        """(offset, timestamp, key, value) of the records from `offset` on, and where to go on; the same offset at
-        the end.
-        """
+    def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
+        """The records from `offset` on, and where to go on; the same offset at the end."""
         ...
 
-    def partition_offsets(self, topic_id: Uuid, partition: int) -> PartitionEnds | None:
+    def offsets(self, topic_id: Uuid, partition: int) -> PartitionEnds | None:
         """Offsets of a local partition; None if it is not hosted here."""
         ...
 

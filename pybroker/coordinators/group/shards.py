@@ -132,7 +132,7 @@ class Shards:
             self.resign(partition)
 
     def _load(self, shard: Shard, topic_id: Uuid) -> None:
-        ends = self._reads.partition_offsets(topic_id, shard.partition)
+        ends = self._reads.offsets(topic_id, shard.partition)
         if ends is not None and ends.log_end_offset <= ends.log_start_offset:
             install(shard, Loaded(), self._topics)
             shard.state = ShardState.ACTIVE

@@ -9,18 +9,18 @@ import asyncio
 from collections.abc import Sequence
 
 from pybroker.errors import KafkaError
-from pybroker.native import Completion, NativeBroker, Uuid
+from pybroker.native import Completion, NativePartitions, Uuid
 
 Record = tuple[bytes | None, bytes | None]
 """(key, value) of a record; a None value is a tombstone."""
 
 
 class NativeAppends:
-    """Pairs `NativeBroker.append` with its `Completion`. Lives on the loop's thread only: the token is registered
+    """Pairs `NativePartitions.append` with its `Completion`. Lives on the loop's thread only: the token is registered
     before the same thread can drain its completion, so none is missed.
     """
 
-    def __init__(self, native: NativeBroker, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, native: NativePartitions, loop: asyncio.AbstractEventLoop) -> None:
         self._native = native
         self._loop = loop
         self._waiting: dict[int, asyncio.Future[Completion]] = {}

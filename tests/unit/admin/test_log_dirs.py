@@ -19,7 +19,7 @@ CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1"
 class Native:
     """Two directories, one of them offline."""
 
-    def describe_log_dirs(self) -> list[Any]:
+    def describe(self) -> list[Any]:
         def partition(topic: str, index: int) -> SimpleNamespace:
             return SimpleNamespace(topic=topic, partition=index, size_bytes=100 * index, offset_lag=0, is_future=False)
 

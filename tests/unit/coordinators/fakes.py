@@ -13,7 +13,7 @@ from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.errors import KafkaError
-from pybroker.native import Uuid
+from pybroker.native import StoredRecord, StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
 
@@ -43,6 +43,11 @@ class FakeOffsets:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+
+
+def read(found: Sequence[tuple[int, int, bytes | None, bytes | None]], next_offset: int) -> StoredRecords:
+    """What a read of these (offset, timestamp, key, value) gives."""
+    return StoredRecords([StoredRecord(*record) for record in found], next_offset)
 
 
 class FakeLog:
@@ -79,13 +84,11 @@ class FakeLog:
         for future, completion in held:
             future.set_result(completion)
 
-    def read_records(
-        self, topic_id: Uuid, partition: int, offset: int, max_bytes: int
-    ) -> tuple[list[tuple[int, int, bytes | None, bytes | None]], int]:
+    def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         found = [record for record in self.partitions.get(partition, []) if record[0] >= offset][:3]
-        return found, found[-1][0] + 1 if found else offset
+        return read(found, found[-1][0] + 1 if found else offset)
 
-    def partition_offsets(self, topic_id: Uuid, partition: int) -> FakeOffsets:
+    def offsets(self, topic_id: Uuid, partition: int) -> FakeOffsets:
         end = len(self.partitions.get(partition, []))
         return FakeOffsets(0, end, end)
 

@@ -20,7 +20,7 @@ from pybroker.coordinators.group.records import (
 )
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
-from tests.unit.coordinators.fakes import World, answered, join_request, subscription
+from tests.unit.coordinators.fakes import World, answered, join_request, read, subscription
 
 G = "readers"
 DAY_MS = 24 * 3600 * 1000
@@ -504,12 +504,12 @@ async def test_groups_are_not_served_while_they_load() -> None:
 async def test_a_shard_that_cannot_be_read_is_tried_again() -> None:
     world = await orders()
     await commit(world, (0, 1))
-    read, world.log.read_records = world.log.read_records, lambda *_: 1 // 0  # type: ignore[method-assign, assignment]  # a log that fails
+    reads, world.log.read_records = world.log.read_records, lambda *_: 1 // 0  # type: ignore[method-assign, assignment]  # a log that fails
     await world.restart()
     with pytest.raises(KafkaError) as caught:
         committed(world)
     assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    world.log.read_records = read  # type: ignore[method-assign]  # and works again
+    world.log.read_records = reads  # type: ignore[method-assign]  # and works again
     await world.pass_time(6_000)
     await world.groups.loaded()
     assert committed(world) == 1
@@ -534,7 +534,7 @@ async def test_many_groups_load() -> None:
     log = world.log.partitions.setdefault(0, [])
     for i in range(2_000):
         log.append((i, 0, encode_offset_key(OffsetKey(f"g{i}", "orders", 0)), value))
-    world.log.read_records = lambda t, p, offset, n: (log, 2_000) if offset == 0 and p == 0 else ([], offset)  # type: ignore[method-assign, assignment]  # all at once
+    world.log.read_records = lambda t, p, offset, n: read(log, 2_000) if offset == 0 and p == 0 else read([], offset)  # type: ignore[method-assign, assignment]  # all at once
     await world.restart()
     assert len(world.groups.list_groups()[0]) == 2_000
 

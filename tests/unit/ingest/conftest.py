@@ -11,5 +11,6 @@ from tests.unit.ingest.held import HeldIngests
 @pytest.fixture
 def held(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> HeldIngests:
     held = HeldIngests()
-    monkeypatch.setattr(type(control_plane.native), "ingests", lambda _: held)
+    # Each start makes a native core of its own.
+    monkeypatch.setattr("tests.support.fake_native.FakeIngests", lambda: held)
     return held

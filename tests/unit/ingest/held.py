@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.ingest.ingests import Ingests
 from pybroker.metadata.image import ImageDelta
 from pybroker.metadata.ingest_records import COMMITTED, IngestedPartition, IngestKey, IngestRecord
-from pybroker.native import NativeError, Uuid
+from pybroker.native import AttachedPartition, ListedAttempt, NativeError, StagedPartition, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateTopicsRequest, CreateTopicsRequest_CreatableTopic
 from tests.support.fake_native import FakeIngests
@@ -27,32 +27,32 @@ class HeldIngests(FakeIngests):
         self.prepares.set()
         self.failing: set[str] = set()
         self.full = False
-        self.partitions = [(0, 1, 70)]
+        self.partitions = [StagedPartition(0, 1, 70)]
 
-    def open(self, name: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
-        self.calls.append(("open", name[1]))
+    def open(self, key: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
+        self.calls.append(("open", key[1]))
 
-    def prepare(self, name: IngestKey, epoch: int, listed: Sequence[Listed]) -> list[tuple[int, int, int]]:
-        self.calls.append(("prepare", name[1]))
+    def prepare(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> list[StagedPartition]:
+        self.calls.append(("prepare", key[1]))
         assert self.prepares.wait(LIMIT_S)
-        self.calls.append(("prepared", name[1]))
+        self.calls.append(("prepared", key[1]))
         return self.partitions
 
-    def reopen(self, name: IngestKey, epoch: int) -> None:
-        self.calls.append(("reopen", name[1]))
+    def reopen(self, key: IngestKey, epoch: int) -> None:
+        self.calls.append(("reopen", key[1]))
 
-    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> tuple[int, int, bool]:
+    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> AttachedPartition:
         if self.full:
             raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-        return 0, 1, False
+        return AttachedPartition(0, 1, False)
 
-    def expire(self, name: IngestKey, epoch: int, before_ms: int) -> bool:
+    def expire(self, key: IngestKey, epoch: int, before_ms: int) -> bool:
         return True
 
-    def drop(self, name: IngestKey, directory: str) -> None:
+    def drop(self, key: IngestKey, directory: str) -> None:
         assert self.drops.wait(LIMIT_S)
-        self.calls.append(("drop", name[1]))
-        if name[1] in self.failing:
+        self.calls.append(("drop", key[1]))
+        if key[1] in self.failing:
             raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from pybroker.ingest.ingests import Ingests, Listed
+from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.removal import RETRY_MS
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING
-from pybroker.native import Uuid
+from pybroker.native import ListedAttempt, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DeleteTopicsRequest,
@@ -20,7 +20,7 @@ from pybroker.protocol.messages import (
 from tests.unit.control_plane import ControlPlane, until
 from tests.unit.ingest.held import HeldIngests, create, ingests, remember
 
-LISTED: Listed = (0, 0, 0, 1, 70, 0)
+LISTED = ListedAttempt(partition=0, writer=0, attempt=0, rows=1, bytes=70, checksum=0)
 WAIT_S = 30
 
 

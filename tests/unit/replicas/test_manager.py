@@ -34,11 +34,11 @@ from pybroker.metadata.control_messages import (
 from pybroker.metadata.deletion_records import DeletionRecord, write_operations
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import ensure_path
-from pybroker.native import NativeBroker, Uuid
+from pybroker.native import NativeBroker, StopOrder, Uuid
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.staging import Staging, ranges
 from pybroker.replicas.strays import Strays
-from tests.support.fake_native import FakeLocalPartition, FakeNative, FakeStopOrder, use_plain_orders
+from tests.support.fake_native import FakeLocalPartition, FakeNative
 
 INCREMENTAL, FULL = 1, 2
 A, B = Uuid.random(), Uuid.random()
@@ -119,7 +119,6 @@ class Host:
 
 @pytest_asyncio.fixture
 async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    use_plain_orders(monkeypatch)
     store = await EmbeddedStore.open(tmp_path / "store")
     for path in znodes.PERSISTENT_PATHS:
         await ensure_path(store, path)
@@ -311,7 +310,7 @@ async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, capl
     host.found(*(FakeLocalPartition(str(host.directory), places[one], None, 0, one) for one in (stray, stopped)))
     for one in (staged, foreign):
         host.native.disk[places[one]] = FakeLocalPartition(str(host.directory), places[one], None, 0, one)
-        host.native.stage_directory(places[one])
+        host.native.log_dirs.stage(places[one])
     await host.stop(stopped, 0)
     await host.lead(A, kind=FULL)
     await host.staging.start(5_000)
@@ -331,7 +330,7 @@ async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, capl
 
 async def test_directories_without_a_deadline_get_a_whole_one(host: Host) -> None:
     await host.lead(A, 0)
-    host.native.stage_directory("/data/a-0")
+    host.native.log_dirs.stage("/data/a-0")
     await host.staging.start(5_000)
     assert host.staging.waiting[A].remove_after_ms == host.clock.wall_ms() + 5_000
 
@@ -371,7 +370,7 @@ async def test_a_removal_that_ends_by_a_bug_is_told_at_once(host: Host, caplog: 
 
     await host.lead(A, 0)
     await host.staging.start(0)
-    host.native.staged_deletions = bug  # type: ignore[method-assign,assignment]  # a call that fails
+    host.native.log_dirs.staged = bug  # type: ignore[method-assign,assignment]  # a call that fails
     await host.staging.promise({A: "a"}, 0)
     host.staging.staged([A])
     for _ in range(6_000):
@@ -406,21 +405,21 @@ async def test_what_is_promised_while_files_are_removed_keeps_its_deadline(host:
     await host.lead(A, 0, 1, epoch=3)
     await host.staging.start(0)
     removing, go_on = threading.Event(), threading.Event()
-    purge = host.native.purge
+    purge = host.native.log_dirs.purge
 
     def slow_purge(path: str) -> int:
         removing.set()
         assert go_on.wait(60)
         return purge(path)
 
-    host.native.purge = slow_purge  # type: ignore[method-assign]  # a call that waits
+    host.native.log_dirs.purge = slow_purge  # type: ignore[method-assign]  # a call that waits
     await host.staging.promise({A: "a"}, 0)
-    host.native.stop_partitions([FakeStopOrder(A, 0, -1, True)])
+    host.native.partitions.stop([StopOrder(A, 0, -1, True)])
     host.staging.staged([A])
     assert await asyncio.to_thread(removing.wait, 60)
     # The other partition is staged with a deadline of its own while the first one's files go.
     await host.staging.promise({A: "a"}, 60_000)
-    host.native.stop_partitions([FakeStopOrder(A, 1, -1, True)])
+    host.native.partitions.stop([StopOrder(A, 1, -1, True)])
     host.staging.staged([A])
     go_on.set()
     for _ in range(6_000):

@@ -17,7 +17,7 @@ from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas import staging as module
 from pybroker.replicas.staging import Staging
-from tests.support.fake_native import FakeLocalPartition, FakeNative, use_plain_orders
+from tests.support.fake_native import FakeLocalPartition, FakeNative
 
 TOPIC = Uuid.random()
 DIRECTORY = "/data/t-0"
@@ -59,7 +59,7 @@ class Machine:
     async def delete(self) -> None:
         """What the manager does when the controller says StopReplica with delete."""
         await self.staging.promise({TOPIC: "t"}, DELAY_MS)
-        self.native.stage_directory(DIRECTORY)
+        self.native.log_dirs.stage(DIRECTORY)
         self.staging.staged([TOPIC])
 
     async def kill(self, *, down_ms: int = 0) -> None:
@@ -89,7 +89,6 @@ class Machine:
 
 @pytest_asyncio.fixture
 async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
-    use_plain_orders(monkeypatch)
     store = await EmbeddedStore.open(tmp_path / "store")
     for path in znodes.PERSISTENT_PATHS:
         await ensure_path(store, path)
@@ -133,7 +132,7 @@ async def test_a_restart_neither_hastens_nor_begins_anew(machine: Machine, jump_
 async def test_the_delay_counts_from_the_move_also_after_a_restart(machine: Machine) -> None:
     await machine.staging.promise({TOPIC: "t"}, DELAY_MS)
     machine.clock.advance(90_000)  # a slow disk, a loaded machine
-    machine.native.stage_directory(DIRECTORY)
+    machine.native.log_dirs.stage(DIRECTORY)
     machine.staging.staged([TOPIC])
     await machine.restart(down_ms=1_000)
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS - 1_000
@@ -164,7 +163,7 @@ async def test_a_kill_before_the_move_is_noted_gives_the_whole_delay_again(machi
 @pytest.mark.checklist("X7")
 async def test_a_move_that_a_kill_interrupts_counts_from_the_next_start(machine: Machine) -> None:
     await machine.staging.promise({TOPIC: "t"}, DELAY_MS)
-    machine.native.stage_directory(DIRECTORY)
+    machine.native.log_dirs.stage(DIRECTORY)
     await machine.kill(down_ms=DELAY_MS - 1)
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS
     machine.clock.advance(DELAY_MS)

@@ -6,7 +6,7 @@ use pybroker_server::control_plane::ControlRequest;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::control_queue::ControlQueue;
+use crate::plane::control_queue::ControlQueue;
 
 const WARNING: u8 = 30;
 
@@ -20,7 +20,7 @@ const fn number(level: LogLevel) -> u8 {
 }
 
 /// Writes what waits.
-pub(crate) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
+pub(super) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
     let (lines, dropped) = queue.take_log();
     if lines.is_empty() && dropped == 0 {
         return Ok(());
@@ -39,7 +39,7 @@ pub(crate) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
 }
 
 /// A request whose body is no message.
-pub(crate) fn undecodable(py: Python<'_>, request: &ControlRequest, error: &PyErr) -> PyResult<()> {
+pub(super) fn undecodable(py: Python<'_>, request: &ControlRequest, error: &PyErr) -> PyResult<()> {
     let text = format!(
         "closing connection {} from {}: request with API key {} v{} (client {:?}): {}",
         request.peer.connection_id,

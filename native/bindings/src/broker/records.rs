@@ -1,37 +1,53 @@
 //! Records of a partition for the control plane (coordinators load their topics): decompressed off the GIL, then
-//! handed over as tuples.
+//! made Python's objects.
 
 use std::ops::Range;
 
 use pybroker_model::{Batches, Records, decompressed_records};
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 
-/// What one read gave.
-pub(crate) struct ReadRecords {
+/// A record of a local log.
+#[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
+pub(crate) struct StoredRecord {
+    offset: i64,
+    timestamp_ms: i64,
+    key: Option<Py<PyBytes>>,
+    value: Option<Py<PyBytes>>,
+}
+
+/// What one read of a local log gave.
+#[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
+pub(crate) struct StoredRecords {
+    records: Vec<Py<StoredRecord>>,
+    /// Where to go on; equal to the offset asked for at the end of the log.
+    next_offset: i64,
+}
+
+/// What one read gave, before Python sees it.
+pub(super) struct Read {
     /// All keys and values, one after the other.
     bytes: Vec<u8>,
     records: Vec<Record>,
-    /// Where to go on; equal to the offset asked for at the end of the log.
-    pub(crate) next_offset: i64,
+    next_offset: i64,
 }
 
 struct Record {
     offset: i64,
-    timestamp: i64,
+    timestamp_ms: i64,
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
 }
 
 /// Reads up to the log end. At least one batch, if there is one; below the log start it begins there.
-pub(crate) fn read(
+pub(super) fn read(
     partition: &Partition,
     offset: i64,
     bytes_max: usize,
-) -> Result<ReadRecords, PartitionError> {
+) -> Result<Read, PartitionError> {
     let mut from = offset.max(partition.log_start_offset());
-    let mut out = ReadRecords {
+    let mut out = Read {
         bytes: Vec::new(),
         records: Vec::new(),
         next_offset: from,
@@ -67,7 +83,7 @@ pub(crate) fn read(
                     let value = record.value.map(|value| append(&mut out.bytes, value));
                     out.records.push(Record {
                         offset: at,
-                        timestamp: view.timestamp(&record),
+                        timestamp_ms: view.timestamp(&record),
                         key,
                         value,
                     });
@@ -88,24 +104,27 @@ fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
     start..to.len()
 }
 
-impl ReadRecords {
-    /// `[(offset, timestamp, key, value)]`
-    pub(crate) fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+impl StoredRecords {
+    pub(super) fn new(py: Python<'_>, read: &Read) -> PyResult<Self> {
         let bytes = |range: &Option<Range<usize>>| {
             range
                 .clone()
-                .map(|range| PyBytes::new(py, &self.bytes[range]))
+                .map(|range| PyBytes::new(py, &read.bytes[range]).unbind())
         };
-        PyList::new(
-            py,
-            self.records.iter().map(|record| {
-                (
-                    record.offset,
-                    record.timestamp,
-                    bytes(&record.key),
-                    bytes(&record.value),
-                )
-            }),
-        )
+        let records = read.records.iter().map(|record| {
+            Py::new(
+                py,
+                StoredRecord {
+                    offset: record.offset,
+                    timestamp_ms: record.timestamp_ms,
+                    key: bytes(&record.key),
+                    value: bytes(&record.value),
+                },
+            )
+        });
+        Ok(Self {
+            records: records.collect::<PyResult<_>>()?,
+            next_offset: read.next_offset,
+        })
     }
 }

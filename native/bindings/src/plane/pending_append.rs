@@ -1,4 +1,4 @@
-//! An append that Python started, on its way to its commit (R13).
+//! An append that Python started, on its way to its commit.
 //!
 //! It is its own waker: whoever raises the high watermark wakes it, it looks, and its completion goes into the
 //! control queue. Nothing polls it in between.
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 use pybroker_replica::{Commit, PartitionError};
 
-use crate::control_queue::{Completed, ControlQueue};
+use super::control_queue::{Completed, ControlQueue};
 use crate::errors::partition_code;
 
 pub(crate) struct PendingAppend {

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::codec;
-use crate::control_queue::Completed;
+use crate::plane::control_queue::Completed;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
 

@@ -1,9 +1,9 @@
-//! Requests up to Python, completions of its appends, one wake-up for a burst (R13).
+//! Requests up to Python, completions of its appends, one wake-up for a burst.
 //!
 //! Only what is not drained counts. Each lane may fill the queue up to its own mark, so that admin requests cannot
 //! shut out heartbeats, and those not the controller. A lane above its mark is `Busy`: the server keeps that request
 //! and stops reading its socket until a drain made room. The share of a connection is one request: the server hands
-//! over its next one after the answer (R3), and lanes are first come, first served.
+//! over its next one after the answer, and lanes are first come, first served.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use pybroker_server::config::LogLevel;
 use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
 
-use crate::wake::WakeFd;
+use super::wake::WakeFd;
 
 /// An append that Python started has ended.
 #[derive(Debug, Clone, Copy)]
@@ -219,7 +219,7 @@ impl ControlQueue {
         }
     }
 
-    /// Takes nothing more; what waits is dropped, which closes its connections (R24).
+    /// Takes nothing more; what waits is dropped, which closes its connections.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;

@@ -1,0 +1,54 @@
+//! What Python drains: requests, completions of its appends, the news that no log directory is left, log lines.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::log_lines;
+use super::request::{Completion, LogDirsFailed, Request};
+use crate::plane::control_queue::{ControlQueue, Item};
+
+/// The queue from the data plane to the control plane.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct NativeControlQueue(Arc<ControlQueue>);
+
+impl NativeControlQueue {
+    pub(super) const fn new(queue: Arc<ControlQueue>) -> Self {
+        Self(queue)
+    }
+}
+
+#[pymethods]
+impl NativeControlQueue {
+    fn wake_fd(&self) -> i32 {
+        self.0.fd()
+    }
+
+    #[pyo3(signature = (max_items = 256))]
+    fn drain<'py>(&self, py: Python<'py>, max_items: usize) -> PyResult<Bound<'py, PyList>> {
+        // The server's threads hold the queue's lock for moments only and never take the GIL: no need to let it go.
+        let items = self.0.drain(max_items.max(1));
+        log_lines::write(py, &self.0)?;
+        let drained = PyList::empty(py);
+        for item in items {
+            match item {
+                Item::Completed(completed) => {
+                    drained.append(Bound::new(py, Completion::from(completed))?)?
+                }
+                Item::Failed(reason) => {
+                    drained.append(Bound::new(py, LogDirsFailed::new(reason))?)?
+                }
+                Item::Request(request) => match Request::decode(py, request) {
+                    Ok(request) => drained.append(Bound::new(py, request)?)?,
+                    Err(refused) => {
+                        let (error, request) = *refused;
+                        log_lines::undecodable(py, &request, &error)?;
+                        request.reply.close();
+                    }
+                },
+            }
+        }
+        Ok(drained)
+    }
+}

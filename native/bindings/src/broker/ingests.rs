@@ -1,0 +1,277 @@
+//! Staged ingest as the control plane drives it: begin, the two halves of a commit, ends, what there is.
+
+use std::sync::Arc;
+
+use pybroker_model::{TimestampType, TopicIdPartition};
+use pybroker_protocol::ErrorCode;
+use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Replicas};
+use pybroker_server::error_codes::of_ingest;
+use pybroker_storage::StagedTotals;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::topic_config::topic_config;
+use crate::clock::now_ms;
+use crate::convert::{shown, topic_id};
+use crate::errors::{native_error, partition_error};
+use crate::plane::DataPlane;
+use crate::uuid::Uuid;
+
+/// (topic id, ingest id, batch id): a key of dictionaries in Python.
+type Key = (Uuid, String, i64);
+
+/// What a commit lists of one attempt for one partition, as it came from outside.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ListedAttempt {
+    partition: i32,
+    writer: i32,
+    attempt: i64,
+    rows: i64,
+    bytes: i64,
+    /// CRC-32C over the batches' checksums.
+    checksum: i64,
+}
+
+/// What is staged for one partition.
+#[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StagedPartition {
+    partition: i32,
+    rows: i64,
+    bytes: u64,
+}
+
+/// Where the records of a commit are in one partition.
+#[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct AttachedPartition {
+    base_offset: i64,
+    end_offset: i64,
+    /// It had been done before.
+    repeated: bool,
+}
+
+/// An ingest that takes appends.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct OpenIngest {
+    key: Key,
+    epoch: i32,
+    /// When it last took records, or began.
+    touched_ms: i64,
+    /// Attempts that have staged something.
+    writers: usize,
+    /// Every attempt counted.
+    partitions: Vec<StagedPartition>,
+}
+
+shown!(
+    ListedAttempt,
+    StagedPartition,
+    AttachedPartition,
+    OpenIngest
+);
+
+impl From<(i32, i64, u64)> for StagedPartition {
+    fn from((partition, rows, bytes): (i32, i64, u64)) -> Self {
+        Self {
+            partition,
+            rows,
+            bytes,
+        }
+    }
+}
+
+/// The ingests of one broker.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct NativeIngests(Arc<DataPlane>);
+
+impl NativeIngests {
+    pub(super) const fn new(plane: Arc<DataPlane>) -> Self {
+        Self(plane)
+    }
+
+    /// What runs while the broker stops gets an error of the wire, as every other trouble is.
+    fn replicas(&self) -> PyResult<Arc<Replicas>> {
+        self.0.open_replicas().ok_or_else(|| {
+            native_error(
+                ErrorCode::NOT_LEADER_OR_FOLLOWER.0,
+                "the broker is shut down",
+            )
+        })
+    }
+}
+
+fn ingest_name((id, ingest_id, batch_id): Key) -> PyResult<IngestName> {
+    Ok(IngestName {
+        topic_id: topic_id(id)?,
+        ingest_id: ingest_id.into(),
+        batch_id,
+    })
+}
+
+fn ingest_error(error: &IngestError) -> PyErr {
+    native_error(of_ingest(error).0, error)
+}
+
+/// A directory's name that leads nowhere else.
+fn checked(directory: String) -> PyResult<String> {
+    let fine = !directory.is_empty()
+        && directory
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if fine {
+        Ok(directory)
+    } else {
+        Err(PyValueError::new_err(format!(
+            "{directory:?} is no name of an ingest's directory"
+        )))
+    }
+}
+
+#[pymethods]
+impl NativeIngests {
+    fn open(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        directory: String,
+        epoch: i32,
+        config: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        let replicas = self.replicas()?;
+        let new = NewIngest {
+            name: ingest_name(key)?,
+            directory: checked(directory)?,
+            epoch,
+            config: Arc::new(topic_config(config, &replicas.log_settings())?),
+        };
+        py.detach(|| replicas.open_ingest(new, now_ms()))
+            .map_err(|error| ingest_error(&error))
+    }
+
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        epoch: i32,
+        listed: Vec<ListedAttempt>,
+    ) -> PyResult<Vec<StagedPartition>> {
+        let replicas = self.replicas()?;
+        let name = ingest_name(key)?;
+        let listed: Vec<Listed> = listed
+            .into_iter()
+            .map(|one| {
+                Ok(Listed {
+                    partition: one.partition,
+                    writer: one.writer,
+                    attempt: one.attempt,
+                    totals: StagedTotals {
+                        rows: one.rows,
+                        bytes: u64::try_from(one.bytes).map_err(|_| out_of_range(one.bytes))?,
+                        crc: u32::try_from(one.checksum).map_err(|_| out_of_range(one.checksum))?,
+                    },
+                })
+            })
+            .collect::<PyResult<_>>()?;
+        let prepared = py
+            .detach(|| replicas.prepare_ingest(&name, epoch, &listed, now_ms()))
+            .map_err(|error| ingest_error(&error))?;
+        Ok(prepared.into_iter().map(StagedPartition::from).collect())
+    }
+
+    fn reopen(&self, key: Key, epoch: i32) -> PyResult<()> {
+        self.replicas()?.reopen_ingest(&ingest_name(key)?, epoch);
+        Ok(())
+    }
+
+    fn attach(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        directory: String,
+        append_time: bool,
+    ) -> PyResult<AttachedPartition> {
+        let replicas = self.replicas()?;
+        let tip = TopicIdPartition {
+            topic_id: crate::convert::topic_id(topic_id)?,
+            partition,
+        };
+        let directory = checked(directory)?;
+        let timestamps = if append_time {
+            TimestampType::LogAppendTime
+        } else {
+            TimestampType::CreateTime
+        };
+        let attached = py
+            .detach(|| replicas.attach_ingest(tip, &directory, timestamps, now_ms()))
+            .map_err(|error| partition_error(&error))?;
+        Ok(AttachedPartition {
+            base_offset: attached.base_offset,
+            end_offset: attached.end_offset,
+            repeated: attached.repeated,
+        })
+    }
+
+    fn expire(&self, py: Python<'_>, key: Key, epoch: i32, before_ms: i64) -> PyResult<bool> {
+        let replicas = self.replicas()?;
+        let name = ingest_name(key)?;
+        Ok(py.detach(|| replicas.expire_ingest(&name, epoch, before_ms)))
+    }
+
+    fn drop(&self, py: Python<'_>, key: Key, directory: String) -> PyResult<()> {
+        let replicas = self.replicas()?;
+        let (name, directory) = (ingest_name(key)?, checked(directory)?);
+        py.detach(|| replicas.drop_ingest(&name, &directory))
+            .map_err(|error| ingest_error(&error))
+    }
+
+    fn collect(&self, py: Python<'_>, keep: Vec<(Uuid, String)>) -> PyResult<usize> {
+        let replicas = self.replicas()?;
+        let keep: Vec<(String, String)> = keep
+            .into_iter()
+            .map(|(id, directory)| (id.0.to_hex(), directory))
+            .collect();
+        py.detach(|| replicas.collect_ingests(&keep))
+            .map_err(|error| ingest_error(&error))
+    }
+
+    fn list(&self) -> PyResult<Vec<OpenIngest>> {
+        let states = self.replicas()?.list_ingests();
+        Ok(states
+            .into_iter()
+            .map(|state| OpenIngest {
+                key: (
+                    Uuid(state.name.topic_id.uuid()),
+                    state.name.ingest_id.into_string(),
+                    state.name.batch_id,
+                ),
+                epoch: state.epoch,
+                touched_ms: state.touched_ms,
+                writers: state.writers,
+                partitions: state
+                    .partitions
+                    .into_iter()
+                    .map(StagedPartition::from)
+                    .collect(),
+            })
+            .collect())
+    }
+}
+
+fn out_of_range(value: i64) -> PyErr {
+    native_error(
+        ErrorCode::INVALID_REQUEST.0,
+        format!("{value} is out of range"),
+    )
+}

@@ -1,0 +1,173 @@
+//! Listeners as settings name them: a host to resolve, a security protocol, and what to say when one cannot be opened.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use pybroker_protocol::ErrorCode;
+use pybroker_server::StartError;
+use pybroker_server::config::{self, Registry, SecurityProtocol};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::convert::shown;
+use crate::errors::ListenerError;
+use crate::plane::DataPlane;
+
+/// A listener to be opened.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ListenerConfig {
+    name: String,
+    host: String,
+    port: u16,
+    security_protocol: String,
+}
+
+/// Where a broker can be reached on one of its listeners.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Endpoint {
+    pub(super) listener: String,
+    pub(super) host: String,
+    pub(super) port: i32,
+}
+
+shown!(ListenerConfig, Endpoint);
+
+/// The listeners of one broker.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct NativeListeners(Arc<DataPlane>);
+
+impl NativeListeners {
+    pub(super) const fn new(plane: Arc<DataPlane>) -> Self {
+        Self(plane)
+    }
+}
+
+#[pymethods]
+impl NativeListeners {
+    fn open(&self, py: Python<'_>, listeners: Vec<ListenerConfig>) -> PyResult<Vec<Endpoint>> {
+        if self.0.server().is_some() {
+            return Err(PyRuntimeError::new_err(
+                "listeners.open has been called before",
+            ));
+        }
+        let replicas = self.0.replicas()?;
+        let server = py
+            .detach(|| {
+                let configs = listeners
+                    .iter()
+                    .map(resolved)
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.0
+                    .start_server(configs, replicas)
+                    .map_err(|error| Problem::of_start(&error))
+            })
+            .map_err(|problem| ListenerError::new_err((problem.code, problem.text)))?;
+        let bound = server.addresses().iter().zip(listeners);
+        Ok(bound
+            .map(|((name, address), wanted)| Endpoint {
+                listener: name.to_string(),
+                host: wanted.host,
+                port: address.port().into(),
+            })
+            .collect())
+    }
+
+    fn start_accepting(&self) -> PyResult<()> {
+        let server = self.0.server().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "listeners.open has not been called, or the broker is shut down",
+            )
+        })?;
+        server.start_accepting();
+        Ok(())
+    }
+
+    fn stop_accepting(&self) {
+        if let Some(server) = self.0.server() {
+            server.stop_accepting();
+        }
+    }
+}
+
+/// Why a listener cannot be opened: what `ListenerError` is made of.
+struct Problem {
+    code: i16,
+    text: String,
+}
+
+impl Problem {
+    fn of_start(error: &StartError) -> Self {
+        Self {
+            code: ErrorCode::UNKNOWN_SERVER_ERROR.0,
+            text: match error {
+                StartError::Bind {
+                    name,
+                    address,
+                    error,
+                } if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    format!("listener {name}: {address} is in use by another process")
+                }
+                other => other.to_string(),
+            },
+        }
+    }
+}
+
+fn resolved(listener: &ListenerConfig) -> Result<config::ListenerConfig, Problem> {
+    let ListenerConfig {
+        name,
+        host,
+        port,
+        security_protocol,
+    } = listener;
+    let invalid = |text| Problem {
+        code: ErrorCode::INVALID_CONFIG.0,
+        text,
+    };
+    let security = match security_protocol.as_str() {
+        "PLAINTEXT" => SecurityProtocol::Plaintext,
+        "SASL_PLAINTEXT" => SecurityProtocol::SaslPlaintext,
+        other => {
+            return Err(invalid(format!(
+                "listener {name}: security protocol {other} is not known here"
+            )));
+        }
+    };
+    let address = resolve(host, *port)
+        .map_err(|error| invalid(format!("listener {name}: {host}: {error}")))?;
+    Ok(config::ListenerConfig {
+        name: name.as_str().into(),
+        address,
+        security,
+        registry: Registry::Client,
+    })
+}
+
+/// The first address of a host; all addresses for an empty one.
+fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
+    let host = if host.is_empty() {
+        "0.0.0.0"
+    } else {
+        host.trim_matches(['[', ']'])
+    };
+    (host, port)
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "has no address"))
+}

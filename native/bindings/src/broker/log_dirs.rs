@@ -1,0 +1,270 @@
+//! The log directories of one broker: what lies in them, what waits for removal, moves between them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pybroker_model::TopicIdPartition;
+use pybroker_protocol::ErrorCode;
+use pybroker_replica::{self as replica, MoveError, PartitionError};
+use pybroker_storage::StagedDeletion;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::clock::now_ms;
+use crate::convert::{shown, topic_id};
+use crate::errors::partition_error;
+use crate::plane::DataPlane;
+use crate::uuid::Uuid;
+
+/// A partition directory found by the scan at start.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct LocalPartition {
+    log_dir: String,
+    directory: String,
+    topic: Option<String>,
+    partition: i32,
+    topic_id: Option<Uuid>,
+    problem: Option<String>,
+}
+
+/// A directory that is given to a partition.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AdoptedDirectory {
+    directory: PathBuf,
+    topic_id: Uuid,
+    partition: i32,
+}
+
+/// A partition in the answer of `describe`.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LogDirPartition {
+    topic_id: Uuid,
+    topic: String,
+    partition: i32,
+    size_bytes: u64,
+    offset_lag: i64,
+    /// It is on its way into this directory (KIP-113).
+    is_future: bool,
+}
+
+/// A log directory as DescribeLogDirs shows it.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct LogDirInfo {
+    path: String,
+    error_code: i16,
+    total_bytes: i64,
+    usable_bytes: i64,
+    partitions: Vec<LogDirPartition>,
+}
+
+/// A partition directory that waits for removal.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct StagedDirectory {
+    path: String,
+    log_dir: String,
+    /// `None`: its name and its `partition.metadata` do not agree; an operator decides.
+    topic_id: Option<Uuid>,
+    partition: i32,
+    directory: Option<String>,
+    deadline_ms: Option<i64>,
+    /// Its removal has begun.
+    purging: bool,
+}
+
+shown!(
+    LocalPartition,
+    AdoptedDirectory,
+    LogDirPartition,
+    LogDirInfo,
+    StagedDirectory
+);
+
+/// The log directories of one broker.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct NativeLogDirs(Arc<DataPlane>);
+
+impl NativeLogDirs {
+    pub(super) const fn new(plane: Arc<DataPlane>) -> Self {
+        Self(plane)
+    }
+}
+
+#[pymethods]
+impl NativeLogDirs {
+    fn start(&self, py: Python<'_>) -> PyResult<Vec<LocalPartition>> {
+        let found = self.0.start_replicas(py)?;
+        Ok(found.into_iter().map(LocalPartition::from).collect())
+    }
+
+    fn adopt(
+        &self,
+        py: Python<'_>,
+        directories: Vec<AdoptedDirectory>,
+    ) -> PyResult<Vec<Option<String>>> {
+        let replicas = self.0.replicas()?;
+        let directories = directories
+            .into_iter()
+            .map(|one| {
+                let tip = TopicIdPartition {
+                    topic_id: topic_id(one.topic_id)?,
+                    partition: one.partition,
+                };
+                Ok((one.directory, tip))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let results = py.detach(|| replicas.adopt(&directories));
+        Ok(results
+            .into_iter()
+            .map(|result| result.err().map(|error| error.to_string()))
+            .collect())
+    }
+
+    fn set_aside(&self, py: Python<'_>, directories: Vec<PathBuf>) -> PyResult<()> {
+        let replicas = self.0.replicas()?;
+        py.detach(|| replicas.set_aside(&directories));
+        Ok(())
+    }
+
+    fn describe(&self, py: Python<'_>) -> PyResult<Vec<LogDirInfo>> {
+        let replicas = self.0.replicas()?;
+        Ok(py
+            .detach(|| replicas.describe_log_dirs())
+            .into_iter()
+            .map(LogDirInfo::from)
+            .collect())
+    }
+
+    fn move_partition(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        log_dir: PathBuf,
+    ) -> PyResult<i16> {
+        let tip = TopicIdPartition {
+            topic_id: crate::convert::topic_id(topic_id)?,
+            partition,
+        };
+        let replicas = self.0.replicas()?;
+        let code = match py.detach(|| replicas.move_partition(tip, &log_dir)) {
+            Ok(()) => ErrorCode::NONE,
+            Err(MoveError::NoSuchDir) => ErrorCode::LOG_DIR_NOT_FOUND,
+            Err(MoveError::Offline) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Err(MoveError::NotHosted) => ErrorCode::REPLICA_NOT_AVAILABLE,
+        };
+        Ok(code.0)
+    }
+
+    fn stage(&self, py: Python<'_>, directory: PathBuf) -> PyResult<PathBuf> {
+        let replicas = self.0.replicas()?;
+        py.detach(|| replicas.stage_directory(&directory, now_ms()))
+            .map_err(|error| path_error(&error, &directory))
+    }
+
+    fn staged(&self, py: Python<'_>) -> PyResult<Vec<StagedDirectory>> {
+        let replicas = self.0.replicas()?;
+        let staged = py
+            .detach(|| replicas.staged())
+            .map_err(|error| partition_error(&error))?;
+        Ok(staged.into_iter().map(StagedDirectory::from).collect())
+    }
+
+    fn purge(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        let replicas = self.0.replicas()?;
+        py.detach(|| replicas.purge(&path))
+            .map_err(|error| path_error(&error, &path))
+    }
+}
+
+fn path_error(error: &PartitionError, path: &Path) -> PyErr {
+    match error {
+        PartitionError::Invalid(reason) => {
+            PyValueError::new_err(format!("{}: {reason}", path.display()))
+        }
+        other => partition_error(other),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl From<replica::LocalPartition> for LocalPartition {
+    fn from(local: replica::LocalPartition) -> Self {
+        Self {
+            log_dir: text(&local.log_dir),
+            directory: text(&local.directory),
+            topic: local.topic,
+            partition: local.partition,
+            topic_id: local.topic_id.map(|id| Uuid(id.uuid())),
+            problem: local.problem,
+        }
+    }
+}
+
+impl From<(PathBuf, StagedDeletion)> for StagedDirectory {
+    fn from((log_dir, staged): (PathBuf, StagedDeletion)) -> Self {
+        Self {
+            path: text(&staged.path),
+            log_dir: text(&log_dir),
+            topic_id: staged.id.map(|id| Uuid(id.topic_id.uuid())),
+            partition: staged.id.map_or(-1, |id| id.partition),
+            directory: staged.directory,
+            deadline_ms: staged.deadline_ms,
+            purging: staged.purging,
+        }
+    }
+}
+
+impl From<replica::LogDirDescription> for LogDirInfo {
+    fn from(dir: replica::LogDirDescription) -> Self {
+        let size =
+            |blocks: u64, unit: u64| i64::try_from(blocks.saturating_mul(unit)).unwrap_or(i64::MAX);
+        let (total_bytes, usable_bytes) = match rustix::fs::statvfs(&dir.path) {
+            Ok(stat) => (
+                size(stat.f_blocks, stat.f_frsize),
+                size(stat.f_bavail, stat.f_frsize),
+            ),
+            Err(_) => (-1, -1),
+        };
+        let shown = |partition: &replica::Partition, offset_lag, is_future| LogDirPartition {
+            topic_id: Uuid(partition.tip().topic_id.uuid()),
+            topic: partition.topic().to_string(),
+            partition: partition.tip().partition,
+            size_bytes: partition.size_bytes(),
+            offset_lag,
+            is_future,
+        };
+        let partitions = dir.partitions.iter().map(|partition| {
+            let lag = partition.high_watermark() - partition.log_end_offset();
+            shown(partition, lag.max(0), false)
+        });
+        let futures = dir
+            .futures
+            .iter()
+            .map(|future| shown(&future.partition, future.offset_lag, true));
+        Self {
+            path: text(&dir.path),
+            error_code: if dir.failure.is_some() {
+                ErrorCode::KAFKA_STORAGE_ERROR.0
+            } else {
+                0
+            },
+            total_bytes,
+            usable_bytes,
+            partitions: partitions.chain(futures).collect(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Prometheus text of everything native.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pybroker_replica::Replicas;
+
+use crate::plane::DataPlane;
+use crate::plane::control_queue::ControlQueue;
+
+/// The whole text. Only sums are shown here: what bears names of topics is the control plane's.
+pub(super) fn render(plane: &DataPlane) -> String {
+    let mut text = Text(
+        plane
+            .server()
+            .map(|server| server.metrics())
+            .unwrap_or_default(),
+    );
+    control_queue(&mut text, &plane.queue);
+    if let Some(replicas) = plane.open_replicas() {
+        partitions(&mut text, &replicas);
+        ingests(&mut text, &replicas);
+        text.gauge(
+            "pybroker_log_dirs_offline",
+            "Log directories that failed.",
+            replicas.failed_dirs() as u64,
+        );
+    }
+    text.0
+}
+
+struct Text(String);
+
+impl Text {
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.add("gauge", name, help, value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.add("counter", name, help, value);
+    }
+
+    fn add(&mut self, kind: &str, name: &str, help: &str, value: u64) {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            self.0,
+            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+        );
+    }
+}
+
+fn control_queue(text: &mut Text, queue: &ControlQueue) {
+    let (requests, bytes) = queue.depth();
+    text.gauge(
+        "pybroker_control_queue_requests",
+        "Requests that wait for the control plane.",
+        requests as u64,
+    );
+    text.gauge(
+        "pybroker_control_queue_bytes",
+        "Bytes of requests that wait for the control plane.",
+        bytes as u64,
+    );
+    text.counter(
+        "pybroker_control_requests_total",
+        "Requests handed to the control plane.",
+        queue.submitted.load(Relaxed),
+    );
+    text.counter(
+        "pybroker_control_queue_full_total",
+        "Times a request had to wait because the queue was full.",
+        queue.refused.load(Relaxed),
+    );
+    text.counter(
+        "pybroker_control_wakeups_total",
+        "Times the control plane's loop was woken.",
+        queue.signals.load(Relaxed),
+    );
+}
+
+fn partitions(text: &mut Text, replicas: &Replicas) {
+    let map = replicas.snapshot();
+    let (mut hosted, mut not_led, mut bytes, mut unflushed) = (0, 0, 0, 0);
+    for partition in map.partitions() {
+        hosted += 1;
+        not_led += u64::from(partition.role().leader().is_err());
+        bytes += partition.size_bytes();
+        unflushed += u64::try_from(partition.unflushed_records()).unwrap_or(0);
+    }
+    text.gauge("pybroker_partitions", "Partitions hosted here.", hosted);
+    text.gauge(
+        "pybroker_partitions_not_led",
+        "Partitions hosted here that this broker does not lead.",
+        not_led,
+    );
+    text.gauge("pybroker_log_bytes", "Bytes of all log segments.", bytes);
+    text.gauge(
+        "pybroker_unflushed_records",
+        "Records appended that are not known to be on disk.",
+        unflushed,
+    );
+}
+
+fn ingests(text: &mut Text, replicas: &Replicas) {
+    let ingests = replicas.ingests().figures();
+    text.gauge(
+        "pybroker_ingests_open",
+        "Staged ingests that are open.",
+        ingests.open as u64,
+    );
+    text.gauge(
+        "pybroker_ingest_attempts",
+        "Attempts with something staged by ingests that are open, each counted for each partition.",
+        ingests.attempts as u64,
+    );
+    text.gauge(
+        "pybroker_ingest_staged_bytes",
+        "Bytes staged by ingests that are open.",
+        ingests.staged_bytes,
+    );
+    text.counter(
+        "pybroker_ingest_appended_bytes_total",
+        "Bytes staged since the start.",
+        ingests.appended_bytes,
+    );
+    text.counter(
+        "pybroker_ingest_attached_partitions_total",
+        "Partitions that took staged records since the start.",
+        ingests.attached_partitions,
+    );
+}

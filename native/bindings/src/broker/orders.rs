@@ -1,0 +1,163 @@
+//! Orders of the control plane about partitions.
+
+use std::sync::Arc;
+
+use pybroker_model::TopicIdPartition;
+use pybroker_replica as replica;
+use pybroker_replica::{BrokerLogSettings, TopicConfig};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::topic_config::{next_sequence, parse};
+use crate::convert::{shown, topic_id};
+use crate::uuid::Uuid;
+
+/// One partition of a LeaderAndIsr request.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct PartitionOrder {
+    #[pyo3(get)]
+    topic_id: Uuid,
+    topic: Arc<str>,
+    #[pyo3(get)]
+    partition: i32,
+    #[pyo3(get)]
+    leader: i32,
+    #[pyo3(get)]
+    leader_epoch: i32,
+    isr: Arc<[i32]>,
+    replicas: Arc<[i32]>,
+    #[pyo3(get)]
+    is_new: bool,
+    #[pyo3(get)]
+    start_offset: i64,
+    #[pyo3(get)]
+    config: Py<PyDict>,
+    /// When it was decided; see `TopicConfig::sequence`.
+    sequence: u64,
+}
+
+#[pymethods]
+impl PartitionOrder {
+    #[new]
+    #[pyo3(signature = (*, topic_id, topic, partition, leader, leader_epoch, isr, replicas, is_new, config, start_offset = 0))]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a record, by name")]
+    fn new(
+        topic_id: Uuid,
+        topic: &str,
+        partition: i32,
+        leader: i32,
+        leader_epoch: i32,
+        isr: Vec<i32>,
+        replicas: Vec<i32>,
+        is_new: bool,
+        config: Py<PyDict>,
+        start_offset: i64,
+    ) -> Self {
+        Self {
+            topic_id,
+            topic: topic.into(),
+            partition,
+            leader,
+            leader_epoch,
+            isr: isr.into(),
+            replicas: replicas.into(),
+            is_new,
+            start_offset,
+            config,
+            sequence: next_sequence(),
+        }
+    }
+
+    #[getter]
+    fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    #[getter]
+    fn isr(&self) -> &[i32] {
+        &self.isr
+    }
+
+    #[getter]
+    fn replicas(&self) -> &[i32] {
+        &self.replicas
+    }
+}
+
+/// Converts a batch of orders; each dict of settings is parsed once.
+pub(super) fn partition_orders(
+    py: Python<'_>,
+    orders: &[Bound<'_, PartitionOrder>],
+    broker: &BrokerLogSettings,
+) -> PyResult<Vec<replica::PartitionOrder>> {
+    let mut parsed: Vec<(Bound<'_, PyDict>, Arc<TopicConfig>)> = Vec::new();
+    let mut converted = Vec::with_capacity(orders.len());
+    for order in orders {
+        let order = order.get();
+        let dict = order.config.bind(py);
+        // Orders of one topic follow each other and share a dict.
+        let config = match parsed
+            .iter()
+            .rev()
+            .take(4)
+            .find(|(known, _)| known.is(dict))
+        {
+            Some((_, config)) => Arc::clone(config),
+            None => {
+                let config = Arc::new(TopicConfig {
+                    sequence: order.sequence,
+                    ..parse(dict, broker)?
+                });
+                parsed.push((dict.clone(), Arc::clone(&config)));
+                config
+            }
+        };
+        converted.push(replica::PartitionOrder {
+            tip: TopicIdPartition {
+                topic_id: topic_id(order.topic_id)?,
+                partition: order.partition,
+            },
+            topic: Arc::clone(&order.topic),
+            leader: order.leader,
+            leader_epoch: order.leader_epoch,
+            isr: Arc::clone(&order.isr),
+            replicas: Arc::clone(&order.replicas),
+            is_new: order.is_new,
+            start_offset: order.start_offset,
+            config,
+        });
+    }
+    Ok(converted)
+}
+
+/// One partition of a StopReplica request.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StopOrder {
+    topic_id: Uuid,
+    partition: i32,
+    leader_epoch: i32,
+    delete: bool,
+}
+
+shown!(StopOrder);
+
+impl StopOrder {
+    pub(super) fn checked(&self) -> PyResult<replica::StopOrder> {
+        Ok(replica::StopOrder {
+            tip: TopicIdPartition {
+                topic_id: topic_id(self.topic_id)?,
+                partition: self.partition,
+            },
+            leader_epoch: self.leader_epoch,
+            delete: self.delete,
+        })
+    }
+}

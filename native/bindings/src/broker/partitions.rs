@@ -1,0 +1,231 @@
+//! The partitions hosted here: orders about them, their records, where they stand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pybroker_model::{TopicIdPartition, ValidBatches};
+use pybroker_protocol::ErrorCode;
+use pybroker_replica::{AppendInfo, Partition, PartitionError};
+use pybroker_storage::AppendOrigin;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::orders::{PartitionOrder, StopOrder, partition_orders};
+use super::records::{self, StoredRecords};
+use super::topic_config::topic_config;
+use crate::clock::now_ms;
+use crate::convert::{batch_of, shown};
+use crate::errors::{native_error, partition_code, partition_error};
+use crate::plane::DataPlane;
+use crate::plane::control_queue::Completed;
+use crate::plane::pending_append::PendingAppend;
+use crate::uuid::Uuid;
+
+/// Where the log of a hosted partition stands.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct PartitionOffsets {
+    log_start_offset: i64,
+    high_watermark: i64,
+    last_stable_offset: i64,
+    log_end_offset: i64,
+    leader_epoch: i32,
+    size_bytes: u64,
+}
+
+/// Where the log of a partition begins and ends.
+#[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct PartitionEnds {
+    partition: i32,
+    log_start_offset: i64,
+    log_end_offset: i64,
+}
+
+shown!(PartitionOffsets, PartitionEnds);
+
+/// The partitions hosted by one broker.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct NativePartitions {
+    plane: Arc<DataPlane>,
+    next_token: AtomicU64,
+}
+
+impl NativePartitions {
+    pub(super) const fn new(plane: Arc<DataPlane>) -> Self {
+        Self {
+            plane,
+            next_token: AtomicU64::new(1),
+        }
+    }
+
+    fn partition(&self, topic_id: Uuid, partition: i32) -> PyResult<Option<Arc<Partition>>> {
+        self.plane.partition(tip(topic_id, partition)?)
+    }
+
+    fn hosted(&self, topic_id: Uuid, partition: i32) -> PyResult<Arc<Partition>> {
+        self.partition(topic_id, partition)?.ok_or_else(|| {
+            native_error(
+                ErrorCode::NOT_LEADER_OR_FOLLOWER.0,
+                format!("{}-{partition} is not hosted here", topic_id.0),
+            )
+        })
+    }
+}
+
+fn tip(topic_id: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
+    Ok(TopicIdPartition {
+        topic_id: crate::convert::topic_id(topic_id)?,
+        partition,
+    })
+}
+
+#[pymethods]
+impl NativePartitions {
+    fn apply(&self, py: Python<'_>, orders: Vec<Bound<'_, PartitionOrder>>) -> PyResult<Vec<i16>> {
+        let replicas = self.plane.replicas()?;
+        let orders = partition_orders(py, &orders, &replicas.log_settings())?;
+        let results = py.detach(|| replicas.apply(&orders, now_ms()));
+        Ok(results.iter().map(code_of).collect())
+    }
+
+    fn stop(&self, py: Python<'_>, orders: Vec<StopOrder>) -> PyResult<Vec<i16>> {
+        let replicas = self.plane.replicas()?;
+        let orders = orders
+            .iter()
+            .map(StopOrder::checked)
+            .collect::<PyResult<Vec<_>>>()?;
+        let results = py.detach(|| replicas.stop(&orders, now_ms()));
+        Ok(results.iter().map(code_of).collect())
+    }
+
+    fn restore(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        topic: &str,
+        partitions: Vec<i32>,
+    ) -> PyResult<Vec<i16>> {
+        let replicas = self.plane.replicas()?;
+        let tips = partitions
+            .into_iter()
+            .map(|partition| tip(topic_id, partition))
+            .collect::<PyResult<Vec<_>>>()?;
+        let topic: Arc<str> = topic.into();
+        let results = py.detach(|| replicas.restore(&tips, &topic, now_ms()));
+        Ok(results.iter().map(code_of).collect())
+    }
+
+    fn set_fenced(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        fenced: bool,
+    ) -> PyResult<Vec<PartitionEnds>> {
+        let replicas = self.plane.replicas()?;
+        let id = crate::convert::topic_id(topic_id)?;
+        let ends = py.detach(|| replicas.set_fenced(id, fenced));
+        Ok(ends
+            .into_iter()
+            .map(
+                |(partition, log_start_offset, log_end_offset)| PartitionEnds {
+                    partition,
+                    log_start_offset,
+                    log_end_offset,
+                },
+            )
+            .collect())
+    }
+
+    fn set_topic_config(&self, topic_id: Uuid, config: &Bound<'_, PyDict>) -> PyResult<()> {
+        let replicas = self.plane.replicas()?;
+        let id = crate::convert::topic_id(topic_id)?;
+        let config = Arc::new(topic_config(config, &replicas.log_settings())?);
+        replicas.set_topic_config(id, &config);
+        Ok(())
+    }
+
+    fn append(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        records: Vec<Bound<'_, PyAny>>,
+        timestamp_ms: i64,
+    ) -> PyResult<u64> {
+        let batch = batch_of(&records, timestamp_ms)?;
+        let token = self.next_token.fetch_add(1, Relaxed);
+        let hosted = self.partition(topic_id, partition)?;
+        let queue = &self.plane.queue;
+        // Not beyond here with an error: the token is promised a completion.
+        py.detach(|| {
+            let Some(hosted) = hosted else {
+                queue.complete(PendingAppend::failed(token, &PartitionError::NotLeader));
+                return;
+            };
+            match append_batch(&hosted, batch) {
+                Ok(info) => {
+                    let completed = Completed {
+                        token,
+                        error_code: 0,
+                        base_offset: info.base_offset,
+                        log_append_time: info.log_append_time,
+                    };
+                    PendingAppend::start(queue, completed, hosted.committed(&info));
+                }
+                Err(error) => queue.complete(PendingAppend::failed(token, &error)),
+            }
+        });
+        Ok(token)
+    }
+
+    fn read_records(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> PyResult<StoredRecords> {
+        let hosted = self.hosted(topic_id, partition)?;
+        let read = py
+            .detach(|| records::read(&hosted, offset, max_bytes))
+            .map_err(|error| partition_error(&error))?;
+        StoredRecords::new(py, &read)
+    }
+
+    fn offsets(&self, topic_id: Uuid, partition: i32) -> PyResult<Option<PartitionOffsets>> {
+        Ok(self
+            .partition(topic_id, partition)?
+            .map(|hosted| PartitionOffsets {
+                log_start_offset: hosted.log_start_offset(),
+                high_watermark: hosted.high_watermark(),
+                last_stable_offset: hosted.last_stable_offset(),
+                log_end_offset: hosted.log_end_offset(),
+                leader_epoch: hosted.leader_epoch(),
+                size_bytes: hosted.size_bytes(),
+            }))
+    }
+
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        offset: i64,
+    ) -> PyResult<i64> {
+        let replicas = self.plane.replicas()?;
+        let tip = tip(topic_id, partition)?;
+        py.detach(|| replicas.delete_records(tip, offset))
+            .map_err(|error| partition_error(&error))
+    }
+}
+
+fn append_batch(hosted: &Arc<Partition>, batch: Vec<u8>) -> Result<AppendInfo, PartitionError> {
+    let batches = ValidBatches::checked_owned(batch)?;
+    hosted.append_from(AppendOrigin::Coordinator, batches, -1, now_ms())
+}
+
+fn code_of(result: &Result<(), PartitionError>) -> i16 {
+    result.as_ref().map_or_else(partition_code, |()| 0)
+}

@@ -1,0 +1,4 @@
+//! Batches and records for `pybroker.client`.
+
+pub(crate) mod batch;
+pub(crate) mod records;

@@ -1,0 +1,6 @@
+//! Functions of the data path that Python may call alone: the same code that serves the sockets.
+
+pub(crate) mod batches;
+pub(crate) mod hot;
+pub(crate) mod partition_index;
+pub(crate) mod topic_keys;

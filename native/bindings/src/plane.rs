@@ -1,0 +1,207 @@
+//! The data plane of one broker and its life: first the log directories, then the listeners, then settings that
+//! change, at last the end. What Python calls on it stands in `broker`, one file per subject.
+
+pub(crate) mod control_queue;
+pub(crate) mod pending_append;
+pub(crate) mod settings;
+mod wake;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
+use pybroker_model::TopicIdPartition;
+use pybroker_replica::{Background, LocalPartition, Partition, Replicas, ReplicasConfig};
+use pybroker_server::config::{ListenerConfig, LogLevel, LogSink, ServerConfig};
+use pybroker_server::control_plane::ControlPlane;
+use pybroker_server::metadata_view::MetadataHolder;
+use pybroker_server::{Server, StartError};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::clock::now_ms;
+use crate::errors::log_dir_error;
+use control_queue::ControlQueue;
+use settings::NativeSettings;
+
+/// Bytes of requests that may wait for Python.
+const CONTROL_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What the objects of `broker` share.
+pub(crate) struct DataPlane {
+    broker_id: i32,
+    cluster_id: String,
+    log_dirs: Vec<PathBuf>,
+    settings: ArcSwap<NativeSettings>,
+    pub(crate) queue: Arc<ControlQueue>,
+    pub(crate) metadata: Arc<MetadataHolder>,
+    /// From `start_replicas` on.
+    replicas: ArcSwapOption<Replicas>,
+    /// From `start_server` on.
+    server: ArcSwapOption<Server>,
+    background: Mutex<Option<Background>>,
+    /// Held by `stop`: a second call waits for the first.
+    stopping: Mutex<bool>,
+}
+
+impl DataPlane {
+    /// Nothing is opened yet.
+    pub(crate) fn new(
+        broker_id: i32,
+        cluster_id: String,
+        log_dirs: Vec<PathBuf>,
+        settings: NativeSettings,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            broker_id,
+            metadata: Arc::new(MetadataHolder::new(&cluster_id)),
+            cluster_id,
+            log_dirs,
+            queue: Arc::new(ControlQueue::new(
+                CONTROL_QUEUE_BYTES_MAX,
+                settings.queued_requests_max,
+            )?),
+            settings: ArcSwap::from_pointee(settings),
+            replicas: ArcSwapOption::empty(),
+            server: ArcSwapOption::empty(),
+            background: Mutex::new(None),
+            stopping: Mutex::new(false),
+        })
+    }
+
+    /// The partitions and log directories, if they are open.
+    pub(crate) fn open_replicas(&self) -> Option<Arc<Replicas>> {
+        self.replicas.load_full()
+    }
+
+    /// The same, where only a caller that mistakes the order of the start finds none. `RuntimeError` says so.
+    pub(crate) fn replicas(&self) -> PyResult<Arc<Replicas>> {
+        self.open_replicas().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "log_dirs.start has not been called, or the broker is shut down",
+            )
+        })
+    }
+
+    /// The listeners and their connections, if they are open.
+    pub(crate) fn server(&self) -> Option<Arc<Server>> {
+        self.server.load_full()
+    }
+
+    /// A partition that is hosted here.
+    pub(crate) fn partition(&self, tip: TopicIdPartition) -> PyResult<Option<Arc<Partition>>> {
+        Ok(self.replicas()?.partition(tip))
+    }
+
+    fn log_sink(&self) -> LogSink {
+        let queue = Arc::clone(&self.queue);
+        Arc::new(move |level, text: &str| queue.log(level, text.to_owned()))
+    }
+
+    /// Locks and scans the log directories, and starts what works on them in the background. `LogDirError`.
+    pub(crate) fn start_replicas(&self, py: Python<'_>) -> PyResult<Vec<LocalPartition>> {
+        if self.replicas.load().is_some() {
+            return Err(PyRuntimeError::new_err(
+                "log_dirs.start has been called before",
+            ));
+        }
+        let settings = self.settings.load_full();
+        let sink = self.log_sink();
+        let queue = Arc::clone(&self.queue);
+        let config = ReplicasConfig {
+            layout: settings.layout,
+            broker_id: self.broker_id,
+            cluster_id: self.cluster_id.clone(),
+            log_dirs: self.log_dirs.clone(),
+            delete_delay_ms: settings.delete_delay_ms,
+            threads_per_dir: settings.threads_per_dir,
+            log_settings: settings.log,
+            clock: Arc::new(now_ms),
+            report: Arc::new(move |text| sink(LogLevel::Error, text)),
+            on_all_failed: Arc::new(move |text| queue.fail(text)),
+        };
+        let (replicas, found) = py
+            .detach(|| Replicas::start(config))
+            .map_err(|error| log_dir_error(&error))?;
+        let replicas = Arc::new(replicas);
+        replicas.ingests().set_limits(settings.ingest);
+        let background = Background::start(&replicas, settings.intervals, settings.cleaner)?;
+        *self.background.lock() = Some(background);
+        self.replicas.store(Some(replicas));
+        Ok(found)
+    }
+
+    /// Opens the sockets; nothing is accepted yet. Without the GIL.
+    pub(crate) fn start_server(
+        &self,
+        listeners: Vec<ListenerConfig>,
+        replicas: Arc<Replicas>,
+    ) -> Result<Arc<Server>, StartError> {
+        let settings = self.settings.load_full();
+        let config = ServerConfig {
+            broker_id: self.broker_id,
+            listeners,
+            threads: settings.threads,
+            settings: settings.server.clone(),
+            log: self.log_sink(),
+        };
+        let control = Arc::clone(&self.queue) as Arc<dyn ControlPlane>;
+        let server = Arc::new(Server::start(
+            config,
+            replicas,
+            Arc::clone(&self.metadata),
+            control,
+        )?);
+        self.server.store(Some(Arc::clone(&server)));
+        Ok(server)
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Arc<NativeSettings> {
+        self.settings.load_full()
+    }
+
+    /// Puts settings in force, as far as they can change while the broker runs.
+    pub(crate) fn change_settings(&self, changed: NativeSettings) -> PyResult<()> {
+        let changed = Arc::new(changed);
+        if let Some(replicas) = self.open_replicas() {
+            replicas.set_log_settings(changed.log);
+            replicas.ingests().set_limits(changed.ingest);
+        }
+        if let Some(background) = &*self.background.lock() {
+            background.set(changed.intervals, changed.cleaner)?;
+        }
+        if let Some(server) = self.server() {
+            server.set_settings(changed.server.clone());
+        }
+        self.settings.store(changed);
+        Ok(())
+    }
+
+    /// The end, after the listeners have closed: produces are finished, connections closed, logs flushed, snapshots,
+    /// checkpoints and the clean-shutdown marker written. Never waits for the GIL, nor holds it.
+    pub(crate) fn stop(&self, timeout: Duration) -> Result<(), String> {
+        let start = Instant::now();
+        // Clients whose requests nobody answers must not take the time that the disks need.
+        let clients_deadline = start + timeout / 2;
+        let mut stopped = self.stopping.lock();
+        if std::mem::replace(&mut *stopped, true) {
+            return Ok(());
+        }
+        if let Some(server) = self.server() {
+            server.shutdown(clients_deadline);
+        }
+        self.queue.close();
+        if let Some(background) = self.background.lock().take() {
+            background.stop();
+        }
+        // The last owners of the logs and of the directories' locks go with this scope.
+        drop(self.server.swap(None));
+        match self.replicas.swap(None) {
+            Some(replicas) => replicas.shutdown(timeout.saturating_sub(start.elapsed())),
+            None => Ok(()),
+        }
+    }
+}
