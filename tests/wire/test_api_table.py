@@ -9,7 +9,7 @@ from typing import Any
 from pybroker import native
 from pybroker.dispatch import routes
 
-METADATA = 3  # native, but Rust hands over what it does not know (R21)
+METADATA = 3  # native, but Rust hands over what it does not know
 
 
 class _Anything(SimpleNamespace):

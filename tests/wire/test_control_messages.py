@@ -1,4 +1,4 @@
-"""What a controller hands over as objects can be sent as it is: the same fields as on the inter-broker wire (R15)."""
+"""What a controller hands over as objects can be sent as it is: the same fields as on the inter-broker wire."""
 
 from __future__ import annotations
 

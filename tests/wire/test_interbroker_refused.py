@@ -1,4 +1,4 @@
-"""What brokers say among themselves is refused where clients listen (R15)."""
+"""What brokers say among themselves is refused where clients listen."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 //! THE table of API keys: number, name, the versions served on client listeners, the first flexible version,
 //! which plane answers, and whether a handler exists. Everything else that needs these facts reads them here.
 //!
-//! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, those that 3.9.2 still served
-//! (DESIGN.md section 3). Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, without them
-//! librdkafka stops compressing (R8); Fetch starts at 4, as 0-3 need message formats 0 and 1; OffsetCommit and
-//! OffsetFetch start at 1 (R8); InitProducerId ends at 5 as Kafka 4.4.0 marks its version 6 unstable.
+//! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, those that 3.9.2 still served.
+//! Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, without them librdkafka stops compressing;
+//! Fetch starts at 4, as 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch start at 1, as version 0 keeps
+//! offsets in ZooKeeper; InitProducerId ends at 5 as Kafka 4.4.0 marks its version 6 unstable.
 
 /// Who answers a request: the data plane by itself, or a Python handler behind the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Api {
         self.served && version >= lowest && version <= self.max_version
     }
 
-    /// Highest version that is served. With `topic_ids` false (`inter.broker.protocol.version` below 2.8, checklist
-    /// 206) it is the last one whose messages name topics by name alone; -1 if the key cannot do without ids.
+    /// Highest version that is served. With `topic_ids` false (`inter.broker.protocol.version` below 2.8) it is
+    /// the last one whose messages name topics by name alone; -1 if the key cannot do without ids.
     pub const fn newest(&self, topic_ids: bool) -> i16 {
         if topic_ids {
             return self.max_version;
@@ -99,7 +99,7 @@ impl Api {
     }
 }
 
-/// Produce is advertised from 0 (R8) but implemented from here on: older versions carry message formats 0 and 1.
+/// Produce is advertised from 0 but implemented from here on: older versions carry message formats 0 and 1.
 pub const PRODUCE_LOWEST_IMPLEMENTED: i16 = 3;
 
 macro_rules! flexible {
@@ -262,7 +262,7 @@ apis! {
     32154 ListIngests 0..=0 flexible 0 Python served;
 }
 
-/// The versions spoken on the inter-broker listener where they are the KIP-516 text's own (R9, checklist F to L and T):
+/// The versions spoken on the inter-broker listener where they are the KIP-516 text's own:
 /// (key, lowest, highest). Layouts: `schema/interbroker`.
 pub static INTER_BROKER_VERSIONS: &[(ApiKey, i16, i16)] = &[
     (ApiKey::Produce, 9, 9),

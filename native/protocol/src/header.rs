@@ -26,6 +26,9 @@ pub struct RequestHeader<'a> {
 }
 
 impl RequestPrefix {
+    /// Its length.
+    pub const BYTES: usize = 8;
+
     /// Reads the part that has the same layout in every request that ever was.
     #[inline]
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

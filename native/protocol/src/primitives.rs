@@ -3,7 +3,7 @@
 //! Everything a client sends goes through [`Reader`]. It borrows from the frame, never copies and never
 //! allocates; a count is believed only if that many elements could still fit into the bytes that remain, and
 //! the elements of one request are counted against a budget. Both are checked *before* a caller may reserve
-//! memory (PROTOCOL.md 1.3, RELIABILITY.md G1–G4).
+//! memory.
 //!
 //! The legacy encoding (fixed-width lengths, −1 = null) and the flexible one of KIP-482 (unsigned varints,
 //! 0 = null, tagged fields) differ only in how lengths are written, so one reader serves both: `flexible` is

@@ -1,45 +1,18 @@
-//! What the client of a connection may do with topics. Decisions are remembered per connection, name and version of
-//! the rules, so that Produce and Fetch ask the rules once; by name, so that nothing decided about a dead incarnation
-//! grants anything that its successor's entries do not (H4).
+//! What the client of a connection may do with topics: the rules, asked on its behalf.
 
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use hashbrown::HashMap;
 use pybroker_protocol::ErrorCode;
 
-use crate::api::ResolvedTopic;
 use crate::authorizer::{
     CLUSTER_NAME, Operation, ResourceType, Rules, Subject, supported_operations,
 };
 use crate::config::LogLevel;
+use crate::connection_info::ConnectionInfo;
 use crate::metadata_view::MetadataView;
-use crate::shared::{ConnectionInfo, Shared};
-
-/// Names that a connection remembers decisions about; more than most clients use. Above it all are forgotten.
-const DECISIONS_MAX: usize = 1_000;
-
-/// Decisions about topics; of the rules' version 0 there are none.
-#[derive(Debug, Default)]
-pub(crate) struct Decisions {
-    version: u64,
-    by_name: HashMap<Arc<str>, Decided>,
-}
-
-/// Bits of operations: those that were asked about, and those of them that are permitted.
-#[derive(Debug, Default, Clone, Copy)]
-struct Decided {
-    known: u16,
-    permitted: u16,
-}
-
-impl Decisions {
-    /// Forgets everything: the connection has another principal.
-    pub(crate) fn clear(&mut self) {
-        self.by_name.clear();
-        self.version = 0;
-    }
-}
+use crate::resolve::ResolvedTopic;
+use crate::shared::Shared;
 
 /// The rules, for one request of one connection.
 pub(crate) struct Access<'a> {
@@ -64,7 +37,7 @@ impl<'a> Access<'a> {
     }
 
     /// The error for a topic that must not be used so; `given` is the name that the client knows, if it goes by name.
-    /// An id that does not exist is not refused here: the client is told that it is unknown (X22).
+    /// An id that does not exist is not refused here: the client is told that it is unknown.
     #[inline]
     pub(crate) fn refuse(
         &self,
@@ -121,16 +94,8 @@ impl<'a> Access<'a> {
 
     fn decide(&self, rules: &Rules, operation: Operation, name: &str) -> bool {
         let mut decisions = self.connection.decisions.borrow_mut();
-        let decisions = &mut *decisions;
-        if decisions.version != rules.version {
-            decisions.by_name.clear();
-            decisions.version = rules.version;
-        }
-        let bit = 1u16 << operation.0;
-        if let Some(decided) = decisions.by_name.get(name)
-            && decided.known & bit != 0
-        {
-            return decided.permitted & bit != 0;
+        if let Some(permitted) = decisions.recall(rules.version, operation, name) {
+            return permitted;
         }
         let permitted = rules.permits(self.who(), operation, ResourceType::TOPIC, name);
         if !permitted {
@@ -144,14 +109,7 @@ impl<'a> Access<'a> {
                 ),
             );
         }
-        if decisions.by_name.len() >= DECISIONS_MAX && !decisions.by_name.contains_key(name) {
-            decisions.by_name.clear();
-        }
-        let decided = decisions.by_name.entry_ref(name).or_default();
-        decided.known |= bit;
-        if permitted {
-            decided.permitted |= bit;
-        }
+        decisions.remember(operation, name, permitted);
         permitted
     }
 }

@@ -4,7 +4,7 @@
 //! DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS (not where they deny); entries are found by the literal name, by
 //! `*` and by prefix; without any entry for a resource `allow.everyone.if.no.acl.found` decides.
 //!
-//! Changes come from Python in order (R12). One writer copies what it changes and swaps it in; a request loads the
+//! Changes come from Python in order. One writer copies what it changes and swaps it in; a request loads the
 //! rules once. Without authorizer there are no rules, and everything is permitted.
 
 use std::net::IpAddr;

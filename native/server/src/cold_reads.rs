@@ -1,19 +1,17 @@
-//! Reads from disk, off the data threads (R19).
+//! Reads from disk, off the data threads.
 //!
 //! sendfile and pread block when the bytes are not in the page cache. So a data thread first asks the kernel whether
 //! they are (`preadv2` with RWF_NOWAIT); if not, a thread of this small pool reads the range, which brings it into
 //! the cache, and wakes the connection, which then sends it.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::future::Future;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
-use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -21,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::limits::POOL_WORK_WAITING_MAX;
 use crate::os;
 use crate::outgoing::{FileSlice, SliceFile};
+use crate::workers::Workers;
 
 /// Threads that may wait for the disk at the same time: a cold consumer must not stand behind one other.
 const THREADS: usize = 2;
@@ -30,41 +29,16 @@ const QUEUE_MAX: usize = 1024;
 const PROBE_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
-/// The pool. Threads start with the first cold read: most brokers never need them.
+thread_local! {
+    /// Where a thread of the pool reads to; nobody looks at it.
+    static SINK: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// The pool.
 pub(crate) struct ColdReads {
-    /// What its threads are called.
-    name: &'static str,
-    /// How many may wait for the disk at the same time.
-    size: usize,
-    /// Its threads run when others leave them the processor.
-    lower: bool,
-    queue: Arc<Queue>,
+    workers: Arc<Workers>,
     /// Places in the queue for work; who finds none waits for one in turn.
     places: Arc<Semaphore>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: Mutex<Jobs>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    stopped: bool,
-}
-
-enum Job {
-    /// Bring these into the page cache, then wake the connection.
-    Read {
-        slices: Vec<FileSlice>,
-        done: Arc<AtomicBool>,
-        waker: Waker,
-    },
-    /// Something else that works with files; it tells its connection itself.
-    Run(Box<dyn FnOnce() + Send>),
 }
 
 /// Ready when a pool has answered; an error if it never will.
@@ -96,17 +70,6 @@ pub(crate) fn is_resident(slice: &FileSlice) -> bool {
     )
 }
 
-/// The scheduler prefers all threads of usual priority to this one. Where that cannot be had nothing is lost.
-#[cfg(target_os = "linux")]
-fn step_back() {
-    const NICE: i32 = 10;
-    // For Linux a thread is a process of its own here.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn step_back() {}
-
 fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
     let mut byte = [0];
     match os::read_resident(file.as_fd(), &mut byte, position) {
@@ -119,50 +82,49 @@ fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
 
 impl Default for ColdReads {
     fn default() -> Self {
-        Self::pool("cold-read", THREADS, false)
+        Self::with(Workers::new("cold-read", THREADS))
     }
 }
 
 impl ColdReads {
     /// A pool for bulk work that others must not feel.
     pub(crate) fn in_the_background(name: &'static str, size: usize) -> Self {
-        Self::pool(name, size, true)
+        Self::with(Workers::in_the_background(name, size))
     }
 
-    fn pool(name: &'static str, size: usize, lower: bool) -> Self {
+    fn with(workers: Workers) -> Self {
         Self {
-            name,
-            size,
-            lower,
-            queue: Arc::default(),
+            workers: Arc::new(workers),
             places: Arc::new(Semaphore::new(POOL_WORK_WAITING_MAX)),
-            threads: Mutex::default(),
         }
     }
 
     /// Reads the slices on the pool and then wakes `waker`. `None` if the queue is full.
     pub(crate) fn read(&self, slices: Vec<FileSlice>, waker: &Waker) -> Option<ColdRead> {
         let done = Arc::new(AtomicBool::new(false));
-        let job = Job::Read {
-            slices,
-            done: Arc::clone(&done),
-            waker: waker.clone(),
+        let (finished, waker) = (Arc::clone(&done), waker.clone());
+        let read = move || {
+            SINK.with_borrow_mut(|sink| {
+                for slice in &slices {
+                    read_through(slice, sink);
+                }
+            });
+            finished.store(true, Ordering::Release);
+            waker.wake();
         };
-        self.start_threads();
-        let queued = self.queue.add(job, QUEUE_MAX);
+        let queued = self.workers.submit(Box::new(read), QUEUE_MAX);
         queued.ok().map(|()| ColdRead(done))
     }
 
     /// Runs something that works with files on the pool, now or when there is a place for it: never on the caller's
-    /// thread, unless the pool has been stopped. Until it has a place it belongs to the future, and goes with it.
-    /// `None` is no answer.
+    /// thread, unless no other is to be had. Until it has a place it belongs to the future, and goes with it. `None`
+    /// is no answer.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Option<T> + Send + 'static,
     ) -> PoolAnswer<T> {
-        self.start_threads();
         let (sender, receiver) = oneshot::channel();
-        let queue = Arc::clone(&self.queue);
+        let workers = Arc::clone(&self.workers);
         let hand_over = move |place: OwnedSemaphorePermit| {
             let run = move || {
                 drop(place);
@@ -172,8 +134,8 @@ impl ColdReads {
                 }
             };
             // The places bound how many there are.
-            if let Err(job) = queue.add(Job::Run(Box::new(run)), usize::MAX) {
-                job.finish();
+            if let Err(job) = workers.submit(Box::new(run), usize::MAX) {
+                job();
             }
         };
         let places = Arc::clone(&self.places);
@@ -190,94 +152,10 @@ impl ColdReads {
         })
     }
 
-    fn start_threads(&self) {
-        let mut threads = self.threads.lock();
-        while threads.len() < self.size {
-            let queue = Arc::clone(&self.queue);
-            let lower = self.lower;
-            let work = move || {
-                if lower {
-                    step_back();
-                }
-                work(&queue);
-            };
-            match std::thread::Builder::new()
-                .name(format!("{}-{}", self.name, threads.len()))
-                .spawn(work)
-            {
-                Ok(thread) => threads.push(thread),
-                // Without the pool a cold read blocks its data thread: slower, not wrong.
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Ends the threads after the job each is at.
+    /// Drops what waits, and waits for the job that each thread is at.
     pub(crate) fn stop(&self) {
-        let waiting = {
-            let mut jobs = self.queue.jobs.lock();
-            jobs.stopped = true;
-            core::mem::take(&mut jobs.waiting)
-        };
-        self.queue.arrived.notify_all();
-        for job in waiting {
-            job.finish();
-        }
-        for thread in self.threads.lock().drain(..) {
-            // A reader has no state that a panic could leave half done.
-            drop(thread.join());
-        }
-    }
-}
-
-impl Queue {
-    /// Gives the job back if `max` wait already, or nobody comes for it any more.
-    fn add(&self, job: Job, max: usize) -> Result<(), Job> {
-        let mut jobs = self.jobs.lock();
-        if jobs.stopped || jobs.waiting.len() >= max {
-            return Err(job);
-        }
-        jobs.waiting.push_back(job);
-        drop(jobs);
-        self.arrived.notify_one();
-        Ok(())
-    }
-}
-
-impl Job {
-    /// Does what must be done in any case.
-    fn finish(self) {
-        match self {
-            Job::Read { done, waker, .. } => {
-                done.store(true, Ordering::Release);
-                waker.wake();
-            }
-            Job::Run(work) => work(),
-        }
-    }
-}
-
-fn work(queue: &Queue) {
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        let job = {
-            let mut jobs = queue.jobs.lock();
-            loop {
-                if let Some(job) = jobs.waiting.pop_front() {
-                    break job;
-                }
-                if jobs.stopped {
-                    return;
-                }
-                queue.arrived.wait(&mut jobs);
-            }
-        };
-        if let Job::Read { slices, .. } = &job {
-            for slice in slices {
-                read_through(slice, &mut buffer);
-            }
-        }
-        job.finish();
+        self.workers.stop();
+        self.workers.join();
     }
 }
 
@@ -305,6 +183,8 @@ mod tests {
     use std::io::Write;
     use std::sync::mpsc;
     use std::task::Wake;
+
+    use parking_lot::Mutex;
 
     struct Signal(mpsc::Sender<()>);
     impl Wake for Signal {

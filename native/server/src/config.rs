@@ -10,11 +10,12 @@ use crate::limits::Limits;
 pub enum SecurityProtocol {
     /// Neither encryption nor authentication.
     Plaintext,
-    /// Authentication by SASL, no encryption: R18's limit holds until a client has authenticated.
+    /// Authentication by SASL, no encryption: until a client has authenticated its requests are small
+    /// ([`Limits::unauthenticated_request_bytes_max`]).
     SaslPlaintext,
 }
 
-/// Which requests a listener serves (DESIGN.md 3: chosen by listener, never by sniffing).
+/// Which requests a listener serves: chosen by listener, never by looking at the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Registry {
     /// Released Apache Kafka.
@@ -96,7 +97,8 @@ impl core::fmt::Debug for ServerConfig {
     }
 }
 
-/// Data threads for a machine with this many cores (DESIGN.md 2: cores up to 2, then cores − 1, at most 8).
+/// Data threads for a machine with this many cores: cores up to 2, then cores − 1, at most 8. The control plane needs
+/// a core, and beyond eight the network is full.
 pub fn default_threads(cores: usize) -> usize {
     match cores {
         0 | 1 => 1,

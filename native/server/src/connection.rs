@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::close::CloseReason;
+use crate::connection_info::ConnectionInfo;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
 use crate::frame::{Frame, takes_buffer};
 use crate::incoming::{Incoming, NextFrame};
@@ -26,7 +27,8 @@ use crate::limits::{
     TURN_SEND_BYTES_MAX,
 };
 use crate::outgoing::Outgoing;
-use crate::shared::{ConnectionInfo, Shared, ThreadState, with_thread_state};
+use crate::sasl;
+use crate::shared::{Shared, ThreadState, with_thread_state};
 use crate::slots::{Slot, Slots};
 
 /// See the module.
@@ -249,7 +251,7 @@ impl Connection {
         let mut any = false;
         while !work.is_used_up() && self.may_run(thread) {
             let max = self.frame_bytes_max(thread);
-            let min = self.info.frame_bytes_min();
+            let min = sasl::frame_bytes_min(&self.info);
             let range = match self.incoming.next_frame(buffer, min, max) {
                 NextFrame::Frame(range) => range,
                 NextFrame::Incomplete => break,

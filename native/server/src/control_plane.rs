@@ -1,7 +1,7 @@
 //! The door to the control plane: requests that Rust does not answer by itself go through it, replies come back.
 //!
 //! The server knows only this trait; `native/bindings` implements it with the bounded queue that wakes Python's
-//! event loop (R13), tests implement it in a few lines.
+//! event loop, tests implement it in a few lines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-/// Which queue of the bridge a request waits in (R13), in order of precedence.
+/// Which queue of the bridge a request waits in, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Controller and replica traffic.

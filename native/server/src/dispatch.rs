@@ -1,4 +1,4 @@
-//! From a frame to its answer: one match on the API key.
+//! From a frame to its answer: may it be answered, is it its turn, and one match on the API key.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -13,10 +13,12 @@ use crate::api::{
     k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, to_control_plane,
 };
 use crate::close::CloseReason;
+use crate::connection_info::ConnectionInfo;
 use crate::frame::Frame;
 use crate::outgoing::Outgoing;
+use crate::reply::ReplyHeader;
 use crate::sasl;
-use crate::shared::{ConnectionInfo, Shared, ThreadState};
+use crate::shared::{Shared, ThreadState};
 use crate::slots::Slot;
 
 /// Where a reply goes that is written at once.
@@ -44,55 +46,28 @@ pub(crate) struct Turn<'a, 'c> {
     pub(crate) context: &'a mut Context<'c>,
 }
 
+/// A request that may be answered over its connection.
+struct Admitted {
+    api: &'static Api,
+    prefix: RequestPrefix,
+    /// False only for ApiVersions, which answers versions that it does not know.
+    supported: bool,
+}
+
 /// Runs one request. `frame` is its content without the length prefix; Produce changes it in place.
 pub(crate) fn dispatch(
     turn: &mut Turn<'_, '_>,
     mut frame: Frame<'_>,
     received: Instant,
-    mut output: Output<'_>,
+    output: Output<'_>,
 ) -> Result<Dispatched, CloseReason> {
-    if turn.connection.expects_raw_token() {
-        return sasl::submit_raw_token(turn, frame.bytes(), received, &output);
+    if turn.connection.raw_tokens {
+        return submit_raw_token(turn, frame.bytes(), received, &output);
     }
-    let content = frame.bytes();
-    let mut reader = Reader::new(content);
-    let bad = |error| CloseReason::BadRequest {
-        api_key: -1,
-        api_version: -1,
-        error,
-    };
-    let prefix = RequestPrefix::read(&mut reader).map_err(bad)?;
-    let RequestPrefix {
-        api_key,
-        api_version,
-        correlation_id,
-    } = prefix;
-    let not_served = CloseReason::NotServed {
-        api_key,
-        api_version,
-    };
-    let Some(api) = Api::find(api_key).filter(|api| api.served) else {
-        return Err(not_served);
-    };
-    let newest = api.newest(turn.thread.settings.topic_ids);
-    let supported = api_version >= api.min_version && api_version <= newest;
-    if !turn.connection.authenticated && !may_come_first(api.key) {
-        return Err(CloseReason::Unauthenticated { api_key });
-    }
-    // Kafka, too, lets an idle client begin again after its session has ended, and nothing else (KIP-368).
-    if !may_come_first(api.key)
-        && turn
-            .connection
-            .session_ends
-            .is_some_and(|ends| ends <= received)
-    {
-        return Err(CloseReason::SessionExpired);
-    }
-    if !supported && api.key != ApiKey::ApiVersions {
-        return Err(not_served);
-    }
-    // Only a Produce may run while others wait before it (R3).
-    let produce = api.key == ApiKey::Produce;
+    let mut reader = Reader::new(frame.bytes());
+    let admitted = admit(turn, &mut reader, received)?;
+    // Only a Produce may run while others wait before it.
+    let produce = admitted.api.key == ApiKey::Produce;
     if let Output::Behind { unappended } = output
         && (unappended || !produce)
     {
@@ -102,110 +77,221 @@ pub(crate) fn dispatch(
             produce,
         }));
     }
-    let flexible = supported && api.is_flexible(api_version);
+    run(turn, &admitted, frame, received, output)
+}
+
+/// Reads the fixed beginning of a request, and refuses what is not served over this connection or not yet, or not any
+/// more.
+#[inline]
+fn admit(
+    turn: &Turn<'_, '_>,
+    reader: &mut Reader<'_>,
+    received: Instant,
+) -> Result<Admitted, CloseReason> {
+    let prefix = RequestPrefix::read(reader).map_err(|error| CloseReason::BadRequest {
+        api_key: -1,
+        api_version: -1,
+        error,
+    })?;
+    let (api_key, api_version) = (prefix.api_key, prefix.api_version);
+    let not_served = CloseReason::NotServed {
+        api_key,
+        api_version,
+    };
+    let Some(api) = Api::find(api_key).filter(|api| api.served) else {
+        return Err(not_served);
+    };
+    let newest = api.newest(turn.thread.settings.topic_ids);
+    let supported = api_version >= api.min_version && api_version <= newest;
+    if !sasl::may_come_first(api.key) {
+        if !turn.connection.authenticated {
+            return Err(CloseReason::Unauthenticated { api_key });
+        }
+        // Kafka, too, lets an idle client begin again after its session has ended, and nothing else (KIP-368).
+        let ends = turn.connection.session_ends;
+        if ends.is_some_and(|ends| ends <= received) {
+            return Err(CloseReason::SessionExpired);
+        }
+    }
+    if !supported && api.key != ApiKey::ApiVersions {
+        return Err(not_served);
+    }
+    Ok(Admitted {
+        api,
+        prefix,
+        supported,
+    })
+}
+
+/// Runs a request whose turn has come.
+fn run(
+    turn: &mut Turn<'_, '_>,
+    admitted: &Admitted,
+    mut frame: Frame<'_>,
+    received: Instant,
+    mut output: Output<'_>,
+) -> Result<Dispatched, CloseReason> {
+    let Admitted {
+        api,
+        prefix,
+        supported,
+    } = *admitted;
+    let flexible = supported && api.is_flexible(prefix.api_version);
     let (client_span, body_at) = if supported {
-        let header = RequestHeader::read_rest(prefix, &mut reader, flexible).map_err(|error| {
-            CloseReason::BadRequest {
-                api_key,
-                api_version,
-                error,
-            }
-        })?;
-        // The client id is a borrow of the frame, which Produce changes: keep where it is.
-        (
-            header.client_id.map(|id| 10..10 + id.len()),
-            reader.position(),
-        )
+        rest_of_header(prefix, frame.bytes(), flexible)?
     } else {
-        (None, content.len())
+        (None, frame.bytes().len())
     };
     let mut call = Call {
         shared: turn.shared,
-        thread: &mut *turn.thread,
         connection: turn.connection,
-        context: &mut *turn.context,
-        api_key,
-        version: api_version,
-        correlation_id,
-        flexible,
+        api_key: prefix.api_key,
+        version: prefix.api_version,
+        reply: ReplyHeader {
+            correlation_id: prefix.correlation_id,
+            flexible,
+        },
         client_id: None,
         received,
         now_ms: now_ms(),
     };
     if let (ApiKey::IngestAppend, Output::Head(outgoing)) = (api.key, &mut output) {
         let body = frame.into_own().after(body_at);
-        let out = outgoing.tail(&mut call.thread.pool);
-        let answer = k32151_ingest_append::run(&mut call, body, out)?;
-        return Ok(finished(turn, api_key, received, answer));
+        let out = outgoing.tail(&mut turn.thread.pool);
+        let answer = k32151_ingest_append::run(&call, turn.thread, body, out)?;
+        return Ok(finished(turn, &call, answer, Slot::Pool));
     }
     let (head, body) = frame.bytes().split_at_mut(body_at);
     call.client_id = client_span.and_then(|span| core::str::from_utf8(head.get(span)?).ok());
-    let answer = match output {
-        Output::Head(outgoing) => run_at_head(&mut call, api, supported, body, outgoing)?,
+    match output {
+        Output::Head(outgoing) => run_at_head(turn, &call, api, supported, body, outgoing),
         Output::Behind { .. } => {
             let mut reply = Vec::new();
-            match k00_produce::run(&mut call, body, &mut reply)? {
-                Answer::Written => {
-                    call.thread.metrics.request(api_key, received);
-                    return Ok(Dispatched::Slot(Slot::Ready(reply)));
-                }
-                other => other,
+            let answer = k00_produce::run(&call, turn.thread, body, &mut reply)?;
+            if let Answer::Written = answer {
+                turn.thread.metrics.request(call.api_key, received);
+                return Ok(Dispatched::Slot(Slot::Ready(reply)));
             }
+            Ok(finished(turn, &call, answer, Slot::Produce))
         }
-    };
-    Ok(finished(turn, api_key, received, answer))
+    }
 }
 
-fn finished(turn: &Turn<'_, '_>, api_key: i16, received: Instant, answer: Answer) -> Dispatched {
+/// Where the client id stands in a request, and where its body begins. Not the client id itself, which is a borrow of
+/// the frame that Produce changes.
+fn rest_of_header(
+    prefix: RequestPrefix,
+    frame: &[u8],
+    flexible: bool,
+) -> Result<(Option<core::ops::Range<usize>>, usize), CloseReason> {
+    let bad = |error| CloseReason::BadRequest {
+        api_key: prefix.api_key,
+        api_version: prefix.api_version,
+        error,
+    };
+    const CLIENT_ID_AT: usize = RequestPrefix::BYTES + 2;
+    let mut reader = Reader::new(&frame[RequestPrefix::BYTES..]);
+    let header = RequestHeader::read_rest(prefix, &mut reader, flexible).map_err(bad)?;
+    let client_id = header.client_id;
+    Ok((
+        client_id.map(|id| CLIENT_ID_AT..CLIENT_ID_AT + id.len()),
+        RequestPrefix::BYTES + reader.position(),
+    ))
+}
+
+fn run_at_head(
+    turn: &mut Turn<'_, '_>,
+    call: &Call<'_>,
+    api: &Api,
+    supported: bool,
+    body: &mut [u8],
+    outgoing: &mut Outgoing,
+) -> Result<Dispatched, CloseReason> {
+    if api.plane == Plane::Python {
+        let pending = to_control_plane::submit(call, body);
+        return Ok(Dispatched::Slot(Slot::Control(pending)));
+    }
+    let thread = &mut *turn.thread;
+    if api.key == ApiKey::Fetch {
+        let answer = k01_fetch::run(call, thread, turn.context, body, outgoing)?;
+        return Ok(finished(turn, call, answer, Slot::Fetch));
+    }
+    let out = outgoing.tail(&mut thread.pool);
+    match api.key {
+        ApiKey::Produce => {
+            let answer = k00_produce::run(call, thread, body, out)?;
+            return Ok(finished(turn, call, answer, Slot::Produce));
+        }
+        ApiKey::ListOffsets => {
+            let answer = k02_list_offsets::run(call, thread, body, out)?;
+            return Ok(finished(turn, call, answer, Slot::Pool));
+        }
+        ApiKey::Metadata => {
+            let answer = k03_metadata::run(call, thread, body, out)?;
+            return Ok(finished(turn, call, answer, Slot::Control));
+        }
+        ApiKey::ApiVersions if !supported => k18_api_versions::run_unsupported(call, thread, out),
+        ApiKey::ApiVersions => k18_api_versions::run(call, thread, body, out)?,
+        ApiKey::OffsetForLeaderEpoch => k23_offset_for_leader_epoch::run(call, thread, body, out)?,
+        ApiKey::ListTopics => k32142_list_topics::run(call, body, out)?,
+        // The table says native for a key without a file here: a test of the table finds it before any client.
+        _ => {
+            return Err(CloseReason::NotServed {
+                api_key: call.api_key,
+                api_version: call.version,
+            });
+        }
+    }
+    thread.metrics.request(call.api_key, call.received);
+    Ok(Dispatched::Done)
+}
+
+fn finished<P>(
+    turn: &Turn<'_, '_>,
+    call: &Call<'_>,
+    answer: Answer<P>,
+    slot: fn(Box<P>) -> Slot,
+) -> Dispatched {
     match answer {
-        Answer::Later(slot) => Dispatched::Slot(slot),
+        Answer::Later(pending) => Dispatched::Slot(slot(pending)),
         Answer::Written | Answer::Silent => {
-            turn.thread.metrics.request(api_key, received);
+            turn.thread.metrics.request(call.api_key, call.received);
             Dispatched::Done
         }
     }
 }
 
-fn run_at_head(
-    call: &mut Call<'_, '_>,
-    api: &Api,
-    supported: bool,
-    body: &mut [u8],
-    outgoing: &mut Outgoing,
-) -> Result<Answer, CloseReason> {
-    if api.plane == Plane::Python {
-        return Ok(to_control_plane::submit(call, body));
+/// Hands a bare SASL token over, as the SaslAuthenticate that it stands for.
+fn submit_raw_token(
+    turn: &Turn<'_, '_>,
+    token: &[u8],
+    received: Instant,
+    output: &Output<'_>,
+) -> Result<Dispatched, CloseReason> {
+    let api_key = ApiKey::SaslAuthenticate.code();
+    if matches!(output, Output::Behind { .. }) {
+        // A client that does not wait for the challenge does not speak SASL.
+        return Err(CloseReason::Unauthenticated { api_key });
     }
-    if api.key == ApiKey::Fetch {
-        return k01_fetch::run(call, body, outgoing);
-    }
-    let out = outgoing.tail(&mut call.thread.pool);
-    match api.key {
-        ApiKey::Produce => k00_produce::run(call, body, out),
-        ApiKey::ListOffsets => k02_list_offsets::run(call, body, out),
-        ApiKey::Metadata => k03_metadata::run(call, body, out),
-        ApiKey::ApiVersions if !supported => Ok(k18_api_versions::run_unsupported(call, out)),
-        ApiKey::ApiVersions => k18_api_versions::run(call, body, out),
-        ApiKey::OffsetForLeaderEpoch => k23_offset_for_leader_epoch::run(call, body, out),
-        ApiKey::ListTopics => k32142_list_topics::run(call, body, out),
-        // The table says native for a key without a file here: a test of the table finds it before any client.
-        _ => Err(CloseReason::NotServed {
-            api_key: call.api_key,
-            api_version: call.version,
-        }),
-    }
-}
-
-/// What a client may send before it has authenticated.
-fn may_come_first(key: ApiKey) -> bool {
-    matches!(
-        key,
-        ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
-    )
+    let call = Call {
+        shared: turn.shared,
+        connection: turn.connection,
+        api_key,
+        version: 0,
+        reply: ReplyHeader {
+            correlation_id: 0,
+            flexible: false,
+        },
+        client_id: None,
+        received,
+        now_ms: now_ms(),
+    };
+    let pending = to_control_plane::submit(&call, &sasl::authenticate_body(token));
+    Ok(Dispatched::Slot(Slot::Control(pending)))
 }
 
 /// The wall clock, milliseconds since the epoch.
-pub(crate) fn now_ms() -> i64 {
+fn now_ms() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as i64)

@@ -4,6 +4,19 @@
 //! (`threads`) → `connection` takes turns → `incoming` makes frames → `dispatch` takes the key → a file of `api/`
 //! answers from `replica` and `metadata_view`, or `control_plane` hands it to Python → `slots` put replies in request
 //! order → `outgoing` sends them.
+//!
+//! Floors, from the top down; a module imports from those below it:
+//!
+//! | floor | modules |
+//! |---|---|
+//! | the server | `server`, `listener`, `threads` |
+//! | a connection's turns | `connection`, `dispatch`, `slots` |
+//! | what requests mean | `api`, `sasl` |
+//! | whom and what they mean | `access`, `resolve` |
+//! | what they share | `shared`, `connection_info` |
+//! | work elsewhere | `cold_reads`, `slow_appends`, `workers` |
+//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, … |
+//! | words | `authorizer`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
 
 mod access;
 mod api;
@@ -14,7 +27,10 @@ mod close;
 mod cold_reads;
 pub mod config;
 mod connection;
+mod connection_counts;
+mod connection_info;
 pub mod control_plane;
+mod decisions;
 mod dispatch;
 pub mod error_codes;
 mod fetch_sessions;
@@ -27,12 +43,16 @@ mod metrics;
 mod os;
 mod outgoing;
 mod producers;
+mod prometheus;
 mod reply;
+mod resolve;
 mod sasl;
 mod server;
 mod shared;
 mod slots;
 mod slow_appends;
 mod threads;
+mod throttled_log;
+mod workers;
 
 pub use server::{Server, StartError};

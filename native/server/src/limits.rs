@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 pub struct Limits {
     /// `socket.request.max.bytes`: a frame above is refused before any of it is kept.
     pub request_bytes_max: usize,
-    /// `sasl.server.max.receive.size`: the same before authentication, on listeners that authenticate (R18).
+    /// `sasl.server.max.receive.size`: the same before authentication, on listeners that authenticate.
     pub unauthenticated_request_bytes_max: usize,
     /// `max.connections`: all listeners together.
     pub connections_max: usize,

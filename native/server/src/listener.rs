@@ -10,9 +10,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{ListenerConfig, LogLevel};
+use crate::connection_info::ConnectionInfo;
 use crate::control_plane::Peer;
 use crate::limits::Limits;
-use crate::shared::{ConnectionInfo, Shared};
+use crate::shared::Shared;
 use crate::threads::Command;
 
 /// Pause after an accept that failed for want of descriptors or memory: it would fail again at once.

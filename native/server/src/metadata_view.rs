@@ -1,6 +1,6 @@
 //! What this broker knows of the cluster: an immutable snapshot that Python publishes and data threads load.
 //!
-//! Deltas come in order (R12). One writer copies the maps (of `Arc`s), changes the copy and swaps it in; a request
+//! Deltas come in order. One writer copies the maps (of `Arc`s), changes the copy and swaps it in; a request
 //! loads one snapshot and uses it to its end.
 
 use std::collections::BTreeMap;

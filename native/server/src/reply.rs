@@ -2,6 +2,15 @@
 
 use pybroker_protocol::header::write_response_header;
 
+/// What the header of a reply is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplyHeader {
+    /// The request's, by which the client finds what it asked.
+    pub(crate) correlation_id: i32,
+    /// Response header v1, which ends with tagged fields.
+    pub(crate) flexible: bool,
+}
+
 /// A reply being appended to a buffer: where its length prefix stands.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
@@ -10,12 +19,12 @@ pub(crate) struct ReplyFrame {
 }
 
 impl ReplyFrame {
-    /// Appends room for the length, and the header. `flexible` = response header v1.
+    /// Appends room for the length, and the header.
     #[inline]
-    pub(crate) fn begin(out: &mut Vec<u8>, correlation_id: i32, flexible: bool) -> Self {
+    pub(crate) fn begin(out: &mut Vec<u8>, header: ReplyHeader) -> Self {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
-        write_response_header(out, correlation_id, flexible);
+        write_response_header(out, header.correlation_id, header.flexible);
         ReplyFrame { start }
     }
 

@@ -9,62 +9,32 @@ use pybroker_protocol::ApiKey;
 use pybroker_protocol::frame::REQUEST_BYTES_MIN;
 use pybroker_protocol::primitives::Reader;
 
-use crate::api::{Answer, Call, to_control_plane};
 use crate::close::CloseReason;
-use crate::dispatch::{Dispatched, Output, Turn, now_ms};
-use crate::shared::ConnectionInfo;
-use crate::slots::PendingControl;
+use crate::connection_info::ConnectionInfo;
 
-impl ConnectionInfo {
-    /// The next frame is a token.
-    #[inline]
-    pub(crate) fn expects_raw_token(&self) -> bool {
-        self.raw_tokens
-    }
-
-    /// The shortest frame that can come.
-    #[inline]
-    pub(crate) fn frame_bytes_min(&self) -> usize {
-        if self.raw_tokens {
-            0
-        } else {
-            REQUEST_BYTES_MIN
-        }
+/// The shortest frame that can come over a connection.
+#[inline]
+pub(crate) fn frame_bytes_min(connection: &ConnectionInfo) -> usize {
+    if connection.raw_tokens {
+        0
+    } else {
+        REQUEST_BYTES_MIN
     }
 }
 
-/// Hands a bare token over.
-pub(crate) fn submit_raw_token(
-    turn: &mut Turn<'_, '_>,
-    token: &[u8],
-    received: Instant,
-    output: &Output<'_>,
-) -> Result<Dispatched, CloseReason> {
-    let api_key = ApiKey::SaslAuthenticate.code();
-    if matches!(output, Output::Behind { .. }) {
-        // A client that does not wait for the challenge does not speak SASL.
-        return Err(CloseReason::Unauthenticated { api_key });
-    }
+/// What a client may send before it has authenticated.
+pub(crate) fn may_come_first(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
+    )
+}
+
+/// The body of a SaslAuthenticate v0 with this token.
+pub(crate) fn authenticate_body(token: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(4 + token.len());
-    body.extend_from_slice(&(token.len() as u32).to_be_bytes());
-    body.extend_from_slice(token);
-    let call = Call {
-        shared: turn.shared,
-        thread: &mut *turn.thread,
-        connection: turn.connection,
-        context: &mut *turn.context,
-        api_key,
-        version: 0,
-        correlation_id: 0,
-        flexible: false,
-        client_id: None,
-        received,
-        now_ms: now_ms(),
-    };
-    Ok(match to_control_plane::submit(&call, &body) {
-        Answer::Later(slot) => Dispatched::Slot(slot),
-        Answer::Written | Answer::Silent => Dispatched::Done,
-    })
+    write_bare(token, &mut body);
+    body
 }
 
 /// Makes the answer to a bare token bare.
@@ -77,16 +47,24 @@ pub(crate) fn write_raw_answer(body: &[u8], out: &mut Vec<u8>) -> Result<(), Clo
     if error_code != 0 {
         return Err(CloseReason::AuthenticationFailed);
     }
-    let token = token.unwrap_or_default();
-    out.extend_from_slice(&(token.len() as u32).to_be_bytes());
-    out.extend_from_slice(token);
+    write_bare(token.unwrap_or_default(), out);
     Ok(())
 }
 
+fn write_bare(token: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(token.len() as u32).to_be_bytes());
+    out.extend_from_slice(token);
+}
+
 /// After a SaslHandshake v0 that found its mechanism, tokens come bare.
-pub(crate) fn after_answer(connection: &mut ConnectionInfo, request: &PendingControl, body: &[u8]) {
+pub(crate) fn after_answer(
+    connection: &mut ConnectionInfo,
+    api_key: i16,
+    api_version: i16,
+    body: &[u8],
+) {
     let accepted = body.starts_with(&[0, 0]);
-    if request.api_key == ApiKey::SaslHandshake.code() && request.api_version == 0 && accepted {
+    if api_key == ApiKey::SaslHandshake.code() && api_version == 0 && accepted {
         connection.raw_tokens = true;
     }
 }

@@ -14,14 +14,17 @@ use tokio::sync::watch;
 use crate::budget::MemoryBudget;
 use crate::cold_reads::ColdReads;
 use crate::config::{DynamicSettings, ServerConfig};
+use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::listener::{Bound, Distributor, accept_all, bind};
 use crate::metadata_view::MetadataHolder;
-use crate::metrics::{Gauges, ThreadMetrics, render};
+use crate::metrics::ThreadMetrics;
 use crate::producers::Producers;
-use crate::shared::{ConnectionCounts, Shared, ThrottledLog};
+use crate::prometheus::{Gauges, render};
+use crate::shared::Shared;
 use crate::slow_appends::SlowAppends;
 use crate::threads::{Command, DataThread};
+use crate::throttled_log::ThrottledLog;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Replies of one connection in the order of its requests (R3).
+//! Replies of one connection in the order of its requests.
 //!
 //! Produces are appended when they arrive and wait here for their commit; every other request runs when it reaches
 //! the head. The ring is bounded by [`SLOTS_MAX`](crate::limits::SLOTS_MAX) and by the bytes it holds.
@@ -6,26 +6,22 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use tokio::sync::oneshot;
-
-use crate::api::k00_produce::{PendingAppend, PendingProduce};
+use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
-use crate::api::k02_list_offsets::PendingLookup;
-use crate::control_plane::{ControlReply, ControlRequest};
+use crate::api::pool_answer::PendingPoolAnswer;
+use crate::api::to_control_plane::PendingControl;
 use crate::frame::OwnFrame;
 
 /// A request that was read and not answered yet.
 pub(crate) enum Slot {
     /// Answered out of turn: whole reply frames.
     Ready(Vec<u8>),
-    /// Appended, waiting for the commit.
+    /// Appended, or being appended by another thread; waiting for the commit.
     Produce(Box<PendingProduce>),
-    /// Being appended by another thread, because a log or its disk is slow.
-    Appending(Box<PendingAppend>),
     /// At the head: waiting for bytes, or for the disk.
     Fetch(Box<PendingFetch>),
-    /// At the head: a look-up on the pool.
-    Lookup(Box<PendingLookup>),
+    /// At the head: a pool works on it.
+    Pool(Box<PendingPoolAnswer>),
     /// At the head: the control plane has it, or shall get it.
     Control(Box<PendingControl>),
     /// Waits until it is at the head; the frame's content.
@@ -35,21 +31,6 @@ pub(crate) enum Slot {
         /// It is a Produce, kept back by one that is being appended elsewhere.
         produce: bool,
     },
-}
-
-/// A request of the control plane.
-pub(crate) struct PendingControl {
-    /// Not accepted yet: its queue was full.
-    pub(crate) unsent: Option<Box<ControlRequest>>,
-    pub(crate) answer: oneshot::Receiver<ControlReply>,
-    pub(crate) api_key: i16,
-    pub(crate) api_version: i16,
-    /// A SASL token without a Kafka header came, and its answer goes without one.
-    pub(crate) raw: bool,
-    pub(crate) correlation_id: i32,
-    /// Response header v1.
-    pub(crate) flexible: bool,
-    pub(crate) received: Instant,
 }
 
 /// See the module.
@@ -77,7 +58,7 @@ impl Slots {
         self.bytes
     }
 
-    /// Whether a later Produce must stay behind (R3).
+    /// Whether a later Produce must stay behind.
     pub(crate) fn hold_produces_back(&self) -> bool {
         self.unappended > 0
     }
@@ -105,7 +86,7 @@ impl Slots {
     /// When the request at the head must be answered at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.ring.front()? {
-            Slot::Produce(pending) => Some(pending.deadline),
+            Slot::Produce(pending) => pending.deadline(),
             Slot::Fetch(pending) => pending.deadline(),
             _ => None,
         }
@@ -114,19 +95,19 @@ impl Slots {
 
 impl Slot {
     fn is_unappended(&self) -> bool {
-        matches!(
-            self,
-            Slot::Appending(_) | Slot::Deferred { produce: true, .. }
-        )
+        match self {
+            Slot::Produce(pending) => pending.is_unappended(),
+            Slot::Deferred { produce, .. } => *produce,
+            _ => false,
+        }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Slot::Ready(reply) => reply.capacity(),
             Slot::Produce(pending) => pending.bytes(),
-            Slot::Appending(pending) => pending.bytes(),
             Slot::Fetch(pending) => pending.bytes(),
-            Slot::Lookup(pending) => pending.bytes,
+            Slot::Pool(pending) => pending.bytes,
             Slot::Control(pending) => pending
                 .unsent
                 .as_ref()

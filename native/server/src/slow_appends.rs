@@ -1,4 +1,4 @@
-//! Appends that would wait, off the data threads (R19).
+//! Appends that would wait, off the data threads.
 //!
 //! A data thread serves many connections: it must not wait for a log that somebody else writes to, nor for a disk that
 //! has stopped to answer. Before a produce request appends, each of its partitions is asked whether its log is held
@@ -7,12 +7,13 @@
 //! behind it. What is not seen beforehand is a write that the kernel holds up although no flush is under way: it
 //! holds its data thread until it is done, and those that come after it move.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use pybroker_replica::Partition;
+
+use crate::workers::{Job, Workers};
 
 /// How long a data thread may wait for a log: an append of another connection is done sooner.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -43,77 +44,32 @@ impl FlushWatch {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
-
 /// One thread a log directory, started when it is first needed. A connection has at most one job here.
 #[derive(Default)]
-pub(crate) struct SlowAppends(Mutex<Vec<Arc<Queue>>>);
-
-#[derive(Default)]
-struct Queue {
-    jobs: Mutex<Jobs>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    running: bool,
-    stopped: bool,
-}
+pub(crate) struct SlowAppends(Mutex<Vec<Arc<Workers>>>);
 
 impl SlowAppends {
-    /// Runs `job` after the others of this log directory. After [`SlowAppends::stop`] it is dropped.
+    /// Runs `job` after the others of this log directory.
     pub(crate) fn run(&self, dir: usize, job: Job) {
-        let queue = {
-            let mut queues = self.0.lock();
-            if queues.len() <= dir {
-                queues.resize_with(dir + 1, Arc::default);
+        let workers = {
+            let mut all = self.0.lock();
+            while all.len() <= dir {
+                let name = format!("slow-append-{}", all.len());
+                all.push(Arc::new(Workers::new(name, 1)));
             }
-            Arc::clone(&queues[dir])
+            Arc::clone(&all[dir])
         };
-        let mut jobs = queue.jobs.lock();
-        if jobs.stopped {
-            return;
+        // At most one of each connection waits.
+        if let Err(job) = workers.submit(job, usize::MAX) {
+            // No thread to be had: slower for this data thread's connections, not wrong.
+            job();
         }
-        jobs.waiting.push_back(job);
-        if !jobs.running {
-            let worker = Arc::clone(&queue);
-            let started = std::thread::Builder::new()
-                .name(format!("slow-append-{dir}"))
-                .spawn(move || work(&worker));
-            jobs.running = started.is_ok();
-            if !jobs.running
-                && let Some(job) = jobs.waiting.pop_back()
-            {
-                // No thread to be had: slower for this data thread's connections, not wrong.
-                drop(jobs);
-                job();
-                return;
-            }
-        }
-        drop(jobs);
-        queue.arrived.notify_one();
     }
 
     /// Drops what waits. A thread that waits for a disk is left to it: the logs refuse appends once they are closed.
     pub(crate) fn stop(&self) {
-        for queue in self.0.lock().iter() {
-            let mut jobs = queue.jobs.lock();
-            jobs.stopped = true;
-            jobs.waiting.clear();
-            drop(jobs);
-            queue.arrived.notify_all();
-        }
-    }
-}
-
-fn work(queue: &Queue) {
-    let mut jobs = queue.jobs.lock();
-    while !jobs.stopped {
-        match jobs.waiting.pop_front() {
-            Some(job) => parking_lot::MutexGuard::unlocked(&mut jobs, job),
-            None => queue.arrived.wait(&mut jobs),
+        for workers in self.0.lock().iter() {
+            workers.stop();
         }
     }
 }

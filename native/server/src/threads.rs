@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use crate::buffers::BufferPool;
 use crate::config::{DynamicSettings, LogLevel};
 use crate::connection::Connection;
+use crate::connection_info::ConnectionInfo;
 use crate::fetch_sessions::FetchSessions;
 use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
 use crate::metrics::ThreadMetrics;
-use crate::shared::{ConnectionInfo, Shared, ThreadState, install_thread_state, with_thread_state};
+use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state};
 
 /// What a data thread is told.
 pub(crate) enum Command {

@@ -209,7 +209,7 @@ fn by_id() {
     let mut client = server.connect();
     let (known, unknown) = (topic_id(1).uuid(), topic_id(99).uuid());
     for version in 10..=13 {
-        // With one id in the request its names are ignored (D17), and nothing is created.
+        // With one id in the request its names are ignored as in Kafka, and nothing is created.
         let asked = [
             (known, None),
             (unknown, Some("new")),

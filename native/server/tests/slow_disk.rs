@@ -1,4 +1,4 @@
-//! A log that is held up holds nobody else up (R19).
+//! A log that is held up holds nobody else up: no data thread ever waits for one.
 
 mod support;
 

@@ -6,7 +6,8 @@ use pybroker_model::Uuid;
 
 use super::error::{EncodeError, Located};
 use super::layout::{Kind, Layout, Presence};
-use super::schema::{ClassIndex, Message};
+use super::message::Message;
+use super::schema::ClassIndex;
 
 /// Gives the encoder what it asks for.
 pub trait Source {

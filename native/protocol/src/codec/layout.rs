@@ -1,6 +1,6 @@
 //! What the bytes of one version of a message look like: the program that decoder and encoder follow.
 
-use super::schema::{ClassIndex, FieldType, Message};
+use super::schema::{Class, ClassIndex, FieldType};
 
 /// A struct in one version.
 #[derive(Debug)]
@@ -93,12 +93,11 @@ impl Kind {
 }
 
 impl Layout {
-    /// The layout of `class` in `version`.
-    pub(super) fn of(message: &Message, class: ClassIndex, version: i16) -> Layout {
-        let flexible = message.is_flexible(version);
+    /// The layout of `class` in `version`, which is `flexible` if it has compact lengths and tagged fields.
+    pub(super) fn of(classes: &[Class], class: ClassIndex, version: i16, flexible: bool) -> Layout {
         let mut tagged = Vec::new();
         let mut min_bytes = usize::from(flexible);
-        let slots: Vec<Slot> = message.classes[class]
+        let slots: Vec<Slot> = classes[class]
             .fields
             .iter()
             .enumerate()
@@ -110,13 +109,13 @@ impl Layout {
                     };
                 }
                 let nullable = field.nullable.contains(version);
-                let kind = kind_of(
-                    message,
-                    &field.kind,
+                let form = Form {
+                    classes,
                     version,
-                    nullable,
-                    flexible && !field.plain,
-                );
+                    flexible,
+                    compact: flexible && !field.plain,
+                };
+                let kind = form.kind_of(&field.kind, nullable);
                 let presence = match field.tag {
                     Some((tag, versions)) if versions.contains(version) => {
                         tagged.push((tag, place));
@@ -141,36 +140,47 @@ impl Layout {
     }
 }
 
-fn kind_of(
-    message: &Message,
-    kind: &FieldType,
+/// How the values of a field are written.
+struct Form<'a> {
+    classes: &'a [Class],
     version: i16,
-    nullable: bool,
+    flexible: bool,
+    /// Lengths are unsigned varints.
     compact: bool,
-) -> Kind {
-    match kind {
-        FieldType::Bool => Kind::Bool,
-        FieldType::Int8 => Kind::Int8,
-        FieldType::Int16 => Kind::Int16,
-        FieldType::Uint16 => Kind::Uint16,
-        FieldType::Int32 => Kind::Int32,
-        FieldType::Int64 => Kind::Int64,
-        FieldType::Float64 => Kind::Float64,
-        FieldType::Uuid => Kind::Uuid,
-        FieldType::String => Kind::String { nullable, compact },
-        FieldType::Bytes | FieldType::Records => Kind::Bytes { nullable, compact },
-        FieldType::Struct(class) => Kind::Struct {
-            nullable,
-            layout: Box::new(Layout::of(message, *class, version)),
-        },
-        FieldType::Array(element) => {
-            let element = kind_of(message, element, version, false, compact);
-            let element_min_bytes = element.min_bytes();
-            Kind::Array {
+}
+
+impl Form<'_> {
+    fn kind_of(&self, kind: &FieldType, nullable: bool) -> Kind {
+        let compact = self.compact;
+        match kind {
+            FieldType::Bool => Kind::Bool,
+            FieldType::Int8 => Kind::Int8,
+            FieldType::Int16 => Kind::Int16,
+            FieldType::Uint16 => Kind::Uint16,
+            FieldType::Int32 => Kind::Int32,
+            FieldType::Int64 => Kind::Int64,
+            FieldType::Float64 => Kind::Float64,
+            FieldType::Uuid => Kind::Uuid,
+            FieldType::String => Kind::String { nullable, compact },
+            FieldType::Bytes | FieldType::Records => Kind::Bytes { nullable, compact },
+            FieldType::Struct(class) => Kind::Struct {
                 nullable,
-                compact,
-                element: Box::new(element),
-                element_min_bytes,
+                layout: Box::new(Layout::of(
+                    self.classes,
+                    *class,
+                    self.version,
+                    self.flexible,
+                )),
+            },
+            FieldType::Array(element) => {
+                let element = self.kind_of(element, false);
+                let element_min_bytes = element.min_bytes();
+                Kind::Array {
+                    nullable,
+                    compact,
+                    element: Box::new(element),
+                    element_min_bytes,
+                }
             }
         }
     }

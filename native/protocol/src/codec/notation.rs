@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::schema::{
-    Class, ClassIndex, DefaultValue, Field, FieldType, Message, MessageKind, VersionRange,
-};
+use super::message::{Message, MessageKind};
+use super::schema::{Class, ClassIndex, DefaultValue, Field, FieldType, VersionRange};
 
 /// A line that is not notation.
 #[derive(Debug, PartialEq, Eq)]

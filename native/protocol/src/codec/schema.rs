@@ -1,8 +1,4 @@
-//! A message as its schema describes it, over all its versions.
-
-use std::sync::OnceLock;
-
-use super::layout::Layout;
+//! The fields of a message as its schema describes them, over all its versions.
 
 /// Place of a class in [`Message::classes`].
 pub type ClassIndex = usize;
@@ -100,54 +96,4 @@ pub struct Class {
     pub name: String,
     /// In the order of the wire.
     pub fields: Vec<Field>,
-}
-
-/// What kind of message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum MessageKind {
-    Request,
-    Response,
-    Header,
-    Data,
-}
-
-/// One message over all its versions.
-#[derive(Debug)]
-pub struct Message {
-    /// Request, response, header or a record's content.
-    pub kind: MessageKind,
-    /// The key; `None` for headers and data.
-    pub api_key: Option<i16>,
-    /// The versions that exist.
-    pub versions: VersionRange,
-    /// First version with compact lengths and tagged fields.
-    pub first_flexible: Option<i16>,
-    /// The message's own class first, then those of its structs.
-    pub classes: Vec<Class>,
-    /// One cell per version, filled when the version is first used.
-    pub(super) layouts: Vec<OnceLock<Layout>>,
-}
-
-impl Message {
-    /// The name of the message's class.
-    pub fn name(&self) -> &str {
-        &self.classes[0].name
-    }
-
-    /// Whether `version` has compact lengths and tagged fields.
-    pub fn is_flexible(&self, version: i16) -> bool {
-        self.first_flexible.is_some_and(|first| version >= first)
-    }
-
-    /// How `version` looks on the wire; `None` if there is no such version.
-    pub fn layout(&self, version: i16) -> Option<&Layout> {
-        if !self.versions.contains(version) {
-            return None;
-        }
-        let cell = self
-            .layouts
-            .get(usize::from(version.abs_diff(self.versions.first)))?;
-        Some(cell.get_or_init(|| Layout::of(self, 0, version)))
-    }
 }

@@ -1,4 +1,4 @@
-//! The schema files, and the rules for bytes from outside (PROTOCOL.md 1.3).
+//! The schema files, and the rules for bytes from outside.
 
 mod hostile;
 mod hot;

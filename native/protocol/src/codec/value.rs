@@ -9,7 +9,8 @@ use pybroker_model::Uuid;
 use super::decode::{Sink, decode};
 use super::encode::{Source, encode};
 use super::error::EncodeError;
-use super::schema::{ClassIndex, DefaultValue, Message};
+use super::message::Message;
+use super::schema::{ClassIndex, DefaultValue};
 use crate::primitives::DecodeError;
 
 /// A value of any field type.

@@ -1,4 +1,4 @@
-//! ListOffsets, versions 0–11, by name in all of them (D2).
+//! ListOffsets, versions 0–11, by name in all of them.
 //!
 //! Negative timestamps, as Kafka 4 treats them without tiered storage: −1 the end that the isolation level sees, −2
 //! the log start, −3 the record with the largest timestamp (v7+, KIP-734), −4 the local log's start, here the log
@@ -6,7 +6,6 @@
 //! −1. Others, or below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest offset first.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use hashbrown::HashMap;
 use pybroker_protocol::ErrorCode;
@@ -16,17 +15,13 @@ use pybroker_protocol::hot::list_offsets::{
 };
 use pybroker_replica::{Isolation, ListedOffset, OffsetSpec, Partition};
 
-use super::partitions::ResolvedTopic;
+use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
-use crate::cold_reads::PoolAnswer;
 use crate::error_codes::{Naming, of_partition};
-use crate::frame::OwnFrame;
-use crate::metrics::ThreadMetrics;
-use crate::reply::ReplyFrame;
-use crate::shared::Shared;
-use crate::slots::Slot;
+use crate::resolve::ResolvedTopic;
+use crate::shared::{Shared, ThreadState};
 
 /// What a timestamp asks for.
 enum Wanted {
@@ -35,31 +30,13 @@ enum Wanted {
     Nothing,
 }
 
-/// A look-up on the pool.
-pub(crate) struct PendingLookup {
-    pub(crate) answer: PoolAnswer<Answered>,
-    pub(crate) api_key: i16,
-    correlation_id: i32,
-    flexible: bool,
-    pub(crate) received: Instant,
-    /// Memory held by what waits.
-    pub(crate) bytes: usize,
-}
-
-/// The response body, and the error codes in it for the metrics.
-pub(crate) struct Answered {
-    body: Vec<u8>,
-    errors: Vec<i16>,
-    /// The request, if it came with its buffer: that is used again.
-    frame: Option<OwnFrame>,
-}
-
-/// Answers the request; look-ups by time read index and log files, so they go to the pool (R19).
+/// Answers the request; look-ups by time read index and log files, so they go to a pool.
 pub(crate) fn run(
-    call: &mut Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &ThreadState,
     body: &[u8],
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+) -> Result<Answer<PendingPoolAnswer>, CloseReason> {
     let request =
         ListOffsetsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     // Decided on the connection's thread, where its decisions are remembered.
@@ -73,12 +50,7 @@ pub(crate) fn run(
     let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
     if !partitions.any(|partition| reads_files(partition.timestamp)) {
         let answered = answer(call.shared, call.version, &request, &refused);
-        answered.write(
-            call.correlation_id,
-            call.flexible,
-            &call.thread.metrics,
-            out,
-        );
+        answered.write(call.reply, &thread.metrics, out);
         return Ok(Answer::Written);
     }
     let (shared, version, body) = (
@@ -92,66 +64,8 @@ pub(crate) fn run(
         let request = ListOffsetsRequest::decode(&body, version).ok()?;
         Some(answer(&shared, version, &request, &refused))
     });
-    let pending = PendingLookup::new(call, found, bytes);
-    Ok(Answer::Later(Slot::Lookup(Box::new(pending))))
-}
-
-impl Answered {
-    /// A response body, and the error codes in it.
-    pub(crate) fn new(body: Vec<u8>, errors: Vec<i16>) -> Self {
-        Answered {
-            body,
-            errors,
-            frame: None,
-        }
-    }
-
-    /// With the request's frame, which is not needed any more.
-    pub(crate) fn with_frame(self, frame: OwnFrame) -> Self {
-        Answered {
-            frame: Some(frame),
-            ..self
-        }
-    }
-
-    /// The frame that came back.
-    pub(crate) fn into_frame(self) -> Option<OwnFrame> {
-        self.frame
-    }
-
-    fn write(
-        &self,
-        correlation_id: i32,
-        flexible: bool,
-        metrics: &ThreadMetrics,
-        out: &mut Vec<u8>,
-    ) {
-        for error in &self.errors {
-            metrics.error(*error);
-        }
-        let frame = ReplyFrame::begin(out, correlation_id, flexible);
-        out.extend_from_slice(&self.body);
-        frame.end(out);
-    }
-}
-
-impl PendingLookup {
-    /// Waits for a pool's answer to `call`, which holds so many bytes.
-    pub(crate) fn new(call: &Call<'_, '_>, answer: PoolAnswer<Answered>, bytes: usize) -> Self {
-        PendingLookup {
-            answer,
-            api_key: call.api_key,
-            correlation_id: call.correlation_id,
-            flexible: call.flexible,
-            received: call.received,
-            bytes,
-        }
-    }
-
-    /// Appends the reply.
-    pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
-        answered.write(self.correlation_id, self.flexible, metrics, out);
-    }
+    let pending = PendingPoolAnswer::new(call, found, bytes);
+    Ok(Answer::Later(Box::new(pending)))
 }
 
 fn reads_files(timestamp: i64) -> bool {

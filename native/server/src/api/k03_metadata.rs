@@ -1,11 +1,10 @@
 //! Metadata, versions 0–13, by name and (v10+) by topic id.
 //!
 //! Answered here if every topic named is known or must not be created; otherwise the whole request goes to the
-//! control plane, which creates topics (R21). As in Kafka, one non-zero id makes all names be ignored (D17), and what is
-//! asked for twice is told once. An
-//! unknown id is UNKNOWN_TOPIC_ID and never creates; before v12 its name is "" (the field is not nullable).
-//! Topics that the client may not describe: left out of "all", TOPIC_AUTHORIZATION_FAILED if named, alike whether they
-//! exist or not and with a zero id; by id without name (X22, D19). Without authorizer the authorized operations, if
+//! control plane, which creates topics. As in Kafka, one non-zero id makes all names be ignored, and what is asked for
+//! twice is told once. An unknown id is UNKNOWN_TOPIC_ID and never creates; before v12 its name is "" (the field is not
+//! nullable). Topics that the client may not describe: left out of "all", TOPIC_AUTHORIZATION_FAILED if named, alike
+//! whether they exist or not and with a zero id; by id without name, as Kafka. Without authorizer the authorized operations, if
 //! asked for, are all there are.
 
 use std::borrow::Cow;
@@ -18,12 +17,14 @@ use pybroker_protocol::hot::metadata::{
     MetadataHead, MetadataPartition, MetadataRequest, MetadataResponseWriter, OPERATIONS_OMITTED,
 };
 
+use super::to_control_plane::PendingControl;
 use super::{Answer, Call, to_control_plane};
 use crate::access::Access;
 use crate::authorizer::{CLUSTER_NAME, Operation, ResourceType};
 use crate::close::CloseReason;
 use crate::metadata_view::{MetadataView, PartitionMetadata, TopicMetadata};
 use crate::reply::ReplyFrame;
+use crate::shared::ThreadState;
 
 /// Longest name of a topic.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
@@ -40,21 +41,27 @@ enum Entry<'a> {
 
 /// Answers the request or hands it to the control plane.
 pub(crate) fn run(
-    call: &mut Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &ThreadState,
     body: &[u8],
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+) -> Result<Answer<PendingControl>, CloseReason> {
     let body = without_padding_of_librdkafka(body, call.version);
     let request =
         MetadataRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     let view = call.shared.metadata.load();
-    let creates = request.allow_auto_topic_creation && call.thread.settings.auto_create_topics;
+    let creates = request.allow_auto_topic_creation && thread.settings.auto_create_topics;
     let access = call.access();
     let entries = match entries(&view, &request, creates, &access) {
         Some(entries) => entries,
-        None => return Ok(to_control_plane::submit(call, body)),
+        None => return Ok(Answer::Later(to_control_plane::submit(call, body))),
     };
-    let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+    let frame = ReplyFrame::begin(out, call.reply);
+    for entry in entries.iter().flatten() {
+        if let Entry::Unknown { error, .. } = entry {
+            thread.metrics.error(error.0);
+        }
+    }
     write(call, &view, &request, entries.as_deref(), &access, out);
     frame.end(out);
     Ok(Answer::Written)
@@ -108,7 +115,7 @@ fn entries<'a>(
                     }
                 }
                 Some(known) => Entry::Known(known),
-                // A name beside ids is ignored, also where its own id is zero (D17).
+                // A name beside ids is ignored, also where its own id is zero.
                 None if topic.topic_id == Uuid::ZERO => continue,
                 None => Entry::Unknown {
                     error: ErrorCode::UNKNOWN_TOPIC_ID,
@@ -150,7 +157,7 @@ fn entries<'a>(
 }
 
 fn write(
-    call: &Call<'_, '_>,
+    call: &Call<'_>,
     view: &MetadataView,
     request: &MetadataRequest<'_>,
     entries: Option<&[Entry<'_>]>,
@@ -195,7 +202,6 @@ fn write(
                         write_topic(&mut writer, &live, topic, topic_operations(topic));
                     }
                     Entry::Unknown { error, name, id } => {
-                        call.thread.metrics.error(error.0);
                         writer.topic(error.0, *name, *id, false, 0);
                         writer.end_topic(OPERATIONS_OMITTED);
                     }

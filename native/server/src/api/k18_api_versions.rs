@@ -10,19 +10,21 @@ use pybroker_protocol::hot::api_versions::{
 };
 use pybroker_protocol::{Api, ApiKey, ErrorCode};
 
-use super::{Answer, Call};
+use super::Call;
 use crate::close::CloseReason;
-use crate::reply::ReplyFrame;
+use crate::reply::{ReplyFrame, ReplyHeader};
+use crate::shared::ThreadState;
 
 /// Longest name or version of client software that is accepted.
 const SOFTWARE_BYTES_MAX: usize = 256;
 
 /// Answers the request.
 pub(crate) fn run(
-    call: &mut Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &ThreadState,
     body: &[u8],
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+) -> Result<(), CloseReason> {
     let request =
         ApiVersionsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     let valid = call.version < 3
@@ -36,20 +38,21 @@ pub(crate) fn run(
         ErrorCode::NONE
     };
     let api_keys = if valid {
-        Api::advertised(call.thread.settings.topic_ids)
+        Api::advertised(thread.settings.topic_ids)
             .map(row)
             .collect()
     } else {
         Vec::new()
     };
-    write(call, call.version, error, api_keys, out);
-    Ok(Answer::Written)
+    write(call, thread, call.version, error, api_keys, out);
+    Ok(())
 }
 
 /// Answers a version that is not served; the body is not looked at.
-pub(crate) fn run_unsupported(call: &mut Call<'_, '_>, out: &mut Vec<u8>) -> Answer {
+pub(crate) fn run_unsupported(call: &Call<'_>, thread: &ThreadState, out: &mut Vec<u8>) {
     write(
         call,
+        thread,
         0,
         ErrorCode::UNSUPPORTED_VERSION,
         Api::advertised(true)
@@ -58,20 +61,24 @@ pub(crate) fn run_unsupported(call: &mut Call<'_, '_>, out: &mut Vec<u8>) -> Ans
             .collect(),
         out,
     );
-    Answer::Written
 }
 
 fn write(
-    call: &Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &ThreadState,
     version: i16,
     error: ErrorCode,
     api_keys: Vec<ApiVersion>,
     out: &mut Vec<u8>,
 ) {
     debug_assert!(VERSIONS.contains(&version));
-    call.thread.metrics.error(error.0);
+    thread.metrics.error(error.0);
     // Response header v0 in every version.
-    let frame = ReplyFrame::begin(out, call.correlation_id, false);
+    let header = ReplyHeader {
+        flexible: false,
+        ..call.reply
+    };
+    let frame = ReplyFrame::begin(out, header);
     ApiVersionsResponse {
         error_code: error.0,
         api_keys,
@@ -90,7 +97,7 @@ fn row((api, min_version, max_version): (&Api, i16, i16)) -> ApiVersion {
 }
 
 /// The client expects another cluster or node behind this address.
-fn elsewhere(call: &Call<'_, '_>, request: &ApiVersionsRequest<'_>) -> bool {
+fn elsewhere(call: &Call<'_>, request: &ApiVersionsRequest<'_>) -> bool {
     let other_node = request.node_id >= 0 && request.node_id != call.shared.broker_id;
     other_node
         || request

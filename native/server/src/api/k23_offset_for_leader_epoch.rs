@@ -1,6 +1,6 @@
-//! OffsetForLeaderEpoch, versions 0–4, by name in all of them (D3). Where an epoch ends in the leader's log: clients
-//! find with it where their position parts from it (KIP-320). Below the first epoch: that epoch and the log start
-//! (R6), so that a client with an epoch of a deleted incarnation resets exactly to the new start.
+//! OffsetForLeaderEpoch, versions 0–4, by name in all of them. Where an epoch ends in the leader's log: clients
+//! find with it where their position parts from it (KIP-320). Below the first epoch: that epoch and the log
+//! start, so that a client with an epoch of a deleted incarnation resets exactly to the new start.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::offset_for_leader_epoch::{
@@ -8,19 +8,21 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
     OffsetForLeaderEpochResponse,
 };
 
-use super::partitions::ResolvedTopic;
-use super::{Answer, Call};
+use super::Call;
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
 use crate::reply::ReplyFrame;
+use crate::resolve::ResolvedTopic;
+use crate::shared::ThreadState;
 
 /// Answers the request.
 pub(crate) fn run(
-    call: &mut Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &ThreadState,
     body: &[u8],
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+) -> Result<(), CloseReason> {
     let request = OffsetForLeaderEpochRequest::decode(body, call.version)
         .map_err(|error| call.bad_request(error))?;
     let map = call.shared.replicas.snapshot();
@@ -47,7 +49,7 @@ pub(crate) fn run(
                 Ok(end) => (ErrorCode::NONE, end.leader_epoch, end.end_offset),
                 Err(error) => (error, -1, -1),
             };
-            call.thread.metrics.error(error.0);
+            thread.metrics.error(error.0);
             EpochPartitionResponse {
                 error_code: error.0,
                 partition: wanted.partition,
@@ -64,8 +66,8 @@ pub(crate) fn run(
         throttle_time_ms: 0,
         topics: topics.collect(),
     };
-    let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+    let frame = ReplyFrame::begin(out, call.reply);
     response.encode(call.version, out);
     frame.end(out);
-    Ok(Answer::Written)
+    Ok(())
 }

@@ -2,14 +2,14 @@
 //!
 //! v0 is the document's own: every topic that the asker may describe, with its name and whether it is internal,
 //! nothing else. v1 adds topic ids, a prefix and pages: `after` is the `next` of the page before, `limit` a wish that
-//! is capped at [`PAGE_MAX`]. Topics that the asker may not describe are left out without a word (315), and a page is
-//! filled with others instead, so that its size tells nothing about them. Any broker answers, from its view (316).
+//! is capped at [`PAGE_MAX`]. Topics that the asker may not describe are left out without a word, and a page is
+//! filled with others instead, so that its size tells nothing about them. Any broker answers, from its view.
 
 use pybroker_protocol::hot::list_topics::{
     ListTopicsRequest, ListTopicsResponse, ListedTopic, PAGES,
 };
 
-use super::{Answer, Call};
+use super::Call;
 use crate::access::Access;
 use crate::close::CloseReason;
 use crate::metadata_view::{MetadataView, TopicMetadata};
@@ -19,11 +19,7 @@ use crate::reply::ReplyFrame;
 const PAGE_MAX: usize = 10_000;
 
 /// Answers the request.
-pub(crate) fn run(
-    call: &mut Call<'_, '_>,
-    body: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+pub(crate) fn run(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Result<(), CloseReason> {
     let request =
         ListTopicsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     let view = call.shared.metadata.load();
@@ -34,7 +30,7 @@ pub(crate) fn run(
         _ => PAGE_MAX,
     };
     let (topics, next) = page(&view, &request, size, &access);
-    let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+    let frame = ReplyFrame::begin(out, call.reply);
     ListTopicsResponse {
         error_code: 0,
         topics,
@@ -43,7 +39,7 @@ pub(crate) fn run(
     }
     .encode(call.version, out);
     frame.end(out);
-    Ok(Answer::Written)
+    Ok(())
 }
 
 /// At most `size` topics, and the last one's name if there are more of them.

@@ -1,7 +1,7 @@
-//! IngestAppend, version 0: records are staged for a topic outside of its logs (R16, docs/staged-ingest.md).
+//! IngestAppend, version 0: records are staged for a topic outside of its logs (docs/staged-ingest.md).
 //!
 //! Validated as Produce validates, without the GIL; on a pool of its own, so that bulk loads never keep a data thread
-//! from its connections, nor cold consumers from theirs (R19). One append of a connection runs at a time.
+//! from its connections, nor cold consumers from theirs. One append of a connection runs at a time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,16 +13,15 @@ use pybroker_protocol::hot::ingest_append::{
 };
 use pybroker_replica::{IngestError, IngestName, PartitionError};
 
-use super::k02_list_offsets::{Answered, PendingLookup};
-use super::partitions::ResolvedTopic;
+use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::of_ingest;
 use crate::frame::OwnFrame;
 use crate::reply::ReplyFrame;
-use crate::shared::Shared;
-use crate::slots::Slot;
+use crate::resolve::ResolvedTopic;
+use crate::shared::{Shared, ThreadState};
 
 /// Refused as a whole.
 struct Refusal {
@@ -57,10 +56,11 @@ impl From<IngestError> for Refusal {
 
 /// Hands the request to the pool, now or when it has a place for it: a data thread never stages.
 pub(crate) fn run(
-    call: &mut Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &ThreadState,
     mut body: OwnFrame,
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+) -> Result<Answer<PendingPoolAnswer>, CloseReason> {
     // Bytes that are no request close the connection here, before they wait; who may not write is told here, too.
     let request = IngestAppendRequest::decode(body.bytes(), call.version)
         .map_err(|error| call.bad_request(error))?;
@@ -69,8 +69,8 @@ pub(crate) fn run(
             error_code: error.0,
             ..IngestAppendResponse::default()
         };
-        call.thread.metrics.error(error.0);
-        let frame = ReplyFrame::begin(out, call.correlation_id, call.flexible);
+        thread.metrics.error(error.0);
+        let frame = ReplyFrame::begin(out, call.reply);
         response.encode(out);
         frame.end(out);
         return Ok(Answer::Written);
@@ -81,11 +81,11 @@ pub(crate) fn run(
         let answered = answer(&shared, version, body.bytes(), now_ms);
         Some(answered.with_frame(body))
     });
-    let pending = PendingLookup::new(call, staged, bytes);
-    Ok(Answer::Later(Slot::Lookup(Box::new(pending))))
+    let pending = PendingPoolAnswer::new(call, staged, bytes);
+    Ok(Answer::Later(Box::new(pending)))
 }
 
-fn refuse(call: &Call<'_, '_>, topic_id: Uuid) -> Option<ErrorCode> {
+fn refuse(call: &Call<'_>, topic_id: Uuid) -> Option<ErrorCode> {
     let map = call.shared.replicas.snapshot();
     let view = call.shared.metadata.load();
     let resolved = ResolvedTopic::by_id(&map, &view, topic_id);

@@ -1,19 +1,35 @@
 //! Every request that Rust does not answer by itself.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use pybroker_protocol::ApiKey;
+use tokio::sync::oneshot;
 
-use super::{Answer, Call};
-use crate::control_plane::{Busy, ControlRequest, Lane, ReplySender};
-use crate::slots::{PendingControl, Slot};
+use super::Call;
+use crate::control_plane::{Busy, ControlReply, ControlRequest, Lane, ReplySender};
+use crate::reply::ReplyHeader;
 
-/// Hands the request over. If the control plane is busy, the slot keeps it until there is room.
-pub(crate) fn submit(call: &Call<'_, '_>, body: &[u8]) -> Answer {
+/// A request of the control plane.
+pub(crate) struct PendingControl {
+    /// Not accepted yet: its queue was full.
+    pub(crate) unsent: Option<Box<ControlRequest>>,
+    pub(crate) answer: oneshot::Receiver<ControlReply>,
+    pub(crate) api_key: i16,
+    pub(crate) api_version: i16,
+    /// A SASL token without a Kafka header came, and its answer goes without one.
+    pub(crate) raw: bool,
+    pub(crate) reply: ReplyHeader,
+    pub(crate) received: Instant,
+}
+
+/// Hands the request over. If the control plane is busy, what is returned keeps it until there is room.
+pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
     let (reply, answer) = ReplySender::new();
     let request = ControlRequest {
         api_key: call.api_key,
         api_version: call.version,
-        correlation_id: call.correlation_id,
+        correlation_id: call.reply.correlation_id,
         client_id: call.client_id.map(Into::into),
         principal: call.connection.principal.clone(),
         sasl_authenticated: call.connection.sasl && call.connection.authenticated,
@@ -27,19 +43,18 @@ pub(crate) fn submit(call: &Call<'_, '_>, body: &[u8]) -> Answer {
         Ok(()) => None,
         Err(Busy(request)) => Some(request),
     };
-    Answer::Later(Slot::Control(Box::new(PendingControl {
+    Box::new(PendingControl {
         unsent,
         answer,
         api_key: call.api_key,
         api_version: call.version,
-        raw: call.connection.expects_raw_token(),
-        correlation_id: call.correlation_id,
-        flexible: call.flexible,
+        raw: call.connection.raw_tokens,
+        reply: call.reply,
         received: call.received,
-    })))
+    })
 }
 
-/// The queue of a key (R13).
+/// The queue of a key.
 pub(crate) fn lane(api_key: i16) -> Lane {
     use ApiKey::*;
     match ApiKey::from_code(api_key) {

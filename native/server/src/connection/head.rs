@@ -5,17 +5,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use pybroker_protocol::ApiKey;
+
 use super::{Connection, Work};
-use crate::api::k00_produce::Appended;
+use crate::api::k00_produce::PendingProduce;
+use crate::api::k01_fetch::PendingFetch;
+use crate::api::pool_answer::PendingPoolAnswer;
+use crate::api::to_control_plane::PendingControl;
 use crate::close::CloseReason;
 use crate::control_plane::ControlReply;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
-use crate::frame::Frame;
+use crate::frame::{Frame, OwnFrame};
 use crate::limits::PENDING_REPLY_BYTES_MAX;
 use crate::reply::ReplyFrame;
 use crate::sasl;
 use crate::shared::ThreadState;
-use crate::slots::{PendingControl, Slot};
+use crate::slots::Slot;
+
+/// What became of the request at the head.
+enum Head {
+    /// Its reply is in the output.
+    Answered,
+    /// It was looked at, and waits.
+    Waits(Slot),
+    /// It was deferred and has begun; what it waits for was not looked at.
+    Begun(Slot),
+}
 
 impl Connection {
     /// Finishes requests at the head of the slots. True if one was.
@@ -33,129 +48,123 @@ impl Connection {
         // A slow reader's finished replies wait in their slots, where they are counted.
         while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX {
             let Some(slot) = self.slots.pop() else { break };
-            let unfinished = match slot {
-                Slot::Ready(reply) => {
-                    self.outgoing
-                        .tail(&mut thread.pool)
-                        .extend_from_slice(&reply);
-                    None
-                }
-                Slot::Produce(mut pending) => match pending.poll(context, now) {
-                    Poll::Ready(()) => {
-                        self.outgoing
-                            .tail(&mut thread.pool)
-                            .extend_from_slice(pending.reply());
-                        thread.metrics.request(0, pending.received);
-                        None
-                    }
-                    Poll::Pending => Some(Slot::Produce(pending)),
-                },
-                Slot::Appending(mut pending) => match pending.poll(context, &thread.metrics)? {
-                    Poll::Ready(Appended::Answered(reply)) => {
-                        self.outgoing
-                            .tail(&mut thread.pool)
-                            .extend_from_slice(&reply);
-                        thread.metrics.request(0, pending.received);
-                        None
-                    }
-                    Poll::Ready(Appended::Waits(produce)) => {
-                        self.slots.put_back(Slot::Produce(produce));
-                        continue;
-                    }
-                    Poll::Pending => Some(Slot::Appending(pending)),
-                },
-                Slot::Fetch(mut pending) => {
-                    match pending.poll(
-                        &self.shared,
-                        thread,
-                        &self.info,
-                        context,
-                        now,
-                        &mut self.outgoing,
-                    ) {
-                        Poll::Ready(result) => {
-                            result?;
-                            thread.metrics.request(1, pending.received);
-                            None
-                        }
-                        Poll::Pending => Some(Slot::Fetch(pending)),
-                    }
-                }
-                Slot::Lookup(mut pending) => match pending.answer.as_mut().poll(context) {
-                    Poll::Pending => Some(Slot::Lookup(pending)),
-                    Poll::Ready(Err(_)) => {
-                        return Err(CloseReason::ReplyLost {
-                            api_key: pending.api_key,
-                        });
-                    }
-                    Poll::Ready(Ok(answered)) => {
-                        pending.write(
-                            &answered,
-                            &thread.metrics,
-                            self.outgoing.tail(&mut thread.pool),
-                        );
-                        if let Some(frame) = answered.into_frame() {
-                            thread.pool.give(frame.into_buffer());
-                        }
-                        thread.metrics.request(pending.api_key, pending.received);
-                        None
-                    }
-                },
-                Slot::Control(mut pending) => {
-                    match self.poll_control(&mut pending, thread, context)? {
-                        Poll::Ready(()) => None,
-                        Poll::Pending => Some(Slot::Control(pending)),
-                    }
-                }
-                Slot::Deferred {
-                    frame, received, ..
-                } => {
-                    let mut turn = Turn {
-                        shared: &self.shared,
-                        thread: &mut *thread,
-                        connection: &self.info,
-                        context,
-                    };
-                    match dispatch(
-                        &mut turn,
-                        Frame::Own(frame),
-                        received,
-                        Output::Head(&mut self.outgoing),
-                    )? {
-                        Dispatched::Done => None,
-                        Dispatched::Slot(slot) => {
-                            work.head_waits = matches!(slot, Slot::Fetch(_));
-                            self.slots.put_back(slot);
-                            if work.head_waits {
-                                break;
-                            }
-                            // Not looked at yet: in the next round.
-                            continue;
-                        }
-                    }
-                }
-            };
-            match unfinished {
-                None => {
+            let unfinished = match self.finish(slot, thread, context, now)? {
+                Head::Answered => {
                     moved = true;
                     self.active = now;
+                    continue;
                 }
-                Some(slot) => {
-                    self.slots.put_back(slot);
+                Head::Waits(slot) => {
                     work.head_waits = true;
-                    break;
+                    slot
                 }
+                Head::Begun(slot) => {
+                    // A Fetch has looked already.
+                    work.head_waits = matches!(slot, Slot::Fetch(_));
+                    slot
+                }
+            };
+            self.slots.put_back(unfinished);
+            if work.head_waits {
+                break;
             }
         }
         Ok(moved)
     }
 
-    fn poll_control(
+    fn finish(
         &mut self,
-        pending: &mut PendingControl,
+        slot: Slot,
         thread: &mut ThreadState,
         context: &mut Context<'_>,
-    ) -> Result<Poll<()>, CloseReason> {
+        now: Instant,
+    ) -> Result<Head, CloseReason> {
+        match slot {
+            Slot::Ready(reply) => {
+                self.send(&reply, thread);
+                Ok(Head::Answered)
+            }
+            Slot::Produce(pending) => self.finish_produce(pending, thread, context, now),
+            Slot::Fetch(pending) => self.finish_fetch(pending, thread, context, now),
+            Slot::Pool(pending) => self.finish_pool(pending, thread, context),
+            Slot::Control(pending) => self.finish_control(pending, thread, context),
+            Slot::Deferred {
+                frame, received, ..
+            } => self.begin(frame, received, thread, context),
+        }
+    }
+
+    /// Appends a whole reply frame to the output.
+    fn send(&mut self, reply: &[u8], thread: &mut ThreadState) {
+        let out = self.outgoing.tail(&mut thread.pool);
+        out.extend_from_slice(reply);
+    }
+
+    fn finish_produce(
+        &mut self,
+        mut pending: Box<PendingProduce>,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        now: Instant,
+    ) -> Result<Head, CloseReason> {
+        match pending.poll(context, now, &thread.metrics) {
+            Poll::Pending => Ok(Head::Waits(Slot::Produce(pending))),
+            Poll::Ready(reply) => {
+                self.send(&reply?, thread);
+                let received = pending.received();
+                thread.metrics.request(ApiKey::Produce.code(), received);
+                Ok(Head::Answered)
+            }
+        }
+    }
+
+    fn finish_fetch(
+        &mut self,
+        mut pending: Box<PendingFetch>,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        now: Instant,
+    ) -> Result<Head, CloseReason> {
+        let (shared, info, outgoing) = (&self.shared, &self.info, &mut self.outgoing);
+        match pending.poll(shared, thread, info, context, now, outgoing) {
+            Poll::Pending => Ok(Head::Waits(Slot::Fetch(pending))),
+            Poll::Ready(result) => {
+                result?;
+                let received = pending.received;
+                thread.metrics.request(ApiKey::Fetch.code(), received);
+                Ok(Head::Answered)
+            }
+        }
+    }
+
+    fn finish_pool(
+        &mut self,
+        mut pending: Box<PendingPoolAnswer>,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Result<Head, CloseReason> {
+        let api_key = pending.api_key;
+        match pending.answer.as_mut().poll(context) {
+            Poll::Pending => Ok(Head::Waits(Slot::Pool(pending))),
+            Poll::Ready(Err(_)) => Err(CloseReason::ReplyLost { api_key }),
+            Poll::Ready(Ok(answered)) => {
+                let out = self.outgoing.tail(&mut thread.pool);
+                pending.write(&answered, &thread.metrics, out);
+                if let Some(frame) = answered.into_frame() {
+                    thread.pool.give(frame.into_buffer());
+                }
+                thread.metrics.request(api_key, pending.received);
+                Ok(Head::Answered)
+            }
+        }
+    }
+
+    fn finish_control(
+        &mut self,
+        mut pending: Box<PendingControl>,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Result<Head, CloseReason> {
         if let Some(request) = pending.unsent.take()
             && let Err(busy) = self.shared.control.submit(*request)
         {
@@ -165,21 +174,36 @@ impl Connection {
                 // Room came between the two calls: another turn, after the others.
                 context.waker().wake_by_ref();
             }
-            return Ok(Poll::Pending);
+            return Ok(Head::Waits(Slot::Control(pending)));
         }
-        let body = match Pin::new(&mut pending.answer).poll(context) {
-            Poll::Pending => return Ok(Poll::Pending),
+        let reply = match Pin::new(&mut pending.answer).poll(context) {
+            Poll::Pending => return Ok(Head::Waits(Slot::Control(pending))),
             Poll::Ready(Err(_)) => {
                 return Err(CloseReason::ReplyLost {
                     api_key: pending.api_key,
                 });
             }
-            Poll::Ready(Ok(ControlReply::Close)) => return Err(CloseReason::ControlPlane),
-            Poll::Ready(Ok(ControlReply::Body(body))) => {
-                sasl::after_answer(&mut self.info, pending, &body);
+            Poll::Ready(Ok(reply)) => reply,
+        };
+        self.write_control(&pending, reply, thread)?;
+        thread.metrics.request(pending.api_key, pending.received);
+        Ok(Head::Answered)
+    }
+
+    /// Writes what the control plane has answered, and obeys what it says about the connection.
+    fn write_control(
+        &mut self,
+        pending: &PendingControl,
+        reply: ControlReply,
+        thread: &mut ThreadState,
+    ) -> Result<(), CloseReason> {
+        let body = match reply {
+            ControlReply::Close => return Err(CloseReason::ControlPlane),
+            ControlReply::Body(body) => {
+                sasl::after_answer(&mut self.info, pending.api_key, pending.api_version, &body);
                 body
             }
-            Poll::Ready(Ok(ControlReply::Last(body))) => {
+            ControlReply::Last(body) => {
                 if pending.raw {
                     // Without Kafka's header there is no way to say why.
                     return Err(CloseReason::AuthenticationFailed);
@@ -187,24 +211,45 @@ impl Connection {
                 self.ending = true;
                 body
             }
-            Poll::Ready(Ok(ControlReply::Authenticated {
+            ControlReply::Authenticated {
                 body,
                 principal,
                 session_lifetime_ms,
-            })) => {
+            } => {
                 sasl::authenticated(&mut self.info, principal, session_lifetime_ms);
                 body
             }
         };
         let out = self.outgoing.tail(&mut thread.pool);
         if pending.raw {
-            sasl::write_raw_answer(&body, out)?;
-        } else {
-            let frame = ReplyFrame::begin(out, pending.correlation_id, pending.flexible);
-            out.extend_from_slice(&body);
-            frame.end(out);
+            return sasl::write_raw_answer(&body, out);
         }
-        thread.metrics.request(pending.api_key, pending.received);
-        Ok(Poll::Ready(()))
+        let frame = ReplyFrame::begin(out, pending.reply);
+        out.extend_from_slice(&body);
+        frame.end(out);
+        Ok(())
+    }
+
+    /// Runs a request that waited for its turn.
+    fn begin(
+        &mut self,
+        frame: OwnFrame,
+        received: Instant,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Result<Head, CloseReason> {
+        let mut turn = Turn {
+            shared: &self.shared,
+            thread,
+            connection: &self.info,
+            context,
+        };
+        let output = Output::Head(&mut self.outgoing);
+        Ok(
+            match dispatch(&mut turn, Frame::Own(frame), received, output)? {
+                Dispatched::Done => Head::Answered,
+                Dispatched::Slot(slot) => Head::Begun(slot),
+            },
+        )
     }
 }

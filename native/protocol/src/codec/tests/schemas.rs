@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::super::files::{CLIENT, INTER_BROKER};
-use super::super::registry::SchemaFile;
+use super::super::schema_file::SchemaFile;
 use super::*;
 use crate::api_key::{APIS, INTER_BROKER_VERSIONS};
 

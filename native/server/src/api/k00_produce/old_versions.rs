@@ -1,20 +1,26 @@
-//! The answer to Produce 0–2, which are advertised for librdkafka's sake and not served (R8).
+//! The answer to Produce 0–2, which are advertised and not served: librdkafka compresses only if they are.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 
 use crate::api::{Answer, Call};
 use crate::close::CloseReason;
-use crate::reply::ReplyFrame;
+use crate::metrics::ThreadMetrics;
+use crate::reply::{ReplyFrame, ReplyHeader};
 
 /// v0–2 carry message formats 0 and 1: every partition is told UNSUPPORTED_VERSION, in the layout of that version.
-pub(super) fn run_unsupported(
-    call: &mut Call<'_, '_>,
+pub(super) fn run_unsupported<P>(
+    call: &Call<'_>,
+    metrics: &ThreadMetrics,
     body: &[u8],
     out: &mut Vec<u8>,
-) -> Result<Answer, CloseReason> {
+) -> Result<Answer<P>, CloseReason> {
     let start = out.len();
-    let frame = ReplyFrame::begin(out, call.correlation_id, false);
+    let header = ReplyHeader {
+        flexible: false,
+        ..call.reply
+    };
+    let frame = ReplyFrame::begin(out, header);
     let acks = refuse_old(call.version, body, out).map_err(|error| call.bad_request(error))?;
     if acks == 0 {
         out.truncate(start);
@@ -22,7 +28,7 @@ pub(super) fn run_unsupported(
             error_code: ErrorCode::UNSUPPORTED_VERSION.0,
         });
     }
-    call.thread.metrics.error(ErrorCode::UNSUPPORTED_VERSION.0);
+    metrics.error(ErrorCode::UNSUPPORTED_VERSION.0);
     frame.end(out);
     Ok(Answer::Written)
 }

@@ -1,106 +1,82 @@
-//! From a Fetch request and its session to the list of partitions to read.
+//! From a Fetch request and its session to what is to be read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use pybroker_model::{TopicId, Uuid};
+use pybroker_model::Uuid;
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::hot::fetch_request::{BY_ID, FetchRequest};
+use pybroker_protocol::hot::fetch_request::{BY_ID, FetchRequest, SESSIONS};
 use pybroker_protocol::primitives::Span;
+use pybroker_replica::Isolation;
 
-use super::super::Call;
-use crate::fetch_sessions::{EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, Taken, TopicKey};
+use super::wanted::{Source, Wanted};
+use crate::api::Call;
+use crate::fetch_sessions::{EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, TopicKey};
 use crate::shared::ThreadState;
 
-/// Where the partitions to read are listed.
-pub(super) enum Source {
-    /// A session, taken out of the thread's for the duration of the fetch.
-    Session(Box<Taken>),
-    /// The request itself.
-    Request(Vec<FetchTarget>),
-}
-
-/// What a Fetch is to do.
-pub(super) struct Plan {
-    pub(super) source: Source,
-    pub(super) session_id: i32,
-    pub(super) incremental: bool,
-}
-
-impl Source {
-    /// The partitions in reading order, each with its place.
-    pub(super) fn targets(&self) -> Box<dyn Iterator<Item = (u32, &FetchTarget)> + '_> {
-        match self {
-            Source::Session(session) => Box::new(session.1.targets()),
-            Source::Request(targets) => Box::new((0u32..).zip(targets)),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Source::Session(session) => session.1.len(),
-            Source::Request(targets) => targets.len(),
-        }
-    }
-
-    pub(super) fn set_resolved(&mut self, place: u32, id: TopicId) {
-        match self {
-            Source::Session(session) => session.1.set_resolved(place, id),
-            Source::Request(targets) => {
-                if let Some(target) = targets.get_mut(place as usize) {
-                    target.resolved = Some(id);
-                }
-            }
-        }
-    }
-
-    /// Gives a session back.
-    pub(super) fn release(self, thread: &mut ThreadState) {
-        if let Source::Session(session) = self {
-            thread.sessions.put_back(*session);
-        }
-    }
-}
-
-/// Applies the request to its session, or makes one.
+/// What the request asks for, with its session applied or made; or the error for the whole response.
 pub(super) fn plan(
-    call: &mut Call<'_, '_>,
+    call: &Call<'_>,
+    thread: &mut ThreadState,
     request: &FetchRequest,
     body: &[u8],
-) -> Result<Plan, ErrorCode> {
-    let by_id = call.version >= BY_ID;
+) -> Result<(Wanted, Source), ErrorCode> {
     if request.replica_id >= 0 {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
+    let (source, session_id, incremental) = source(call, thread, request, body)?;
+    let isolation = if request.isolation_level == 1 {
+        Isolation::ReadCommitted
+    } else {
+        Isolation::ReadUncommitted
+    };
+    let limit = thread
+        .settings
+        .limits
+        .fetch_bytes_max
+        .min(request.max_bytes);
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let wanted = Wanted {
+        version: call.version,
+        reply: call.reply,
+        isolation,
+        min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
+        max_bytes: usize::try_from(limit).unwrap_or(0),
+        deadline: call.received + wait,
+        session_id,
+        incremental,
+        listener: Arc::clone(&call.connection.peer.listener),
+    };
+    Ok((wanted, source))
+}
+
+/// Applies the request to its session, or makes one: where the partitions are listed, the session id to tell, and
+/// whether only news is told.
+fn source(
+    call: &Call<'_>,
+    thread: &mut ThreadState,
+    request: &FetchRequest,
+    body: &[u8],
+) -> Result<(Source, i32, bool), ErrorCode> {
+    let by_id = call.version >= BY_ID;
     let targets = targets(call, request, body, by_id);
+    let sessions = &mut thread.sessions;
     if request.session_epoch == EPOCH_FINAL || request.session_epoch == EPOCH_INITIAL {
         if request.session_id != 0 {
-            call.thread.sessions.remove(request.session_id);
+            sessions.remove(request.session_id);
         }
-        if request.session_epoch == EPOCH_INITIAL
-            && call.version >= pybroker_protocol::hot::fetch_request::SESSIONS
-        {
-            let (created, evicted) = call.thread.sessions.create(&targets, by_id, call.received);
-            call.thread
-                .metrics
-                .fetch_sessions_evicted
-                .add(u64::from(evicted));
+        if request.session_epoch == EPOCH_INITIAL && call.version >= SESSIONS {
+            let (created, evicted) = sessions.create(&targets, by_id, call.received);
+            let metrics = &thread.metrics;
+            metrics.fetch_sessions_evicted.add(u64::from(evicted));
             if let Some(session) = created {
-                call.thread.metrics.fetch_sessions_created.add(1);
+                metrics.fetch_sessions_created.add(1);
                 let session_id = session.0;
-                return Ok(Plan {
-                    source: Source::Session(Box::new(session)),
-                    session_id,
-                    incremental: false,
-                });
+                return Ok((Source::Session(Box::new(session)), session_id, false));
             }
         }
-        return Ok(Plan {
-            source: Source::Request(targets),
-            session_id: 0,
-            incremental: false,
-        });
+        return Ok((Source::Request(targets), 0, false));
     }
-    let sessions = &mut call.thread.sessions;
     let mut taken = sessions.take(
         request.session_id,
         request.session_epoch,
@@ -117,20 +93,11 @@ pub(super) fn plan(
     }));
     // A session that forgot everything ends; the client is told by session id 0.
     let session_id = if taken.1.len() > 0 { taken.0 } else { 0 };
-    Ok(Plan {
-        source: Source::Session(Box::new(taken)),
-        session_id,
-        incremental: true,
-    })
+    Ok((Source::Session(Box::new(taken)), session_id, true))
 }
 
-fn targets(
-    call: &Call<'_, '_>,
-    request: &FetchRequest,
-    body: &[u8],
-    by_id: bool,
-) -> Vec<FetchTarget> {
-    // Without a session the connection remembers which incarnation was read (R4); from v9 on epochs tell.
+fn targets(call: &Call<'_>, request: &FetchRequest, body: &[u8], by_id: bool) -> Vec<FetchTarget> {
+    // Without a session the connection remembers which incarnation of a name was read; from v9 on epochs tell.
     let remembers = call.version <= 8 && request.session_epoch == EPOCH_FINAL;
     let mut targets = Vec::with_capacity(request.partitions.len());
     let map = call.shared.replicas.snapshot();

@@ -1,139 +1,106 @@
-//! From what was read to the reply: head bytes, file slices, and what the session remembers.
+//! From what was read to the reply: head bytes and file slices.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
-use std::task::{Context, Poll};
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_response::FetchResponseWriter;
 use rustix::io::Errno;
 
-use super::super::partitions::endpoints;
-use super::plan::Source;
-use super::{Outcome, PendingFetch, State};
-use crate::close::CloseReason;
-use crate::cold_reads::is_resident;
-use crate::fetch_sessions::{FetchTarget, TopicKey};
+use super::read::Outcome;
+use super::wanted::{Source, Wanted};
+use crate::fetch_sessions::TopicKey;
 use crate::limits::{COPIED_BYTES_MAX, SENDFILE_BYTES_MIN, SENDFILE_PIECE_BYTES_MIN};
 use crate::metrics::ThreadMetrics;
 use crate::os;
 use crate::outgoing::{FileSlice, Outgoing};
-use crate::reply::ReplyFrame;
+use crate::reply::{ReplyFrame, ReplyHeader};
+use crate::resolve::endpoints;
 use crate::shared::{Shared, ThreadState};
 
 /// Whether the reply could be written.
-enum Written {
+pub(super) enum Written {
     /// It is in the output.
     Whole,
     /// Records must come from the disk first; nothing was written.
     Cold,
 }
 
-impl PendingFetch {
-    /// Writes the reply, unless slices must come from the disk first. `warm`: they did.
-    pub(super) fn finish(
-        &mut self,
-        shared: &Shared,
-        thread: &mut ThreadState,
-        context: &mut Context<'_>,
-        mut outcomes: Vec<Outcome>,
-        warm: bool,
-        outgoing: &mut Outgoing,
-    ) -> Poll<Result<(), CloseReason>> {
-        if !warm {
-            self.note_in_session(&mut outcomes);
+/// Writes the reply to the connection's output. `wait`: small slices are read even if that waits for the disk.
+pub(super) fn write(
+    wanted: &Wanted,
+    source: &Source,
+    shared: &Shared,
+    thread: &mut ThreadState,
+    outcomes: &[Outcome],
+    wait: bool,
+    outgoing: &mut Outgoing,
+) -> io::Result<Written> {
+    let reply = Reply {
+        wanted,
+        source,
+        shared,
+        outcomes,
+        wait,
+        as_files: sent_slices(outcomes).map(|slice| slice.bytes).sum(),
+    };
+    let written = if reply.as_files == 0 {
+        let out = outgoing.tail(&mut thread.pool);
+        let start = out.len();
+        let written = reply.write_to(out, &mut VecDeque::new());
+        if !matches!(written, Ok(Written::Whole)) {
+            out.truncate(start);
         }
-        let send_failed = CloseReason::SendFailed;
-        let mut written = Written::Cold;
-        if warm || sent_slices(&outcomes).all(is_resident) {
-            written = self
-                .write(shared, thread, &outcomes, warm, outgoing)
-                .map_err(send_failed)?;
-        }
-        if let Written::Cold = written {
-            thread.metrics.cold_reads.add(1);
-            let slices = outcomes
-                .iter()
-                .filter_map(|outcome| outcome.slice.clone())
-                .collect();
-            if let Some(read) = shared.cold_reads.read(slices, context.waker()) {
-                self.state = State::Warming(read, outcomes);
-                return Poll::Pending;
-            }
-            // No room in the queue: this thread waits for the disk itself.
-            self.write(shared, thread, &outcomes, true, outgoing)
-                .map_err(send_failed)?;
-        }
-        core::mem::replace(&mut self.source, Source::Request(Vec::new())).release(thread);
-        Poll::Ready(Ok(()))
-    }
-
-    /// `wait`: small slices are read even if that waits for the disk.
-    fn write(
-        &self,
-        shared: &Shared,
-        thread: &mut ThreadState,
-        outcomes: &[Outcome],
-        wait: bool,
-        outgoing: &mut Outgoing,
-    ) -> io::Result<Written> {
-        let as_files: usize = sent_slices(outcomes).map(|slice| slice.bytes).sum();
-        if as_files == 0 {
-            let out = outgoing.tail(&mut thread.pool);
-            let start = out.len();
-            let written = self.write_to(
-                shared,
-                &thread.metrics,
-                outcomes,
-                wait,
-                0,
-                out,
-                &mut VecDeque::new(),
-            );
-            if !matches!(written, Ok(Written::Whole)) {
-                out.truncate(start);
-            }
-            return written;
-        }
+        written?
+    } else {
         let mut bytes = thread.pool.take();
         let mut cuts = VecDeque::new();
-        let written = self.write_to(
-            shared,
-            &thread.metrics,
-            outcomes,
-            wait,
-            as_files,
-            &mut bytes,
-            &mut cuts,
-        )?;
+        let written = reply.write_to(&mut bytes, &mut cuts)?;
         match written {
             Written::Whole => outgoing.push(bytes, cuts),
             Written::Cold => thread.pool.give(bytes),
         }
-        Ok(written)
+        written
+    };
+    if let Written::Whole = written {
+        note(outcomes, &thread.metrics);
     }
+    Ok(written)
+}
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call, with its two ways of output"
-    )]
+fn note(outcomes: &[Outcome], metrics: &ThreadMetrics) {
+    for outcome in outcomes {
+        metrics.error(outcome.head.error_code);
+        metrics
+            .fetched_bytes
+            .add(outcome.slice.as_ref().map_or(0, |slice| slice.bytes as u64));
+    }
+}
+
+/// What a reply is made of.
+struct Reply<'a> {
+    wanted: &'a Wanted,
+    source: &'a Source,
+    shared: &'a Shared,
+    outcomes: &'a [Outcome],
+    wait: bool,
+    /// Bytes that are sent from their files.
+    as_files: usize,
+}
+
+impl Reply<'_> {
     fn write_to(
         &self,
-        shared: &Shared,
-        metrics: &ThreadMetrics,
-        outcomes: &[Outcome],
-        wait: bool,
-        as_files: usize,
         bytes: &mut Vec<u8>,
         cuts: &mut VecDeque<(usize, FileSlice)>,
     ) -> io::Result<Written> {
-        let writer = FetchResponseWriter::new(self.version);
+        let writer = FetchResponseWriter::new(self.wanted.version);
         let start = bytes.len();
-        let frame = ReplyFrame::begin(bytes, self.correlation_id, self.flexible);
-        let sizes = runs_of_one_topic(&self.source, outcomes);
-        writer.start(bytes, 0, 0, self.session_id, sizes.len());
-        let mut rest = outcomes;
+        let frame = ReplyFrame::begin(bytes, self.wanted.reply);
+        let sizes = runs_of_one_topic(self.source, self.outcomes);
+        writer.start(bytes, 0, 0, self.wanted.session_id, sizes.len());
+        let mut rest = self.outcomes;
         let mut way = Way::default();
         for size in sizes {
             let (run, after) = rest.split_at(size);
@@ -147,55 +114,31 @@ impl PendingFetch {
                     Some(slice) if way.is_sent(slice) => {
                         cuts.push_back((bytes.len() - start, slice.clone()))
                     }
-                    Some(slice) if !append(slice, wait, bytes)? => return Ok(Written::Cold),
+                    Some(slice) if !append(slice, self.wait, bytes)? => return Ok(Written::Cold),
                     _ => {}
                 }
                 writer.end_partition(bytes, &outcome.head);
             }
             writer.end_topic(bytes);
         }
-        let leaders: Vec<i32> = outcomes
+        self.write_end(&writer, bytes);
+        frame.end_with(bytes, self.as_files);
+        Ok(Written::Whole)
+    }
+
+    /// The end of the response, with the addresses of the leaders that it names.
+    fn write_end(&self, writer: &FetchResponseWriter, bytes: &mut Vec<u8>) {
+        let leaders: Vec<i32> = self
+            .outcomes
             .iter()
             .filter_map(|outcome| Some(outcome.head.current_leader?.leader_id))
             .collect();
         if leaders.is_empty() {
             writer.end(bytes, &[]);
         } else {
-            let view = shared.metadata.load();
-            writer.end(bytes, &endpoints(&view, &self.listener, &leaders));
+            let view = self.shared.metadata.load();
+            writer.end(bytes, &endpoints(&view, &self.wanted.listener, &leaders));
         }
-        frame.end_with(bytes, as_files);
-        for outcome in outcomes {
-            metrics.error(outcome.head.error_code);
-            metrics
-                .fetched_bytes
-                .add(outcome.slice.as_ref().map_or(0, |slice| slice.bytes as u64));
-        }
-        Ok(Written::Whole)
-    }
-
-    /// Drops partitions without news from an incremental response and orders the session for its next fetch.
-    fn note_in_session(&mut self, outcomes: &mut Vec<Outcome>) {
-        let Source::Session(session) = &mut self.source else {
-            return;
-        };
-        let gave_records: Vec<u32> = outcomes
-            .iter()
-            .filter(|outcome| outcome.slice.is_some())
-            .map(|outcome| outcome.place)
-            .collect();
-        let incremental = self.incremental;
-        outcomes.retain(|outcome| {
-            let head = &outcome.head;
-            let news = session.1.changed(
-                outcome.place,
-                head.error_code,
-                head.high_watermark,
-                head.log_start_offset,
-            );
-            !incremental || news || outcome.slice.is_some() || head.diverging_epoch.is_some()
-        });
-        session.1.rotate(&gave_records);
     }
 }
 
@@ -219,7 +162,7 @@ impl Way {
 }
 
 /// The slices that are sent from their file.
-fn sent_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
+pub(super) fn sent_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
     let mut way = Way::default();
     outcomes
         .iter()
@@ -240,16 +183,6 @@ fn runs_of_one_topic(source: &Source, outcomes: &[Outcome]) -> Vec<usize> {
         last = Some(topic);
     }
     sizes
-}
-
-impl Source {
-    /// The target at a place that an outcome came from.
-    fn target(&self, place: u32) -> &FetchTarget {
-        match self {
-            Source::Session(session) => session.1.target(place),
-            Source::Request(targets) => &targets[place as usize],
-        }
-    }
 }
 
 /// Appends a slice. False: it is not in the page cache, and this should not `wait`.
@@ -282,14 +215,8 @@ fn append(slice: &FileSlice, wait: bool, out: &mut Vec<u8>) -> io::Result<bool> 
 }
 
 /// A response that consists of an error: v4–6 have no place for one and get no partitions.
-pub(super) fn write_error(
-    correlation_id: i32,
-    flexible: bool,
-    version: i16,
-    error: ErrorCode,
-    out: &mut Vec<u8>,
-) {
-    let frame = ReplyFrame::begin(out, correlation_id, flexible);
+pub(super) fn write_error(reply: ReplyHeader, version: i16, error: ErrorCode, out: &mut Vec<u8>) {
+    let frame = ReplyFrame::begin(out, reply);
     let writer = FetchResponseWriter::new(version);
     writer.start(out, 0, error.0, 0, 0);
     writer.end(out, &[]);

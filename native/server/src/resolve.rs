@@ -10,10 +10,10 @@ use pybroker_replica::{HostedTopic, Partition, TopicMap};
 use crate::error_codes::{Naming, unknown_topic};
 use crate::metadata_view::MetadataView;
 
-/// A topic of a request, resolved once (DESIGN.md 4).
+/// A topic of a request, resolved once.
 ///
 /// It is there when the cluster shows it: what is hosted but not shown is being created or, after DeleteTopics was
-/// answered, still waits for its StopReplica (checklist 110). Nothing may be written to it or read from it.
+/// answered, still waits for its StopReplica. Nothing may be written to it or read from it.
 pub(crate) struct ResolvedTopic<'s> {
     /// What is hosted of it here.
     pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,

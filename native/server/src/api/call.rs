@@ -1,0 +1,54 @@
+//! What a handler of an API key is given, and what it gives back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pybroker_protocol::primitives::DecodeError;
+
+use crate::access::Access;
+use crate::close::CloseReason;
+use crate::connection_info::ConnectionInfo;
+use crate::reply::ReplyHeader;
+use crate::shared::Shared;
+
+/// A request apart from its body: what answering it needs, on whichever thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) connection: &'a ConnectionInfo,
+    pub(crate) api_key: i16,
+    pub(crate) version: i16,
+    pub(crate) reply: ReplyHeader,
+    pub(crate) client_id: Option<&'a str>,
+    /// When the frame was complete.
+    pub(crate) received: Instant,
+    /// Wall clock, milliseconds.
+    pub(crate) now_ms: i64,
+}
+
+impl<'a> Call<'a> {
+    /// What the client may do with topics.
+    #[inline]
+    pub(crate) fn access(&self) -> Access<'a> {
+        Access::new(self.shared, self.connection)
+    }
+
+    /// The reason to close for a body that is not this request.
+    pub(crate) fn bad_request(&self, error: DecodeError) -> CloseReason {
+        CloseReason::BadRequest {
+            api_key: self.api_key,
+            api_version: self.version,
+            error,
+        }
+    }
+}
+
+/// What became of a request that may have to wait for something.
+pub(crate) enum Answer<P> {
+    /// The whole reply frame was appended to the output.
+    Written,
+    /// There is no reply (acks=0).
+    Silent,
+    /// The reply comes later.
+    Later(Box<P>),
+}

@@ -1,0 +1,230 @@
+//! From a decoded Produce to its reply: each partition is found, checked, appended and answered.
+
+use std::time::Duration;
+
+use pybroker_model::validate_produce;
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::produce_request::ProduceTopic;
+use pybroker_protocol::hot::produce_request::{BY_ID, ProducePartition, ProduceRequest};
+use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, ProduceResponseWriter};
+use pybroker_replica::{AppendInfo, Partition};
+
+use super::commit::{PendingCommit, Wait};
+use super::refusal::{Refusal, refuse_internal, refuse_whole};
+use crate::api::Call;
+use crate::authorizer::Operation;
+use crate::close::CloseReason;
+use crate::error_codes::Naming;
+use crate::metadata_view::MetadataView;
+use crate::metrics::ThreadMetrics;
+use crate::reply::ReplyFrame;
+use crate::resolve::{ResolvedTopic, endpoints, points_elsewhere};
+
+/// First version that may carry zstd (KIP-110).
+const ZSTD: i16 = 7;
+
+/// What the metrics of the connection's thread are to be told.
+#[derive(Default)]
+pub(super) struct Tally {
+    bytes: u64,
+    errors: Vec<i16>,
+}
+
+impl Tally {
+    pub(super) fn note(&self, metrics: &ThreadMetrics) {
+        metrics.produced_bytes.add(self.bytes);
+        for error in &self.errors {
+            metrics.error(*error);
+        }
+    }
+}
+
+/// What became of the appends of a request.
+pub(super) enum Done {
+    /// The whole reply frame is in the output.
+    Written,
+    /// There is no reply (acks=0).
+    Silent,
+    /// Appended; the reply comes with the commit.
+    Waits(PendingCommit),
+}
+
+/// Appends all that the request carries and answers it.
+pub(super) fn append_all(
+    call: &Call<'_>,
+    request: &ProduceRequest,
+    body: &mut [u8],
+    out: &mut Vec<u8>,
+    tally: &mut Tally,
+) -> Result<Done, CloseReason> {
+    let view = call.shared.metadata.load();
+    let naming = if call.version >= BY_ID {
+        Naming::Id
+    } else {
+        Naming::Name
+    };
+    let start = out.len();
+    let frame = ReplyFrame::begin(out, call.reply);
+    let mut appending = Appending {
+        call,
+        view: &view,
+        naming,
+        acks: request.acks,
+        writer: ProduceResponseWriter::new(out, call.version, request.topics.len()),
+        waits: Vec::new(),
+        leaders: Vec::new(),
+        first_error: 0,
+        tally,
+    };
+    appending.topics(request, body);
+    let Appending {
+        writer,
+        mut waits,
+        leaders,
+        first_error,
+        ..
+    } = appending;
+    let node_endpoints = if leaders.is_empty() {
+        Vec::new()
+    } else {
+        endpoints(&view, &call.connection.peer.listener, &leaders)
+    };
+    writer.end(0, &node_endpoints);
+    if request.acks == 0 {
+        out.truncate(start);
+        return match first_error {
+            0 => Ok(Done::Silent),
+            error_code => Err(CloseReason::AcksZeroFailed { error_code }),
+        };
+    }
+    frame.end(out);
+    if waits.is_empty() {
+        return Ok(Done::Written);
+    }
+    let reply = out.split_off(start);
+    for wait in &mut waits {
+        wait.error_position -= start;
+    }
+    waits.reverse();
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    Ok(Done::Waits(PendingCommit {
+        reply,
+        waits,
+        naming,
+        deadline: call.received + timeout,
+        received: call.received,
+    }))
+}
+
+/// A request in the middle of being answered.
+struct Appending<'a, 'c> {
+    call: &'a Call<'c>,
+    view: &'a MetadataView,
+    naming: Naming,
+    acks: i16,
+    writer: ProduceResponseWriter<'a>,
+    /// What is not committed yet.
+    waits: Vec<Wait>,
+    /// Brokers to which the client is pointed.
+    leaders: Vec<i32>,
+    /// Kafka error code of the first refusal, 0 = none.
+    first_error: i16,
+    tally: &'a mut Tally,
+}
+
+impl Appending<'_, '_> {
+    fn topics(&mut self, request: &ProduceRequest, body: &mut [u8]) {
+        let map = self.call.shared.replicas.snapshot();
+        let access = self.call.access();
+        let refused_whole = refuse_whole(request.transactional_id.is_some(), request.acks);
+        for topic in &request.topics {
+            let partitions = &request.partitions[topic.partitions()];
+            let name = name_of(topic, body);
+            self.writer.topic(name, topic.topic_id, partitions.len());
+            let (resolved, given) = match self.naming {
+                Naming::Id => (ResolvedTopic::by_id(&map, self.view, topic.topic_id), None),
+                Naming::Name => (ResolvedTopic::by_name(&map, self.view, name), Some(name)),
+            };
+            let refused = refused_whole
+                .or_else(|| access.refuse(Operation::WRITE, given, &resolved, self.view))
+                .or_else(|| refuse_internal(&resolved, self.call.client_id));
+            for wanted in partitions {
+                match self.append(&resolved, refused, wanted, body) {
+                    Ok((partition, info)) => self.succeeded(wanted.index, partition, &info),
+                    Err(refusal) => self.refused(&resolved, wanted.index, &refusal),
+                }
+            }
+            self.writer.end_topic();
+        }
+    }
+
+    #[inline]
+    fn append<'p>(
+        &mut self,
+        topic: &ResolvedTopic<'p>,
+        refused: Option<ErrorCode>,
+        wanted: &ProducePartition,
+        body: &mut [u8],
+    ) -> Result<(&'p Partition, AppendInfo), Refusal> {
+        if let Some(error) = refused {
+            return Err(Refusal::code(error));
+        }
+        let partition = topic
+            .partition(self.view, wanted.index)
+            .map_err(Refusal::code)?;
+        let records = wanted
+            .records
+            .ok_or_else(|| Refusal::code(ErrorCode::INVALID_RECORD))?;
+        let records = &mut body[records.range()];
+        let bytes = records.len() as u64;
+        let now_ms = self.call.now_ms;
+        let rules = partition.produce_rules(self.call.version >= ZSTD, now_ms);
+        let batches = validate_produce(records, &rules).map_err(|error| Refusal::batch(&error))?;
+        if batches.first().is_transactional() {
+            return Err(Refusal::code(
+                ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ));
+        }
+        let info = partition
+            .append(batches, self.acks, now_ms)
+            .map_err(|error| Refusal::partition(&error, self.naming))?;
+        self.tally.bytes += bytes;
+        Ok((partition, info))
+    }
+
+    #[inline]
+    fn succeeded(&mut self, index: i32, partition: &Partition, info: &AppendInfo) {
+        let error_position = self.writer.partition(&PartitionProduceResponse {
+            base_offset: info.base_offset,
+            log_append_time_ms: info.log_append_time,
+            log_start_offset: info.log_start_offset,
+            ..PartitionProduceResponse::refused(index, 0, None)
+        });
+        if self.acks == -1 && partition.high_watermark() <= info.last_offset {
+            self.waits.push(Wait {
+                commit: partition.committed(info),
+                error_position,
+            });
+        }
+    }
+
+    fn refused(&mut self, topic: &ResolvedTopic<'_>, index: i32, refusal: &Refusal) {
+        self.tally.errors.push(refusal.error.0);
+        if self.first_error == 0 {
+            self.first_error = refusal.error.0;
+        }
+        let mut response = refusal.response(index);
+        if points_elsewhere(refusal.error) {
+            response.current_leader = topic.current_leader(self.view, index);
+            self.leaders
+                .extend(response.current_leader.map(|leader| leader.leader_id));
+        }
+        self.writer.partition(&response);
+    }
+}
+
+/// The name that a request by name gives a topic.
+pub(super) fn name_of<'b>(topic: &ProduceTopic, body: &'b [u8]) -> &'b str {
+    // Checked to be UTF-8 when it was decoded.
+    core::str::from_utf8(topic.name.of(body)).unwrap_or_default()
+}

@@ -1,0 +1,75 @@
+//! A Produce that is not answered yet.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::append::Done;
+use super::commit::PendingCommit;
+use super::hand_over::PendingAppend;
+use crate::close::CloseReason;
+use crate::metrics::ThreadMetrics;
+
+/// See the module.
+pub(crate) enum PendingProduce {
+    /// Another thread appends it, because a log or its disk is slow.
+    Appending(PendingAppend),
+    /// Appended; its commits are still to come.
+    Committing(PendingCommit),
+}
+
+impl PendingProduce {
+    /// Ready with the whole reply frame, which is empty with acks=0.
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        now: Instant,
+        metrics: &ThreadMetrics,
+    ) -> Poll<Result<Vec<u8>, CloseReason>> {
+        if let PendingProduce::Appending(pending) = self {
+            let (done, reply, tally) = match pending.poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(Err(CloseReason::Draining)),
+                Poll::Ready(Some(appended)) => appended,
+            };
+            tally.note(metrics);
+            match done? {
+                Done::Written => return Poll::Ready(Ok(reply)),
+                Done::Silent => return Poll::Ready(Ok(Vec::new())),
+                Done::Waits(pending) => *self = PendingProduce::Committing(pending),
+            }
+        }
+        match self {
+            PendingProduce::Committing(pending) => pending.poll(context, now).map(Ok),
+            PendingProduce::Appending(_) => Poll::Pending,
+        }
+    }
+
+    /// Whether a later Produce of the connection must stay behind it.
+    pub(crate) fn is_unappended(&self) -> bool {
+        matches!(self, PendingProduce::Appending(_))
+    }
+
+    /// When it must be answered at the latest; an append on a slow disk has no end of its own.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self {
+            PendingProduce::Appending(_) => None,
+            PendingProduce::Committing(pending) => Some(pending.deadline),
+        }
+    }
+
+    /// When the request came.
+    pub(crate) fn received(&self) -> Instant {
+        match self {
+            PendingProduce::Appending(pending) => pending.received,
+            PendingProduce::Committing(pending) => pending.received,
+        }
+    }
+
+    /// Memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            PendingProduce::Appending(pending) => pending.bytes,
+            PendingProduce::Committing(pending) => pending.bytes(),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A Fetch that is being answered: read, wait for more, wait for the disk, write.
+
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use pybroker_replica::{Partition, Registration, TopicMap};
+
+use super::read::{Outcome, read_all, resolve};
+use super::respond::{Written, sent_slices, write};
+use super::wanted::{Source, Wanted};
+use crate::access::Access;
+use crate::close::CloseReason;
+use crate::cold_reads::{ColdRead, is_resident};
+use crate::connection_info::ConnectionInfo;
+use crate::fetch_sessions::FetchTarget;
+use crate::metadata_view::MetadataView;
+use crate::outgoing::Outgoing;
+use crate::shared::{Shared, ThreadState};
+
+/// Times a fetch looks again at once because something arrived between reading and registering.
+const ATTEMPTS_MAX: usize = 4;
+
+/// See the module.
+pub(crate) struct PendingFetch {
+    wanted: Wanted,
+    source: Source,
+    pub(crate) received: Instant,
+    state: State,
+}
+
+enum State {
+    /// Not read yet, or woken.
+    Read,
+    /// For more bytes; dropping the registrations ends the wait.
+    Waiting(#[expect(dead_code, reason = "held for their drop")] Vec<Registration>),
+    /// For the disk; what was read stays valid.
+    Warming(ColdRead, Vec<Outcome>),
+}
+
+impl PendingFetch {
+    pub(super) fn new(wanted: Wanted, source: Source, received: Instant) -> Self {
+        PendingFetch {
+            wanted,
+            source,
+            received,
+            state: State::Read,
+        }
+    }
+
+    /// Ready when the reply is in `outgoing`.
+    pub(crate) fn poll(
+        &mut self,
+        shared: &Shared,
+        thread: &mut ThreadState,
+        connection: &ConnectionInfo,
+        context: &mut Context<'_>,
+        now: Instant,
+        outgoing: &mut Outgoing,
+    ) -> Poll<Result<(), CloseReason>> {
+        if let State::Warming(read, _) = &self.state
+            && !read.is_done()
+        {
+            return Poll::Pending;
+        }
+        let (outcomes, warm) = match core::mem::replace(&mut self.state, State::Read) {
+            State::Warming(_, outcomes) => (outcomes, true),
+            State::Read | State::Waiting(_) => {
+                match self.read_or_wait(shared, connection, context, now) {
+                    Some(outcomes) => (outcomes, false),
+                    None => return Poll::Pending,
+                }
+            }
+        };
+        self.finish(shared, thread, context, outcomes, warm, outgoing)
+    }
+
+    /// Reads all partitions. `None`: nothing to tell yet, and registered for what may come.
+    fn read_or_wait(
+        &mut self,
+        shared: &Shared,
+        connection: &ConnectionInfo,
+        context: &Context<'_>,
+        now: Instant,
+    ) -> Option<Vec<Outcome>> {
+        for attempt in 1.. {
+            let map = shared.replicas.snapshot();
+            let view = shared.metadata.load();
+            // Asked at each look: an entry that was removed meanwhile ends the right to what comes.
+            let access = Access::new(shared, connection);
+            let outcomes = read_all(&self.wanted, &mut self.source, &map, &view, &access);
+            let bytes: usize = outcomes
+                .iter()
+                .filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes))
+                .sum();
+            let over = bytes >= self.wanted.min_bytes
+                || outcomes.iter().any(|outcome| outcome.urgent)
+                || outcomes.iter().all(|outcome| outcome.absent)
+                || now >= self.wanted.deadline
+                || attempt >= ATTEMPTS_MAX
+                || shared.draining.load(Ordering::Relaxed);
+            if over {
+                return Some(outcomes);
+            }
+            if let Some(registrations) = self.register(&map, &view, &outcomes, context) {
+                self.state = State::Waiting(registrations);
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Waits for any of the partitions. `None`: one of them has more already.
+    fn register(
+        &self,
+        map: &TopicMap<Partition>,
+        view: &MetadataView,
+        outcomes: &[Outcome],
+        context: &Context<'_>,
+    ) -> Option<Vec<Registration>> {
+        let mut registrations = Vec::with_capacity(outcomes.len());
+        for ((_, target), outcome) in self.source.targets().zip(outcomes) {
+            if outcome.absent {
+                continue;
+            }
+            let partition = resolve(map, view, &target.topic)
+                .partition(view, target.partition)
+                .ok()?;
+            let isolation = self.wanted.isolation;
+            registrations.push(partition.watch(isolation, outcome.end, context.waker())?);
+        }
+        Some(registrations)
+    }
+
+    /// Writes the reply, unless slices must come from the disk first. `warm`: they did.
+    fn finish(
+        &mut self,
+        shared: &Shared,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        mut outcomes: Vec<Outcome>,
+        warm: bool,
+        outgoing: &mut Outgoing,
+    ) -> Poll<Result<(), CloseReason>> {
+        if !warm {
+            self.note_in_session(&mut outcomes);
+        }
+        let (wanted, source) = (&self.wanted, &self.source);
+        let mut write = |outcomes: &[Outcome], thread: &mut ThreadState, wait| {
+            write(wanted, source, shared, thread, outcomes, wait, outgoing)
+                .map_err(CloseReason::SendFailed)
+        };
+        let mut written = Written::Cold;
+        if warm || sent_slices(&outcomes).all(is_resident) {
+            written = write(&outcomes, thread, warm)?;
+        }
+        if let Written::Cold = written {
+            thread.metrics.cold_reads.add(1);
+            let slices = outcomes
+                .iter()
+                .filter_map(|outcome| outcome.slice.clone())
+                .collect();
+            if let Some(read) = shared.cold_reads.read(slices, context.waker()) {
+                self.state = State::Warming(read, outcomes);
+                return Poll::Pending;
+            }
+            // No room in the queue: this thread waits for the disk itself.
+            write(&outcomes, thread, true)?;
+        }
+        core::mem::replace(&mut self.source, Source::Request(Vec::new())).release(thread);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Drops partitions without news from an incremental response and orders the session for its next fetch.
+    fn note_in_session(&mut self, outcomes: &mut Vec<Outcome>) {
+        let Source::Session(session) = &mut self.source else {
+            return;
+        };
+        let gave_records: Vec<u32> = outcomes
+            .iter()
+            .filter(|outcome| outcome.slice.is_some())
+            .map(|outcome| outcome.place)
+            .collect();
+        let incremental = self.wanted.incremental;
+        outcomes.retain(|outcome| {
+            let head = &outcome.head;
+            let news = session.1.changed(
+                outcome.place,
+                head.error_code,
+                head.high_watermark,
+                head.log_start_offset,
+            );
+            !incremental || news || outcome.slice.is_some() || head.diverging_epoch.is_some()
+        });
+        session.1.rotate(&gave_records);
+    }
+
+    /// When the wait ends at the latest; a wait for the disk has no end of its own.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Warming(..) => None,
+            _ => Some(self.wanted.deadline),
+        }
+    }
+
+    /// Memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.source.len() * size_of::<FetchTarget>()
+    }
+
+    /// The connection ends: the session stays for the client's next one on this thread.
+    pub(crate) fn release(self, thread: &mut ThreadState) {
+        self.source.release(thread);
+    }
+}

@@ -1,0 +1,218 @@
+//! Reads the partitions that a Fetch asks for.
+
+use pybroker_model::TopicId;
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::fetch_response::{
+    AbortedTransaction, EpochEndOffset, FetchPartitionHead,
+};
+use pybroker_replica::{FetchRead, Isolation, Partition, PartitionRead, TopicMap};
+
+use super::wanted::{Source, Wanted};
+use crate::access::Access;
+use crate::authorizer::Operation;
+use crate::error_codes::{Naming, of_partition};
+use crate::fetch_sessions::{FetchTarget, TopicKey};
+use crate::metadata_view::MetadataView;
+use crate::outgoing::FileSlice;
+use crate::resolve::{ResolvedTopic, points_elsewhere};
+
+/// What was found for one partition.
+pub(super) struct Outcome {
+    /// Where the source has it.
+    pub(super) place: u32,
+    pub(super) head: FetchPartitionHead,
+    pub(super) slice: Option<FileSlice>,
+    /// Bound of the read, for the wait.
+    pub(super) end: i64,
+    /// Ends the wait at once.
+    pub(super) urgent: bool,
+    /// Unknown, or refused without having been looked at: cannot be waited for.
+    pub(super) absent: bool,
+}
+
+/// Reads all partitions of a Fetch, in the order of its source.
+pub(super) fn read_all(
+    wanted: &Wanted,
+    source: &mut Source,
+    map: &TopicMap<Partition>,
+    view: &MetadataView,
+    access: &Access<'_>,
+) -> Vec<Outcome> {
+    let mut left = wanted.max_bytes;
+    let mut empty = true;
+    let mut outcomes = Vec::with_capacity(source.len());
+    let mut resolved: Option<(&TopicKey, ResolvedTopic<'_>, Option<ErrorCode>)> = None;
+    let mut incarnations = Vec::new();
+    for (place, target) in source.targets() {
+        // Neighbours are mostly of one topic: look it up once.
+        let (topic, refused) = match &resolved {
+            Some((key, topic, refused)) if **key == target.topic => (topic, *refused),
+            _ => {
+                let topic = resolve(map, view, &target.topic);
+                let given = match &target.topic {
+                    TopicKey::Name(name) => Some(&**name),
+                    TopicKey::Id(_) => None,
+                };
+                let refused = access.refuse(Operation::READ, given, &topic, view);
+                let (_, topic, refused) = resolved.insert((&target.topic, topic, refused));
+                (&*topic, *refused)
+            }
+        };
+        if let Some(error) = refused {
+            outcomes.push(Outcome {
+                absent: true,
+                ..Outcome::refused(place, target, error)
+            });
+            continue;
+        }
+        if let Some(id) = incarnation(topic, target) {
+            incarnations.push((place, id));
+            // Another one was read before, and the client's version has no epoch by which it would notice.
+            if target.resolved.is_some() && wanted.version <= 8 {
+                outcomes.push(Outcome {
+                    urgent: true,
+                    ..Outcome::refused(place, target, ErrorCode::OFFSET_OUT_OF_RANGE)
+                });
+                continue;
+            }
+        }
+        let outcome = read_one(wanted, view, topic, place, target, left, empty);
+        if let Some(slice) = &outcome.slice {
+            left = left.saturating_sub(slice.bytes);
+            empty = false;
+        }
+        outcomes.push(outcome);
+    }
+    for (place, id) in incarnations {
+        source.set_resolved(place, id);
+    }
+    outcomes
+}
+
+/// The id that a name has, if it is not the one that was read before.
+fn incarnation(topic: &ResolvedTopic<'_>, target: &FetchTarget) -> Option<TopicId> {
+    topic
+        .id
+        .filter(|id| matches!(target.topic, TopicKey::Name(_)) && target.resolved != Some(*id))
+}
+
+fn read_one(
+    wanted: &Wanted,
+    view: &MetadataView,
+    topic: &ResolvedTopic<'_>,
+    place: u32,
+    target: &FetchTarget,
+    left: usize,
+    at_least_one: bool,
+) -> Outcome {
+    let partition = match topic.partition(view, target.partition) {
+        Ok(partition) => partition,
+        Err(error) => {
+            let absent = !points_elsewhere(error);
+            return Outcome {
+                absent,
+                urgent: !absent,
+                ..Outcome::refused(place, target, error).pointing(topic, view, target)
+            };
+        }
+    };
+    let read = partition.read(&FetchRead {
+        offset: target.fetch_offset,
+        max_bytes: left.min(usize::try_from(target.max_bytes).unwrap_or(0)),
+        isolation: wanted.isolation,
+        current_leader_epoch: target.current_leader_epoch,
+        last_fetched_epoch: target.last_fetched_epoch,
+        at_least_one,
+    });
+    match read {
+        Ok(read) => found(wanted.isolation, place, target, read),
+        Err(error) => {
+            let naming = match target.topic {
+                TopicKey::Name(_) => Naming::Name,
+                TopicKey::Id(_) => Naming::Id,
+            };
+            let code = of_partition(&error, naming);
+            Outcome {
+                urgent: true,
+                ..Outcome::refused(place, target, code).pointing(topic, view, target)
+            }
+        }
+    }
+}
+
+fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: PartitionRead) -> Outcome {
+    let mut head = FetchPartitionHead::refused(target.partition, 0);
+    head.high_watermark = read.high_watermark;
+    head.last_stable_offset = read.last_stable_offset;
+    head.log_start_offset = read.log_start_offset;
+    let diverging = read.diverging.map(|end| EpochEndOffset {
+        epoch: end.leader_epoch,
+        end_offset: end.end_offset,
+    });
+    head.diverging_epoch = diverging;
+    if isolation == Isolation::ReadCommitted {
+        let aborted = read.aborted.unwrap_or_default().into_iter();
+        let aborted = aborted.map(|(producer_id, first_offset)| AbortedTransaction {
+            producer_id,
+            first_offset,
+        });
+        head.aborted_transactions = Some(aborted.collect());
+    }
+    let end = match isolation {
+        Isolation::ReadCommitted => read.last_stable_offset,
+        _ => read.high_watermark,
+    };
+    let (position, bytes) = (read.records.position, read.records.len);
+    let file = read.records.file.filter(|_| bytes > 0);
+    let slice = file.map(|file| FileSlice {
+        file,
+        position,
+        bytes,
+    });
+    Outcome {
+        place,
+        head,
+        slice,
+        end,
+        urgent: diverging.is_some(),
+        absent: false,
+    }
+}
+
+impl Outcome {
+    fn refused(place: u32, target: &FetchTarget, error: ErrorCode) -> Self {
+        Outcome {
+            place,
+            head: FetchPartitionHead::refused(target.partition, error.0),
+            slice: None,
+            end: -1,
+            urgent: false,
+            absent: false,
+        }
+    }
+
+    /// With the leader, if the error says that it is another broker.
+    fn pointing(
+        mut self,
+        topic: &ResolvedTopic<'_>,
+        view: &MetadataView,
+        target: &FetchTarget,
+    ) -> Self {
+        if points_elsewhere(ErrorCode(self.head.error_code)) {
+            self.head.current_leader = topic.current_leader(view, target.partition);
+        }
+        self
+    }
+}
+
+/// The topic that a partition to read belongs to.
+pub(super) fn resolve<'s>(
+    map: &'s TopicMap<Partition>,
+    view: &MetadataView,
+    topic: &TopicKey,
+) -> ResolvedTopic<'s> {
+    match topic {
+        TopicKey::Name(name) => ResolvedTopic::by_name(map, view, name),
+        TopicKey::Id(id) => ResolvedTopic::by_id(map, view, *id),
+    }
+}

@@ -1,0 +1,79 @@
+//! Answers that a pool of threads works out because they read or write files.
+
+use std::time::Instant;
+
+use super::Call;
+use crate::cold_reads::PoolAnswer;
+use crate::frame::OwnFrame;
+use crate::metrics::ThreadMetrics;
+use crate::reply::{ReplyFrame, ReplyHeader};
+
+/// A request that waits for a pool.
+pub(crate) struct PendingPoolAnswer {
+    pub(crate) answer: PoolAnswer<Answered>,
+    pub(crate) api_key: i16,
+    pub(crate) received: Instant,
+    /// Memory held by what waits.
+    pub(crate) bytes: usize,
+    reply: ReplyHeader,
+}
+
+/// The response body, and the error codes in it for the metrics.
+pub(crate) struct Answered {
+    body: Vec<u8>,
+    errors: Vec<i16>,
+    /// The request, if it came with its buffer: that is used again.
+    frame: Option<OwnFrame>,
+}
+
+impl Answered {
+    /// A response body, and the error codes in it.
+    pub(crate) fn new(body: Vec<u8>, errors: Vec<i16>) -> Self {
+        Answered {
+            body,
+            errors,
+            frame: None,
+        }
+    }
+
+    /// With the request's frame, which is not needed any more.
+    pub(crate) fn with_frame(self, frame: OwnFrame) -> Self {
+        Answered {
+            frame: Some(frame),
+            ..self
+        }
+    }
+
+    /// The frame that came back.
+    pub(crate) fn into_frame(self) -> Option<OwnFrame> {
+        self.frame
+    }
+
+    /// Appends the reply.
+    pub(crate) fn write(&self, reply: ReplyHeader, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
+        for error in &self.errors {
+            metrics.error(*error);
+        }
+        let frame = ReplyFrame::begin(out, reply);
+        out.extend_from_slice(&self.body);
+        frame.end(out);
+    }
+}
+
+impl PendingPoolAnswer {
+    /// Waits for a pool's answer to `call`, which holds so many bytes.
+    pub(crate) fn new(call: &Call<'_>, answer: PoolAnswer<Answered>, bytes: usize) -> Self {
+        PendingPoolAnswer {
+            answer,
+            api_key: call.api_key,
+            received: call.received,
+            bytes,
+            reply: call.reply,
+        }
+    }
+
+    /// Appends the reply.
+    pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
+        answered.write(self.reply, metrics, out);
+    }
+}

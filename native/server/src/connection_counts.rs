@@ -1,0 +1,64 @@
+//! How many connections there are, of all listeners together, and which limit one more would break.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::limits::Limits;
+
+/// How many connections there are; looked at when one opens or closes.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCounts {
+    next_id: AtomicU64,
+    open: AtomicUsize,
+    refused: AtomicU64,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl ConnectionCounts {
+    /// A place for a connection from `address`, or the limit in its way.
+    pub(crate) fn admit(&self, address: IpAddr, limits: &Limits) -> Result<u64, &'static str> {
+        let mut by_address = self.by_address.lock();
+        let refuse = |limit| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            Err(limit)
+        };
+        if self.open.load(Ordering::Relaxed) >= limits.connections_max {
+            return refuse("max.connections");
+        }
+        let here = by_address.get(&address).copied().unwrap_or(0);
+        let max = limits
+            .connections_per_ip_overrides
+            .get(&address)
+            .copied()
+            .unwrap_or(limits.connections_per_ip_max);
+        if here >= max {
+            return refuse("max.connections.per.ip");
+        }
+        by_address.insert(address, here + 1);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(self.next_id.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Gives a place up.
+    pub(crate) fn leave(&self, address: IpAddr) {
+        let mut by_address = self.by_address.lock();
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(count) = by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}

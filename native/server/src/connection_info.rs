@@ -1,0 +1,65 @@
+//! Who is at the other end of a connection, and what the connection remembers from request to request.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use pybroker_model::TopicId;
+
+use crate::config::SecurityProtocol;
+use crate::control_plane::Peer;
+use crate::decisions::Decisions;
+
+/// Who a connection is.
+pub(crate) struct ConnectionInfo {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) principal: Arc<str>,
+    /// False until a client of a listener with SASL has proven who it is.
+    pub(crate) authenticated: bool,
+    /// The listener authenticates by SASL.
+    pub(crate) sasl: bool,
+    /// When it was accepted.
+    pub(crate) opened: Instant,
+    /// After a SaslHandshake v0 its tokens come as they are, without Kafka's headers (KIP-43).
+    pub(crate) raw_tokens: bool,
+    /// When authentication must have been renewed (KIP-368).
+    pub(crate) session_ends: Option<Instant>,
+    /// Which incarnation of a name was fetched over this connection last, by requests without session and without
+    /// epochs: they notice only so that a name was created again. Bounded; used by the connection's own task only.
+    incarnations: RefCell<HashMap<Arc<str>, TopicId>>,
+    /// What was decided about topics.
+    pub(crate) decisions: RefCell<Decisions>,
+}
+
+/// Names that a connection remembers: more than an old client consumes from.
+const INCARNATIONS_MAX: usize = 1_000;
+
+impl ConnectionInfo {
+    pub(crate) fn new(peer: Arc<Peer>, security: SecurityProtocol, anonymous: Arc<str>) -> Self {
+        let authenticated = security == SecurityProtocol::Plaintext;
+        ConnectionInfo {
+            peer,
+            principal: anonymous,
+            authenticated,
+            sasl: !authenticated,
+            opened: Instant::now(),
+            raw_tokens: false,
+            session_ends: None,
+            incarnations: RefCell::default(),
+            decisions: RefCell::default(),
+        }
+    }
+
+    /// Notes which incarnation of a name is fetched now; gives the one fetched before.
+    pub(crate) fn fetched(&self, name: &Arc<str>, id: TopicId) -> Option<TopicId> {
+        let mut incarnations = self.incarnations.borrow_mut();
+        if let Some(known) = incarnations.get_mut(name) {
+            return Some(core::mem::replace(known, id));
+        }
+        if incarnations.len() < INCARNATIONS_MAX {
+            incarnations.insert(Arc::clone(name), id);
+        }
+        None
+    }
+}

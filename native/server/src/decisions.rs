@@ -1,0 +1,98 @@
+//! What one connection remembers of the rules' answers about topics, so that Produce and Fetch ask the rules once.
+//!
+//! By name and by version of the rules: nothing decided about a deleted topic grants anything that the entries of its
+//! successor do not.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::authorizer::Operation;
+
+/// Names that are remembered; more than most clients use. Above it all are forgotten.
+const NAMES_MAX: usize = 1_000;
+
+/// See the module. Of the rules' version 0 there are no decisions.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions {
+    version: u64,
+    by_name: HashMap<Arc<str>, Decided>,
+}
+
+/// Bits of operations: those that were asked about, and those of them that are permitted.
+#[derive(Debug, Default, Clone, Copy)]
+struct Decided {
+    known: u16,
+    permitted: u16,
+}
+
+impl Decisions {
+    /// Forgets everything: the connection has another principal.
+    pub(crate) fn clear(&mut self) {
+        self.by_name.clear();
+        self.version = 0;
+    }
+
+    /// What rules of this version have said before about an operation on the topic of this name.
+    #[inline]
+    pub(crate) fn recall(
+        &mut self,
+        version: u64,
+        operation: Operation,
+        name: &str,
+    ) -> Option<bool> {
+        if self.version != version {
+            self.by_name.clear();
+            self.version = version;
+        }
+        let bit = 1u16 << operation.0;
+        let decided = self.by_name.get(name)?;
+        (decided.known & bit != 0).then_some(decided.permitted & bit != 0)
+    }
+
+    /// Remembers what rules of the version that was asked for last have just said.
+    pub(crate) fn remember(&mut self, operation: Operation, name: &str, permitted: bool) {
+        if self.by_name.len() >= NAMES_MAX && !self.by_name.contains_key(name) {
+            self.by_name.clear();
+        }
+        let bit = 1u16 << operation.0;
+        let decided = self.by_name.entry_ref(name).or_default();
+        decided.known |= bit;
+        if permitted {
+            decided.permitted |= bit;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_decided_holds_for_one_version_of_the_rules() {
+        let mut decisions = Decisions::default();
+        assert_eq!(decisions.recall(1, Operation::READ, "a"), None);
+        decisions.remember(Operation::READ, "a", true);
+        decisions.remember(Operation::WRITE, "a", false);
+        assert_eq!(decisions.recall(1, Operation::READ, "a"), Some(true));
+        assert_eq!(decisions.recall(1, Operation::WRITE, "a"), Some(false));
+        assert_eq!(decisions.recall(1, Operation::DESCRIBE, "a"), None);
+        assert_eq!(decisions.recall(1, Operation::READ, "b"), None);
+        assert_eq!(decisions.recall(2, Operation::READ, "a"), None, "new rules");
+        decisions.remember(Operation::READ, "a", true);
+        decisions.clear();
+        assert_eq!(decisions.recall(2, Operation::READ, "a"), None, "cleared");
+    }
+
+    #[test]
+    fn a_bounded_number_of_names_is_remembered() {
+        let mut decisions = Decisions::default();
+        for number in 0..=NAMES_MAX {
+            decisions.recall(1, Operation::READ, "");
+            decisions.remember(Operation::READ, &number.to_string(), true);
+        }
+        assert!(decisions.by_name.len() <= NAMES_MAX);
+        let last = NAMES_MAX.to_string();
+        assert_eq!(decisions.recall(1, Operation::READ, &last), Some(true));
+    }
+}
