@@ -643,11 +643,13 @@ class NativePartitions:
         partition: int,
         records: Sequence[tuple[bytes | None, bytes | None]],
         timestamp_ms: int,
+        leader_epoch: int = -1,
     ) -> int:
         """Appends (key, value) records as one batch to a local leader with acks=all; gives a token at
         once. The Completion with that token, errors included (NOT_LEADER_OR_FOLLOWER,
         MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR, …), comes by `drain`, in commit mode after the flush.
-        Raises ValueError without records."""
+        `leader_epoch`: the one under which the writer knows what it writes upon; another one here is
+        FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. Raises ValueError without records."""
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         """*Blocking.* Records from `offset` on up to the log end, decompressed, control records left
         out. At least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""

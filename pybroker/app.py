@@ -27,9 +27,10 @@ from pybroker.controller.channel import LocalChannel
 from pybroker.controller.controller import Controller
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Settings
-from pybroker.coordinators.group.topic_view import CachedTopics
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.shards.topic_view import CachedTopics
 from pybroker.dispatch import STOPPING, Dispatcher, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.ingest.ingests import Ingests
@@ -203,16 +204,8 @@ class Broker:
             return topic is None or topic.lineage.owns_epoch(leader_epoch)
 
         group_topics = CachedTopics(cache, owns_epoch)
-        groups = GroupCoordinator(
-            broker_id=broker_id,
-            settings=Settings(config),
-            clock=clock,
-            loop=loop,
-            appends=appends,
-            reads=native.partitions,
-            topics=group_topics,
-            creator=topics,
-        )
+        ports = Ports(broker_id, clock, loop, appends, native.partitions, group_topics, topics)
+        groups = GroupCoordinator(ports, Settings(config))
         cache.on_topics_removed(groups.topics_removed)
 
         ingests = self._ingests = Ingests(

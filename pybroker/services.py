@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pybroker.config import BrokerConfig
     from pybroker.controller.controller import Controller
     from pybroker.coordinators.group.coordinator import GroupCoordinator
-    from pybroker.coordinators.group.topic_view import CachedTopics
     from pybroker.coordinators.producer_ids import ProducerIds
+    from pybroker.coordinators.shards.topic_view import CachedTopics
     from pybroker.ingest.ingests import Ingests
     from pybroker.metadata.cache import MetadataCache
     from pybroker.metadata.store import MetadataStore

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from pybroker import logs
 from pybroker.admin import config_views
 from pybroker.admin.config_changes import (
     ResourceOps,
@@ -40,7 +41,6 @@ from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ConfigImage, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.native import NativeBroker
-from pybroker.observability import logs
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.coordinators.group.ports import Topics
+from pybroker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

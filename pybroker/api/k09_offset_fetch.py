@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.offsets import CommittedOffset
-from pybroker.coordinators.group.ports import Topics
+from pybroker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

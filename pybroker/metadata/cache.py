@@ -64,6 +64,7 @@ class MetadataCache:
         self._brokers: dict[int, UpdateMetadataBroker] = {}
         self._removed_listeners: list[Callable[[Sequence[RemovedTopic]], None]] = []
         self._shown_listeners: list[Callable[[Sequence[Uuid]], None]] = []
+        self._changed_listeners: dict[str, list[Callable[[], None]]] = {}
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -104,6 +105,11 @@ class MetadataCache:
         """As `on_topics_removed`, after incarnations have become visible that were not."""
         self._shown_listeners.append(listener)
 
+    def on_topic_changed(self, name: str, listener: Callable[[], None]) -> None:
+        """As `on_topics_removed`, after anything about the topic of that name has changed: leaders, partitions, its
+        incarnation, its end."""
+        self._changed_listeners.setdefault(name, []).append(listener)
+
     # --- the change ---------------------------------------------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest) -> None:
@@ -141,6 +147,10 @@ class MetadataCache:
                 topics_removed=[topic.topic_id for topic in removed],
             )
         )
+        if self._changed_listeners:
+            for name in {state.topic_name for state in request.topic_states}.intersection(self._changed_listeners):
+                for changed in self._changed_listeners[name]:
+                    changed()
         if removed:
             for listener in self._removed_listeners:
                 listener(removed)

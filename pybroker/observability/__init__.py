@@ -1,1 +1,1 @@
-"""What an operator sees of a running broker: its log, its metrics, and whether it is alive and ready."""
+"""What an operator sees of a running broker beside its log (`pybroker/logs.py`): metrics, alive and ready."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.errors import FatalError, StartError
-from pybroker.observability.logs import configure_logging
+from pybroker.logs import configure_logging
 from pybroker.startup.exposure import exposed
 
 if TYPE_CHECKING:

@@ -27,17 +27,10 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"protocol"},
     {"native"},
-    {"clock", "files", "version", "cluster_resource"},
+    {"clock", "files", "version", "cluster_resource", "logs"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-
-# Who may look upward or sideways, and why.
-ALLOWED = {
-    # Setting logger levels is an administrative request (KIP-412).
-    ("admin", "observability"),
-    ("process", "observability"),
-}
 
 OUTSIDE = {"roundtrip", "__init__", "_native"}
 """Not part of the broker: the main job's own program, and the package itself."""
@@ -70,7 +63,7 @@ def test_imports_point_downward() -> None:
         f"{path.relative_to(ROOT)} imports pybroker.{imported}"
         for top, path in modules()
         for imported in imports(path)
-        if imported != top and (top, imported) not in ALLOWED and imported not in OUTSIDE
+        if imported != top and imported not in OUTSIDE
         if RANK[imported] <= RANK[top]
     ]
     assert wrong == []

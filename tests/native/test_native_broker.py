@@ -19,6 +19,7 @@ from pybroker.native import (
     build_batch,
 )
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 from tests.native.harness import (
     BROKER_ID,
     Client,
@@ -149,6 +150,25 @@ def test_appends_of_the_control_plane_complete_by_drain(tmp_path: Path) -> None:
         with pytest.raises(NativeError) as failure:
             broker.partitions.read_records(Uuid.random(), 0, 0, 1)
         assert failure.value.code == NOT_LEADER
+
+
+def test_a_coordinator_writes_under_the_epoch_that_it_has_loaded_only(tmp_path: Path) -> None:
+    topic_id = Uuid.random()
+    with native([tmp_path], listen=False) as broker:
+
+        def append(leader_epoch: int) -> int:
+            token = broker.partitions.append(topic_id, 0, [(b"k", b"v")], 1_000, leader_epoch)
+            return completion_of(broker, token).error_code
+
+        broker.partitions.apply([order(topic_id, epoch=3)])
+        assert append(3) == NONE
+        broker.partitions.apply([order(topic_id, epoch=4, is_new=False)])
+        assert append(3) == ErrorCode.FENCED_LEADER_EPOCH
+        assert append(5) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert append(4) == NONE
+        offsets = broker.partitions.offsets(topic_id, 0)
+        assert offsets is not None
+        assert offsets.log_end_offset == 2, "what was refused is not in the log"
 
 
 @pytest.mark.checklist(79, 81, "X10", "X11", "D8")

@@ -183,9 +183,9 @@ async def test_appends_meet_their_completions() -> None:
     from pybroker.native import Uuid
 
     appends = NativeAppends(cast(NativeBroker, Native()), asyncio.get_running_loop())
-    one = appends.append(Uuid.random(), 0, [(b"k", None)], 1)
-    two = appends.append(Uuid.random(), 0, [(b"k", b"v")], 1)
-    three = appends.append(Uuid.random(), 0, [(b"k", b"v")], 1)
+    one = appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1)
+    two = appends.append(Uuid.random(), 0, 0, [(b"k", b"v")], 1)
+    three = appends.append(Uuid.random(), 0, 0, [(b"k", b"v")], 1)
     appends.complete(cast(Any, Completed(2, 6)))
     appends.complete(cast(Any, Completed(1, 0)))
     appends.complete(cast(Any, Completed(77, 0)))

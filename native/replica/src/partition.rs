@@ -17,7 +17,7 @@ use pybroker_model::{ProduceRules, TimestampType, TopicIdPartition, ValidBatches
 use pybroker_storage::{AppendOrigin, Attached, FlushMode, Log, LogDir};
 
 use crate::progress::Progress;
-use crate::{AppendInfo, Commit, Leader, PartitionError, Role, TopicConfig};
+use crate::{AppendInfo, Commit, Leader, PartitionError, Role, TopicConfig, check_leader_epoch};
 
 /// One partition hosted here.
 #[derive(Debug)]
@@ -172,17 +172,20 @@ impl Partition {
         required_acks: i16,
         now_ms: i64,
     ) -> Result<AppendInfo, PartitionError> {
-        self.append_from(AppendOrigin::Client, batches, required_acks, now_ms)
+        self.append_from(AppendOrigin::Client, -1, batches, required_acks, now_ms)
     }
 
-    /// Appends as leader. `required_acks` -1 asks for `min.insync.replicas`; the caller then waits on
-    /// [`Partition::committed`]. Schedules the flush of commit mode, for a duplicate that of its original.
+    /// Appends as leader. `leader_epoch`: the one under which a coordinator has loaded what it writes upon, -1: any.
+    /// `required_acks` -1 asks for `min.insync.replicas`; the caller then waits on [`Partition::committed`]. Schedules
+    /// the flush of commit mode, for a duplicate that of its original.
     ///
     /// # Errors
-    /// `NotLeader`, `Deleted`, `NotEnoughReplicas`, `Storage`, and what the producer state refuses.
+    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and what the
+    /// producer state refuses.
     pub fn append_from(
         &self,
         origin: AppendOrigin,
+        leader_epoch: i32,
         batches: ValidBatches<'_>,
         required_acks: i16,
         now_ms: i64,
@@ -193,6 +196,7 @@ impl Partition {
         if self.is_fenced() {
             return Err(PartitionError::NotLeader);
         }
+        check_leader_epoch(leader_epoch, leader.leader_epoch)?;
         if required_acks == -1 {
             self.check_isr(leader)?;
         }

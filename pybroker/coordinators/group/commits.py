@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
-from pybroker.coordinators.group.ports import Record, Topics
 from pybroker.coordinators.group.records import (
     OffsetKey,
     OffsetValue,
     encode_offset_key,
     encode_offset_value,
 )
-from pybroker.coordinators.group.shard import Removals, Shard
-from pybroker.coordinators.group.shard_log import TOO_LARGE
+from pybroker.coordinators.group.removals import Removals
+from pybroker.coordinators.group.shard import GroupShard
+from pybroker.coordinators.shards.log import TOO_LARGE
+from pybroker.coordinators.shards.ports import Record, Topics
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -92,7 +93,7 @@ class Commits:
         else:
             self._held.pop(topic_id, None)
 
-    def commit(self, shard: Shard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
+    def commit(self, shard: GroupShard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
         """Appends what is valid; `finished` is called when that is on disk, at once when nothing is valid.
 
         KafkaError for the whole request: the group's state forbids it.
@@ -128,7 +129,7 @@ class Commits:
             return
         self._append(shard, group, accepted, answers, finished)
 
-    def _group_for_commit(self, shard: Shard, request: CommitRequest) -> Group:
+    def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
         group = shard.group(request.group_id)
         if group is not None:
             return group
@@ -174,7 +175,7 @@ class Commits:
 
     def restore(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group: Group,
         topic_id: Uuid,
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
@@ -189,7 +190,7 @@ class Commits:
 
     def _append(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group: Group,
         accepted: Sequence[tuple[int, Uuid, OffsetKey, OffsetValue]],
         answers: list[ErrorCode],
@@ -227,7 +228,7 @@ class Commits:
 
     def delete(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group_id: str,
         wanted: Sequence[tuple[str, int]],
         finished: Finished,

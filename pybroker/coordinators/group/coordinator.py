@@ -1,7 +1,7 @@
 """The group coordinator of this broker: what is asked of groups, and what happens to their offsets when topics go.
 
-Which groups live here: `shards`. Everything but `find`, loading and `hold_commits` is plain functions on the loop's
-thread.
+Which groups live here: `coordinators.shards`. Everything but `find`, loading and `hold_commits` is plain functions on
+the loop's thread.
 """
 
 from __future__ import annotations
@@ -13,26 +13,21 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from pybroker.clock import Clock
 from pybroker.coordinators.group.commits import CommitRequest, Commits
 from pybroker.coordinators.group.expiry import expire_group
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
-from pybroker.coordinators.group.ports import (
-    OFFSETS_TOPIC,
-    Appends,
-    Reads,
-    RemovedTopic,
-    Settings,
-    TopicCreator,
-    Topics,
-)
+from pybroker.coordinators.group.ports import OFFSETS_TOPIC, RemovedTopic, Settings
 from pybroker.coordinators.group.records import OffsetKey, OffsetValue
+from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
-from pybroker.coordinators.group.shard import Removals, Shard, ShardState
-from pybroker.coordinators.group.shards import Shards
-from pybroker.coordinators.group.timers import WheelDriver
+from pybroker.coordinators.group.shard import GroupShard
+from pybroker.coordinators.shards.log import ShardLog
+from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.shards.shard import ShardState
+from pybroker.coordinators.shards.shards import Shards
+from pybroker.coordinators.shards.timers import WheelDriver
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -44,6 +39,9 @@ IN_FLIGHT_POLL_S = 0.001
 
 TopicOffset = tuple[str, int, CommittedOffset]
 """(group, partition, offset) of one topic."""
+
+GROUP_ID_BYTES_MAX = 0x7FFF
+"""The stored key has 16 bits for its length."""
 
 EXPIRY_GROUPS_A_TURN = 200
 """Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats."""
@@ -79,39 +77,38 @@ class GroupCoordinator:
     applied.
     """
 
-    def __init__(
-        self,
-        *,
-        broker_id: int,
-        settings: Settings,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        appends: Appends,
-        reads: Reads,
-        topics: Topics,
-        creator: TopicCreator,
-    ) -> None:
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._ports = ports
         self._settings = settings
-        self._clock = clock
-        self._loop = loop
-        self._driver = WheelDriver(clock, loop)
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._driver = WheelDriver(ports.clock, ports.loop)
         self._removals = Removals()
         self.figures = GroupFigures()
-        self._commits = Commits(topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
+        self._commits = Commits(ports.topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
         self.shards = Shards(
-            broker_id=broker_id,
-            settings=settings,
-            clock=clock,
-            loop=loop,
-            appends=appends,
-            reads=reads,
-            topics=topics,
-            creator=creator,
-            timers=self._driver.wheel,
-            removals=self._removals,
-            figures=self.figures,
+            OFFSETS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )
         self._stopped = False
+
+    def _new_shard(self, shard_log: ShardLog) -> GroupShard:
+        return GroupShard(
+            shard_log,
+            clock=self._clock,
+            topics=self._ports.topics,
+            removals=self._removals,
+            settings=self._settings,
+            timers=self._driver.wheel,
+            figures=self.figures,
+        )
+
+    def _shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
+        """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
+        if (not group_id and not empty_allowed) or (
+            len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX
+        ):
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return self.shards.of(group_id)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -138,7 +135,7 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
         """JoinGroup: the answer, or a future for it while the round runs. KafkaError for the whole request."""
-        shard = self.shards.of(group_id)
+        shard = self._shard(group_id)
         settings = self._settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -156,7 +153,7 @@ class GroupCoordinator:
         """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole
         request.
         """
-        shard = self.shards.of(group_id)
+        shard = self._shard(group_id)
         group = shard.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -166,7 +163,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat. KafkaError for the whole request."""
-        shard = self.shards.of(group_id)
+        shard = self._shard(group_id)
         group = shard.group(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -174,7 +171,7 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """LeaveGroup: a code for each member in order. KafkaError for the whole request."""
-        shard = self.shards.of(group_id)
+        shard = self._shard(group_id)
         group = shard.group(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
@@ -184,7 +181,7 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """OffsetCommit: a code for each item, once the accepted ones are on disk. KafkaError for the whole request."""
-        shard = self.shards.of(request.group_id, empty_allowed=True)
+        shard = self._shard(request.group_id, empty_allowed=True)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.commit(shard, request, self._clock.wall_ms(), reply)
         return self._bounded(reply.outcome(self._loop), len(request.items))
@@ -198,12 +195,12 @@ class GroupCoordinator:
 
         `require_stable` makes no difference: what is in memory is on disk and belongs to no open transaction.
         """
-        shard = self.shards.of(group_id, empty_allowed=True)
+        shard = self._shard(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
         """OffsetFetch of everything a group has committed. KafkaError for the whole group."""
-        shard = self.shards.of(group_id, empty_allowed=True)
+        shard = self._shard(group_id, empty_allowed=True)
         return list(shard.offsets.topics(group_id).items())
 
     def delete_offsets(
@@ -212,7 +209,7 @@ class GroupCoordinator:
         """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole
         request.
         """
-        shard = self.shards.of(group_id, empty_allowed=True)
+        shard = self._shard(group_id, empty_allowed=True)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.delete(shard, group_id, wanted, reply)
         return self._bounded(reply.outcome(self._loop), len(wanted))
@@ -238,7 +235,7 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> Group | None:
         """A group as it is now, None if it does not exist. KafkaError: not answered here. Not to be changed."""
-        return self.shards.of(group_id, empty_allowed=True).group(group_id)
+        return self._shard(group_id, empty_allowed=True).group(group_id)
 
     def list_groups(self) -> tuple[list[Group], bool]:
         """All groups of this broker, and whether shards are still being loaded."""
@@ -251,7 +248,7 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
-        shard = self.shards.of(group_id, empty_allowed=True)
+        shard = self._shard(group_id, empty_allowed=True)
         group = shard.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -264,15 +261,13 @@ class GroupCoordinator:
     # --- topics that go -----------------------------------------------------------------------------------------------
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        """Registered with the metadata cache: incarnations are gone, and their offsets with them.
+        """Registered with the metadata cache: incarnations are gone, and their offsets with them. When it is the
+        offsets topic itself, all its shards have been dropped; clients look for their coordinator, which makes it anew.
 
         The tombstones are queued before anything that is committed for a new incarnation of the name.
         """
         for topic in removed:
             self._removals.note(topic.name)
-            if topic.name == OFFSETS_TOPIC:
-                # All groups and offsets went with it. Clients look for their coordinator, which makes it anew.
-                self.shards.resign_all()
             for shard in self.shards:
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 shard.offsets.drop_topic(topic.topic_id)
@@ -321,7 +316,7 @@ class GroupCoordinator:
             by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
         stored: list[asyncio.Future[ErrorCode]] = []
         for group_id, entries in by_group.items():
-            shard = self.shards.of(group_id, empty_allowed=True)
+            shard = self._shard(group_id, empty_allowed=True)
             done: asyncio.Future[ErrorCode] = self._loop.create_future()
             stored.append(done)
             self._commits.restore(shard, shard.ensure_group(group_id), topic_id, entries, partial(_settle, done))
@@ -359,7 +354,7 @@ class GroupCoordinator:
             ]
         )
 
-    def _expire(self, todo: list[tuple[Shard, Group]]) -> None:
+    def _expire(self, todo: list[tuple[GroupShard, Group]]) -> None:
         if self._stopped:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms

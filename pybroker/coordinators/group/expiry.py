@@ -14,7 +14,7 @@ from __future__ import annotations
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.records import OffsetKey
-from pybroker.coordinators.group.shard import Shard
+from pybroker.coordinators.group.shard import GroupShard
 from pybroker.native import Uuid
 
 
@@ -30,7 +30,7 @@ def expires_from(group: Group, offset: CommittedOffset) -> int | None:
     return None
 
 
-def expired_offsets(shard: Shard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
+def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
     """The offsets of one group whose time is over."""
     found: list[tuple[Uuid, OffsetKey]] = []
     for topic_id, topic in shard.offsets.topics(group.group_id).items():
@@ -46,7 +46,7 @@ def expired_offsets(shard: Shard, group: Group, now_ms: int, retention_ms: int) 
     return found
 
 
-def expire_group(shard: Shard, group: Group, now_ms: int, retention_ms: int) -> int:
+def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> int:
     """Takes out what is over, and the group itself if nothing of it is left; gives the number of offsets.
 
     What is forgotten here and not buried (the append failed) comes back with the next load and expires again.

@@ -23,7 +23,7 @@ from pybroker.coordinators.group.group import (
 )
 from pybroker.coordinators.group.ports import GroupSettings, GroupStore
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
-from pybroker.coordinators.group.timers import TimerWheel
+from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from pybroker.coordinators.group.bytes_reader import BytesReader, BytesWriter, Malformed
 from pybroker.native import Uuid
+from pybroker.protocol.primitives import BytesReader, BytesWriter, Malformed
 
 OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2
@@ -207,7 +207,7 @@ def decode_group_value(data: bytes) -> GroupValue:
             inner = BytesReader(tags[FORMED_TOPICS_TAG])
             for _ in range(inner.compact_count(17)):
                 name = inner.compact_string()
-                formed[name] = _uuid(inner.take(16))
+                formed[name] = inner.uuid()
     return GroupValue(protocol_type, generation, protocol, leader, state_timestamp_ms, members, formed)
 
 

@@ -1,19 +1,16 @@
-"""One shard of the coordinator: the groups whose id hashes to one partition of the offsets topic, and that
-partition's log.
-
-Shards are taken over and given up with the leadership of their partition; nothing is shared between them.
-"""
+"""One shard of the group coordinator: the groups whose id hashes to one partition of the offsets topic."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from enum import Enum
 
 from pybroker.clock import Clock
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, Member
-from pybroker.coordinators.group.offsets import Offsets
-from pybroker.coordinators.group.ports import GroupSettings, Topics
+from pybroker.coordinators.group.loading import Loaded
+from pybroker.coordinators.group.offsets import CommittedOffset, Offsets
+from pybroker.coordinators.group.ports import GroupSettings
 from pybroker.coordinators.group.rebalance import Rounds
 from pybroker.coordinators.group.records import (
     GroupValue,
@@ -23,54 +20,23 @@ from pybroker.coordinators.group.records import (
     encode_group_value,
     encode_offset_key,
 )
-from pybroker.coordinators.group.shard_log import TOO_LARGE, ShardLog
-from pybroker.coordinators.group.timers import TimerWheel
-from pybroker.errors import KafkaError
+from pybroker.coordinators.group.removals import Removals
+from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
+from pybroker.coordinators.shards.ports import Topics
+from pybroker.coordinators.shards.shard import Shard
+from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
-
-class ShardState(Enum):
-    """Whether a shard answers."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    """Its log cannot be read; taking the partition over again is the way out."""
+log = logging.getLogger(__name__)
 
 
-REMOVED_NAMES_MAX = 100_000
-"""Names of removed topics that are remembered, the latest ones. A generation that is older than all of them is
-protected only by the ids that it noted itself."""
-
-
-class Removals:
-    """Counts topic removals, so that a generation can tell which names it knew under an older id."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._last: dict[str, int] = {}
-
-    def note(self, name: str) -> None:
-        """`name` was just removed."""
-        self.count += 1
-        self._last.pop(name, None)
-        self._last[name] = self.count
-        while len(self._last) > REMOVED_NAMES_MAX:
-            del self._last[next(iter(self._last))]
-
-    def since(self, name: str, count: int) -> bool:
-        """Whether `name` was removed after the count was `count`."""
-        return self._last.get(name, 0) > count
-
-
-class Shard:
+class GroupShard(Shard[Loaded]):
     """The groups of one offsets partition. Implements the rounds' GroupStore."""
 
     def __init__(
         self,
-        partition: int,
-        log: ShardLog,
+        shard_log: ShardLog,
         *,
         clock: Clock,
         topics: Topics,
@@ -79,26 +45,64 @@ class Shard:
         timers: TimerWheel,
         figures: GroupFigures,
     ) -> None:
-        self.partition = partition
-        self.state = ShardState.LOADING
-        self.log = log
+        super().__init__(shard_log)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.rounds = Rounds(settings, clock, timers, self, figures)
         self._clock = clock
         self._topics = topics
         self._removals = removals
-        self.removals_before = removals.count
+        self._removals_before = removals.count
         """Removals up to here say nothing about groups that are loaded: their generations may have formed since,
         elsewhere.
         """
 
-    def check_active(self) -> None:
-        """Raises KafkaError while groups of this shard cannot be answered."""
-        if self.state is ShardState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.state is ShardState.FAILED:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    # --- what `Shards` asks -------------------------------------------------------------------------------------------
+
+    def replay(self) -> Loaded:
+        """Takes the records of the partition."""
+        return Loaded()
+
+    def install(self, loaded: Loaded) -> None:
+        """Takes over groups and offsets. Offsets of incarnations that are gone stay hidden.
+
+        They are not buried here: that a topic is not known is no proof that it was deleted, and a commit to a new
+        incarnation of the name replaces the record anyway.
+        """
+        hidden = 0
+        for key, (at, value) in loaded.offsets.items():
+            # Kafka's values before version 4 have no id; they belong to whatever the name means now.
+            topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
+            if topic_id is None or self._topics.topic_name(topic_id) is None:
+                hidden += 1
+                continue
+            self.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
+        for group_id, stored in loaded.groups.items():
+            self.groups[group_id] = group = group_of_value(group_id, stored)
+            group.formed_at = self._removals_before
+        for group_id in self.offsets.groups():
+            self.ensure_group(group_id)
+        for group in self.groups.values():
+            self.rounds.resume(group)
+        if loaded.records:
+            log.info(
+                "offsets partition %d: %d records, %d groups, %d offsets (%d of topics that are gone, %d damaged "
+                "records)",
+                self.partition,
+                loaded.records,
+                len(self.groups),
+                len(loaded.offsets),
+                hidden,
+                loaded.damaged,
+            )
+
+    def give_up(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops: whoever waits gets `error`."""
+        for group in self.groups.values():
+            self.rounds.give_up(group, error, self._clock.wall_ms())
+        self.groups.clear()
+
+    # --- groups -------------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
         """A group that exists."""
@@ -162,13 +166,6 @@ class Shard:
     def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
         """Writes tombstones for offsets that were taken out of `offsets` by the caller."""
         self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
-
-    def give_up_all(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops: whoever waits gets `error`."""
-        for group in self.groups.values():
-            self.rounds.give_up(group, error, self._clock.wall_ms())
-        self.groups.clear()
-        self.log.close()
 
 
 def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pybroker.coordinators.group.bytes_reader import BytesReader, Malformed
+from pybroker.protocol.primitives import BytesReader, Malformed
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

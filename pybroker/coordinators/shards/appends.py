@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from pybroker.coordinators.shards.ports import Record
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, NativePartitions, Uuid
-
-Record = tuple[bytes | None, bytes | None]
-"""(key, value) of a record; a None value is a tombstone."""
 
 
 class NativeAppends:
@@ -31,12 +29,12 @@ class NativeAppends:
         return len(self._waiting)
 
     def append(
-        self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int
+        self, topic_id: Uuid, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int
     ) -> asyncio.Future[Completion]:
-        """Appends records to a local leader. The future gives the Completion once it is committed (after the flush in
-        commit mode), or raises KafkaError with the code of the partition.
+        """Appends records to a partition that is led here under this epoch. The future gives the Completion once it is
+        committed (after the flush in commit mode), or raises KafkaError with the code of the partition.
         """
-        token = self._native.append(topic_id, partition, list(records), timestamp_ms)
+        token = self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch)
         future: asyncio.Future[Completion] = self._loop.create_future()
         self._waiting[token] = future
         return future

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pybroker.native import crc32c
-from pybroker.offline.adopt.reader import Malformed, Reader
+from pybroker.protocol.primitives import BytesReader, Malformed
 
 OVERHEAD = 12
 """Base offset and length, which the length does not count."""
@@ -68,14 +68,14 @@ def values(segment: Path) -> Iterator[tuple[int, bytes]]:
             continue
         if attributes & COMPRESSION:
             raise Malformed(f"{segment}: the batch at offset {head.base_offset} is compressed")
-        reader = Reader(batch[HEADER:])
+        reader = BytesReader(batch[HEADER:])
         for _ in range(_COUNT.unpack_from(batch, HEADER - 4)[0]):
-            record = Reader(reader.take(reader.signed()))
+            record = BytesReader(reader.take(reader.varlong()))
             record.take(1)
-            record.signed()
-            offset = head.base_offset + record.signed()
-            key = record.signed()
+            record.varlong()
+            offset = head.base_offset + record.varlong()
+            key = record.varlong()
             record.take(max(0, key))
-            size = record.signed()
+            size = record.varlong()
             if size >= 0:
                 yield offset, record.take(size)

@@ -15,7 +15,7 @@ import msgspec
 
 from pybroker.native import Uuid
 from pybroker.offline.adopt.batches import values
-from pybroker.offline.adopt.reader import Malformed, Reader
+from pybroker.protocol.primitives import BytesReader, Malformed
 
 DIRECTORY = "__cluster_metadata-0"
 TOPIC, BROKER = 2, 4
@@ -71,13 +71,13 @@ def read_metadata(directory: Path) -> Metadata:
 
 def _apply_all(metadata: Metadata, records: Iterator[bytes]) -> None:
     """Applies records; those of a transaction that was aborted, or never ended, are left out."""
-    pending: list[tuple[int, int, Reader]] | None = None
+    pending: list[tuple[int, int, BytesReader]] | None = None
     for value in records:
-        reader = Reader(value)
-        frame = reader.unsigned()
+        reader = BytesReader(value)
+        frame = reader.uvarint()
         if frame != FRAME_VERSION:
             raise Malformed(f"a metadata record with frame version {frame}")
-        kind, version = reader.unsigned(), reader.unsigned()
+        kind, version = reader.uvarint(), reader.uvarint()
         if kind == 23:
             pending = []
         elif kind == 25:
@@ -92,7 +92,7 @@ def _apply_all(metadata: Metadata, records: Iterator[bytes]) -> None:
             _apply(metadata, kind, version, reader)
 
 
-def _apply(metadata: Metadata, kind: int, version: int, reader: Reader) -> None:
+def _apply(metadata: Metadata, kind: int, version: int, reader: BytesReader) -> None:
     found = _KNOWN.get(kind)
     if found is None:
         if kind in NOT_TAKEN:
@@ -104,49 +104,49 @@ def _apply(metadata: Metadata, kind: int, version: int, reader: Reader) -> None:
     apply(metadata, version, reader)
 
 
-def _topic(metadata: Metadata, version: int, reader: Reader) -> None:
+def _topic(metadata: Metadata, version: int, reader: BytesReader) -> None:
     del version
-    name, topic_id = reader.text(), reader.uuid()
+    name, topic_id = reader.compact_string(), reader.uuid()
     metadata.topics[topic_id] = Topic(name, topic_id)
 
 
-def _partition(metadata: Metadata, version: int, reader: Reader) -> None:
-    index, topic_id = reader.number("i"), reader.uuid()
-    replicas, isr = reader.numbers(), reader.numbers()
-    reader.numbers()  # removing
-    reader.numbers()  # adding
-    leader, leader_epoch = reader.number("i"), reader.number("i")
-    reader.number("i")  # partition epoch
+def _partition(metadata: Metadata, version: int, reader: BytesReader) -> None:
+    index, topic_id = reader.int32(), reader.uuid()
+    replicas, isr = reader.compact_int32s(), reader.compact_int32s()
+    reader.compact_int32s()  # removing
+    reader.compact_int32s()  # adding
+    leader, leader_epoch = reader.int32(), reader.int32()
+    reader.int32()  # partition epoch
     if version >= 1:
-        for _ in range(reader.unsigned() - 1):
+        for _ in range(reader.compact_count(16)):
             reader.uuid()  # log directories
     tags = reader.tags()
-    eligible = Reader(tags[1]).numbers() if 1 in tags else ()
+    eligible = BytesReader(tags[1]).compact_int32s() if 1 in tags else ()
     _of(metadata, topic_id).partitions[index] = Partition(replicas, isr, leader, leader_epoch, eligible)
 
 
-def _partition_change(metadata: Metadata, version: int, reader: Reader) -> None:
+def _partition_change(metadata: Metadata, version: int, reader: BytesReader) -> None:
     del version
-    index, topic_id = reader.number("i"), reader.uuid()
+    index, topic_id = reader.int32(), reader.uuid()
     tags = reader.tags()
     partition = _of(metadata, topic_id).partitions.get(index)
     if partition is None:
         raise Malformed(f"a change of partition {index} of topic {topic_id}, which is not there")
     if 0 in tags:
-        partition.isr = Reader(tags[0]).numbers()
+        partition.isr = BytesReader(tags[0]).compact_int32s()
     if 1 in tags:
-        partition.leader = Reader(tags[1]).number("i")
+        partition.leader = BytesReader(tags[1]).int32()
         partition.leader_epoch += 1
     if 2 in tags:
-        partition.replicas = Reader(tags[2]).numbers()
+        partition.replicas = BytesReader(tags[2]).compact_int32s()
     if 6 in tags:
-        partition.eligible = Reader(tags[6]).numbers()
+        partition.eligible = BytesReader(tags[6]).compact_int32s()
 
 
-def _config(metadata: Metadata, version: int, reader: Reader) -> None:
+def _config(metadata: Metadata, version: int, reader: BytesReader) -> None:
     del version
-    kind, resource, name = reader.number("b"), reader.text(), reader.text()
-    value = reader.optional_text()
+    kind, resource, name = reader.int8(), reader.compact_string(), reader.compact_string()
+    value = reader.compact_nullable_string()
     if kind == TOPIC:
         configs = metadata.topic_configs.setdefault(resource, {})
     elif kind == BROKER:
@@ -159,17 +159,17 @@ def _config(metadata: Metadata, version: int, reader: Reader) -> None:
         configs[name] = value
 
 
-def _remove_topic(metadata: Metadata, version: int, reader: Reader) -> None:
+def _remove_topic(metadata: Metadata, version: int, reader: BytesReader) -> None:
     del version
     topic = metadata.topics.pop(reader.uuid(), None)
     if topic is not None:
         metadata.topic_configs.pop(topic.name, None)
 
 
-def _producer_ids(metadata: Metadata, version: int, reader: Reader) -> None:
+def _producer_ids(metadata: Metadata, version: int, reader: BytesReader) -> None:
     del version
     reader.take(12)  # broker and its epoch
-    metadata.next_producer_id = max(metadata.next_producer_id, reader.number("q"))
+    metadata.next_producer_id = max(metadata.next_producer_id, reader.int64())
 
 
 def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
@@ -179,7 +179,7 @@ def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
     return topic
 
 
-_KNOWN: dict[int, tuple[int, Callable[[Metadata, int, Reader], None]]] = {
+_KNOWN: dict[int, tuple[int, Callable[[Metadata, int, BytesReader], None]]] = {
     2: (0, _topic),
     3: (2, _partition),
     4: (0, _config),

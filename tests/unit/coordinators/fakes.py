@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.coordinators.shards.ports import Ports
 from pybroker.errors import KafkaError
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
@@ -58,13 +59,16 @@ class FakeLog:
         self.hold = False
         self.refuse = 0
         self.batches = 0
+        self.epochs: list[int] = []
+        """Of each append, in order."""
         self._held: list[tuple[asyncio.Future[Any], FakeCompletion]] = []
 
     def append(
-        self, topic_id: Uuid, partition: int, records: Sequence[Record], timestamp_ms: int
+        self, topic_id: Uuid, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int
     ) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
         self.batches += 1
+        self.epochs.append(leader_epoch)
         if self.refuse:
             future.set_exception(KafkaError(self.refuse))
             return future
@@ -111,18 +115,34 @@ class FakeTopics:
         self.counts: dict[Uuid, int] = {}
         self.floors: dict[str, int] = {}
         self.first_epochs: dict[Uuid, int] = {}
-        self.listener = None
+        self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
+        """Where somebody else than broker 1 under epoch 0 leads."""
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
 
     def create(self, name: str, partitions: int = 4) -> Uuid:
         topic_id = self.ids[name] = Uuid.random()
         self.counts[topic_id] = partitions
         self.first_epochs[topic_id] = self.floors.get(name, -1) + 1
+        self._changed(name)
         return topic_id
+
+    def lead(self, name: str, partition: int, broker: int, epoch: int) -> None:
+        """Another leader, or the same one under another epoch."""
+        self.leaders[self.ids[name], partition] = broker, epoch
+        self._changed(name)
+
+    def _changed(self, name: str) -> None:
+        for listener in self._listeners.get(name, []):
+            listener()
+
+    def on_leaders_changed(self, name: str, listener: Callable[[], None]) -> None:
+        self._listeners.setdefault(name, []).append(listener)
 
     def remove(self, name: str) -> Removed:
         topic_id = self.ids.pop(name)
         del self.counts[topic_id]
         self.floors[name] = self.first_epochs[topic_id]
+        self._changed(name)
         return Removed(name, topic_id)
 
     def topic_id(self, name: str) -> Uuid | None:
@@ -137,12 +157,12 @@ class FakeTopics:
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
         return leader_epoch >= self.first_epochs[topic_id]
 
-    def leader(self, name: str, partition: int) -> int:
-        topic_id = self.ids.get(name)
-        return 1 if topic_id is not None and partition < self.counts[topic_id] else -1
+    def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
+        there = partition < self.counts.get(topic_id, 0)
+        return self.leaders.get((topic_id, partition), (1, 0)) if there else (-1, -1)
 
     def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        return ("localhost", 9092) if broker_id == 1 else None
+        return ("localhost", 9090 + broker_id) if broker_id in (1, 2) else None
 
     async def ensure_internal(self, name: str) -> object:
         await asyncio.sleep(0)
@@ -168,16 +188,8 @@ class World:
 
     def start(self) -> None:
         """A new broker on the same log."""
-        self.groups = GroupCoordinator(
-            broker_id=1,
-            settings=Settings(self.config),
-            clock=self.clock,
-            loop=asyncio.get_running_loop(),
-            appends=self.log,
-            reads=self.log,
-            topics=self.topics,
-            creator=self.topics,
-        )
+        ports = Ports(1, self.clock, asyncio.get_running_loop(), self.log, self.log, self.topics, self.topics)
+        self.groups = GroupCoordinator(ports, Settings(self.config))
         self.groups.start()
 
     async def restart(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.group import GroupState, JoinResult
+from pybroker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.coordinators.group.records import (
     GroupKey,
     OffsetKey,
@@ -520,11 +521,19 @@ async def test_a_shard_moves_to_another_broker() -> None:
     (leader,) = await world.stable(G)
     await commit(world, (0, 1), member=leader)
     partition = next(iter(world.log.partitions))
-    world.groups.shards.resign(partition)
-    world.groups.shards.take_over(partition)
+    _, parked = await world.enter(G)
+    world.topics.lead(OFFSETS_TOPIC, partition, 2, 1)
+    assert parked.result().error == ErrorCode.NOT_COORDINATOR
+    with pytest.raises(KafkaError) as caught:
+        committed(world)
+    assert caught.value.code == ErrorCode.NOT_COORDINATOR
+    assert await world.groups.find(G, "PLAINTEXT") == (2, "localhost", 9092)
+    world.topics.lead(OFFSETS_TOPIC, partition, 1, 2)
     await world.groups.loaded()
     assert committed(world) == 1
     assert world.beat(G, leader) == ErrorCode.NONE
+    await commit(world, (0, 2), member=leader)
+    assert (world.log.epochs[0], world.log.epochs[-1]) == (0, 2), "what is written goes out under the epoch of the load"
 
 
 async def test_many_groups_load() -> None:
@@ -547,5 +556,5 @@ async def test_the_offsets_topic_is_made_when_it_is_first_needed() -> None:
         world.groups.describe(G)
     assert caught.value.code == ErrorCode.NOT_COORDINATOR
     found = await asyncio.gather(*(world.groups.find(G, "PLAINTEXT") for _ in range(5)))
-    assert set(found) == {(1, "localhost", 9092)}
+    assert set(found) == {(1, "localhost", 9091)}
     assert world.groups.describe(G) is None

@@ -329,7 +329,7 @@ async def test_find_coordinator(version: int) -> None:
     else:
         found = (await c.ask(10, version, m.FindCoordinatorRequest(coordinator_keys=[G, "b"]))).coordinators
         assert [f.key for f in found] == [G, "b"]
-    assert {(f.node_id, f.host, f.port, f.error_code) for f in found} == {(1, "localhost", 9092, 0)}
+    assert {(f.node_id, f.host, f.port, f.error_code) for f in found} == {(1, "localhost", 9091, 0)}
     if version >= 1:
         for key_type, code in ((1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)):
             keys = {"key": "t"} if version < 4 else {"coordinator_keys": ["t"]}

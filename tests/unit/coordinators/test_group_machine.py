@@ -17,7 +17,7 @@ from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.rebalance import Rounds
 from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
-from pybroker.coordinators.group.timers import TimerWheel
+from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import join_request
 

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.coordinators.group.bytes_reader import Malformed
-from pybroker.coordinators.group.hashing import java_hash, partition_for
 from pybroker.coordinators.group.records import (
     GroupKey,
     GroupValue,
@@ -23,7 +21,9 @@ from pybroker.coordinators.group.records import (
     encode_offset_value,
 )
 from pybroker.coordinators.group.subscription import subscribed_topics
+from pybroker.coordinators.shards.hashing import java_hash, partition_for
 from pybroker.native import Uuid
+from pybroker.protocol.primitives import Malformed
 
 OFFSET_VALUES = {
     0: "0000000000000000002a00036dc3bc0000018bcfe56800",

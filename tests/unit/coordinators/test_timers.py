@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.clock import FakeClock
-from pybroker.coordinators.group.timers import TICK_MS, TimerWheel
+from pybroker.coordinators.shards.timers import TICK_MS, TimerWheel
 
 
 def test_a_timer_runs_once_and_not_early() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.native import Uuid, build_batch
 from pybroker.offline.adopt.metadata_log import Metadata, read_metadata
-from pybroker.offline.adopt.reader import Malformed
+from pybroker.protocol.primitives import Malformed
 
 A, B = Uuid.random(), Uuid.random()
 

@@ -145,6 +145,7 @@ impl NativePartitions {
         Ok(())
     }
 
+    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1))]
     fn append(
         &self,
         py: Python<'_>,
@@ -152,6 +153,7 @@ impl NativePartitions {
         partition: i32,
         records: Vec<Bound<'_, PyAny>>,
         timestamp_ms: i64,
+        leader_epoch: i32,
     ) -> PyResult<u64> {
         let batch = batch_of(&records, timestamp_ms)?;
         let token = self.next_token.fetch_add(1, Relaxed);
@@ -163,7 +165,7 @@ impl NativePartitions {
                 queue.complete(PendingAppend::failed(token, &PartitionError::NotLeader));
                 return;
             };
-            match append_batch(&hosted, batch) {
+            match append_batch(&hosted, leader_epoch, batch) {
                 Ok(info) => {
                     let completed = Completed {
                         token,
@@ -221,9 +223,19 @@ impl NativePartitions {
     }
 }
 
-fn append_batch(hosted: &Arc<Partition>, batch: Vec<u8>) -> Result<AppendInfo, PartitionError> {
+fn append_batch(
+    hosted: &Arc<Partition>,
+    leader_epoch: i32,
+    batch: Vec<u8>,
+) -> Result<AppendInfo, PartitionError> {
     let batches = ValidBatches::checked_owned(batch)?;
-    hosted.append_from(AppendOrigin::Coordinator, batches, -1, now_ms())
+    hosted.append_from(
+        AppendOrigin::Coordinator,
+        leader_epoch,
+        batches,
+        -1,
+        now_ms(),
+    )
 }
 
 fn code_of(result: &Result<(), PartitionError>) -> i16 {

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import struct
 
+from pybroker.native import Uuid
+
+_I8 = struct.Struct(">b")
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -39,6 +42,10 @@ class BytesReader:
         value: int = layout.unpack(self.take(layout.size))[0]
         return value
 
+    def int8(self) -> int:
+        """A signed 8-bit number."""
+        return self._fixed(_I8)
+
     def int16(self) -> int:
         """A signed 16-bit number."""
         return self._fixed(_I16)
@@ -53,15 +60,27 @@ class BytesReader:
 
     def uvarint(self) -> int:
         """An unsigned variable-length number of at most 32 bits."""
+        return self._variable(32)
+
+    def varlong(self) -> int:
+        """A signed variable-length number of at most 64 bits, zigzag, as records use them."""
+        value = self._variable(64)
+        return (value >> 1) ^ -(value & 1)
+
+    def _variable(self, bits: int) -> int:
         value = 0
-        for shift in range(0, 35, 7):
+        for shift in range(0, bits + 3, 7):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                if value > 0xFFFFFFFF:
+                if value >> bits:
                     break
                 return value
-        raise Malformed("a variable-length number is longer than 32 bits")
+        raise Malformed(f"a variable-length number is longer than {bits} bits")
+
+    def uuid(self) -> Uuid:
+        """16 bytes."""
+        return Uuid.from_bytes(self.take(16))
 
     def count(self, least_bytes_each: int) -> int:
         """The length of an array of the old encoding; refused when its elements cannot fit into what remains."""
@@ -75,6 +94,11 @@ class BytesReader:
         if count < 0 or count * least_bytes_each > self.remaining:
             raise Malformed(f"an array of {count} elements in {self.remaining} bytes")
         return count
+
+    def compact_int32s(self) -> tuple[int, ...]:
+        """An array of signed 32-bit numbers of the flexible encoding; null reads as empty."""
+        length = self.uvarint()
+        return tuple(self.int32() for _ in range(self._checked_count(length - 1, 4))) if length else ()
 
     def string(self) -> str:
         """A string of the old encoding that may not be null."""

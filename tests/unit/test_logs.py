@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pybroker.observability import logs
+from pybroker import logs
 
 
 @pytest.fixture

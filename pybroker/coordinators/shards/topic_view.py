@@ -1,4 +1,4 @@
-"""The coordinator's view of topics, on top of this broker's metadata cache."""
+"""The coordinators' view of topics, on top of this broker's metadata cache."""
 
 from __future__ import annotations
 
@@ -34,12 +34,17 @@ class CachedTopics:
         """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
         return self._owns_epoch(topic_id, leader_epoch)
 
-    def leader(self, name: str, partition: int) -> int:
-        """The broker that leads a partition; −1 if there is none."""
-        topic = self._cache.topic(name)
+    def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
+        """(the broker that leads a partition, its leader epoch); the broker is −1 if there is none."""
+        topic = self._cache.topic_by_id(topic_id)
         if topic is None or partition >= len(topic.partitions):
-            return -1
-        return topic.partitions[partition].leader
+            return -1, -1
+        state = topic.partitions[partition]
+        return state.leader, state.leader_epoch
+
+    def on_leaders_changed(self, name: str, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each change of a topic of that name: its leaders, its partitions, its incarnation."""
+        self._cache.on_topic_changed(name, listener)
 
     def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         """Where clients of a listener reach a live broker."""

@@ -1,4 +1,4 @@
-"""Writes to one partition of the offsets topic: what one turn of the loop produces goes out as one batch.
+"""Writes to one partition of an internal topic: what one turn of the loop produces goes out as one batch.
 
 A burst of commits (one drain of the native queue) thus costs one append and one flush. Order is kept: batches are
 appended in the order of `write`, and the log's order is the truth that a later load sees.
@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pybroker.clock import Clock
-from pybroker.coordinators.group.ports import Appends, Record
+from pybroker.coordinators.shards.ports import Ports, Record
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,7 +19,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 256 * 1024
-"""A batch is closed above this, so that one large generation cannot push small commits over max.message.bytes."""
+"""A batch is closed above this, so that one large write cannot push small ones over max.message.bytes."""
 
 Written = Callable[[ErrorCode, int], None]
 """Called with NONE and the offset of the first record of the write, or with the code to answer and −1."""
@@ -33,30 +32,26 @@ _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Trouble of the partition → what a group's client can act on (the mapping of Kafka's coordinator)."""
+"""Trouble of the partition → what a client can act on (the mapping of Kafka's coordinators)."""
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 """Passed on as they are: what they mean depends on what was written."""
 
 
 class ShardLog:
-    """The write side of one offsets partition."""
+    """The write side of one partition, as led under one leader epoch."""
 
-    def __init__(
-        self,
-        appends: Appends,
-        topic_id: Uuid,
-        partition: int,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._appends = appends
-        self._topic_id = topic_id
-        self._partition = partition
-        self._clock = clock
-        self._loop = loop
+    def __init__(self, ports: Ports, topic: str, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self._name = f"{topic}-{partition}"
+        self._appends = ports.appends
+        self._clock = ports.clock
+        self._loop = ports.loop
         self._records: list[Record] = []
         self._bytes = 0
         self._waiting: list[tuple[int, Written]] = []
@@ -104,7 +99,9 @@ class ShardLog:
         self._records, self._waiting, self._bytes = [], [], 0
         self._in_flight += 1
         try:
-            future = self._appends.append(self._topic_id, self._partition, records, self._clock.wall_ms())
+            future = self._appends.append(
+                self.topic_id, self.partition, self.leader_epoch, records, self._clock.wall_ms()
+            )
         except KafkaError as error:
             self._loop.call_soon(self._finish, waiting, _answer(error.code), -1)
             return
@@ -120,7 +117,7 @@ class ShardLog:
         elif isinstance(problem, KafkaError):
             self._finish(waiting, _answer(problem.code), -1)
         else:
-            log.error("append to the offsets topic failed: this is a bug in pybroker", exc_info=problem)
+            log.error("append to %s failed: this is a bug in pybroker", self._name, exc_info=problem)
             self._finish(waiting, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 
     def _finish(self, waiting: list[tuple[int, Written]], error: ErrorCode, base_offset: int) -> None:
@@ -129,7 +126,7 @@ class ShardLog:
             try:
                 written(error, base_offset + position if error is ErrorCode.NONE else -1)
             except Exception:
-                log.exception("a commit's continuation failed: this is a bug in pybroker")
+                log.exception("what follows a write to %s failed: this is a bug in pybroker", self._name)
         self._note_idle()
 
     def _note_idle(self) -> None:

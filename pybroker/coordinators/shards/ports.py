@@ -1,0 +1,105 @@
+"""What a coordinator needs from the rest of the broker, as narrow interfaces. `app` binds them; tests fake them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pybroker.clock import Clock
+from pybroker.native import Completion, StoredRecords, Uuid
+
+Record = tuple[bytes | None, bytes | None]
+"""(key, value) of a record; a None value is a tombstone."""
+
+
+class Topics(Protocol):
+    """This broker's view of topics: names and ids of what exists now, and who leads it."""
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """The present incarnation of a name."""
+        ...
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of an incarnation that exists."""
+        ...
+
+    def partition_count(self, topic_id: Uuid) -> int:
+        """Partitions of a topic; 0 if it does not exist."""
+        ...
+
+    def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
+        ...
+
+    def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
+        """(the broker that leads a partition, its leader epoch); the broker is −1 if there is none."""
+        ...
+
+    def on_leaders_changed(self, name: str, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each change of a topic of that name: its leaders, its partitions, its incarnation."""
+        ...
+
+    def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Where clients of a listener reach a live broker."""
+        ...
+
+
+class Appends(Protocol):
+    """Appends to local partitions (`pybroker.coordinators.shards.appends.NativeAppends`)."""
+
+    def append(
+        self, topic_id: Uuid, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int
+    ) -> asyncio.Future[Completion]:
+        """The future is done when the records are committed (acks=all); KafkaError otherwise, FENCED_LEADER_EPOCH
+        where the partition is not led under this epoch any more.
+        """
+        ...
+
+
+class PartitionEnds(Protocol):
+    """Where a local partition begins and ends."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """Its first offset."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after its last record."""
+        ...
+
+
+class Reads(Protocol):
+    """Blocking reads of local partitions (`NativePartitions`)."""
+
+    def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
+        """The records from `offset` on, and where to go on; the same offset at the end."""
+        ...
+
+    def offsets(self, topic_id: Uuid, partition: int) -> PartitionEnds | None:
+        """Offsets of a local partition; None if it is not hosted here."""
+        ...
+
+
+class TopicCreator(Protocol):
+    """Creates an internal topic when it is first needed (`pybroker.admin.topics`)."""
+
+    async def ensure_internal(self, name: str) -> object:
+        """Returns when the topic exists and its leaders are applied. KafkaError if that cannot be had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What every coordinator of this broker stands on."""
+
+    broker_id: int
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    appends: Appends
+    reads: Reads
+    topics: Topics
+    creator: TopicCreator
