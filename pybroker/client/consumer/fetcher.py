@@ -19,7 +19,7 @@ from pybroker.client.errors import KafkaError, NoOffsetError, TopicRecreatedErro
 from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.client.plugins.serialization import Deserialize
-from pybroker.native import decode_records
+from pybroker.native import Uuid, decode_records
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -138,8 +138,10 @@ class Fetcher:
                 if answer.error_code not in _SESSION_ERRORS:
                     raise broker_error(answer.error_code, about="fetch")
                 return
+            # Before `answered`, which forgets them where the broker keeps no session (its cache is full).
+            names = session.names() if version >= BY_ID else {}
             session.answered(answer.session_id)
-            self._take(session, answer, version, wanted, asked)
+            self._take(session, answer, names, wanted, asked)
             self._backoff.reset()
         except (*LOST, KafkaError) as error:
             session.reset()
@@ -171,14 +173,14 @@ class Fetcher:
         self,
         session: FetchSession,
         answer: Any,
-        version: int,
+        names: dict[Uuid, str],
         wanted: dict[TopicPartition, Wanted],
         asked: dict[TopicPartition, tuple[PartitionState, int]],
     ) -> None:
-        names = session.names() if version >= BY_ID else {}
+        """`names`: by id, of an answer by id."""
         arrived = False
         for topic in answer.responses:
-            name = names.get(topic.topic_id) if version >= BY_ID else topic.topic
+            name = names.get(topic.topic_id) if topic.topic_id else topic.topic
             for row in topic.partitions:
                 where = TopicPartition(name or "", row.partition_index)
                 state = self._positions.get(where)

@@ -1,0 +1,102 @@
+"""Producer and Consumer name topics by id wherever the broker takes ids: what goes over the wire, asked of a broker
+that writes it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pybroker.client import Consumer, Producer, TopicPartition, Uuid
+from pybroker.native import build_batch
+from pybroker.protocol import messages as m
+from tests.client.fake_broker import FakeBroker
+
+NAME = "a-name-that-is-told-by-metadata-only"
+BY_ID, BY_NAME = 13, 12
+RECORDS = build_batch([(None, b"v")], 1)
+
+
+class Broker:
+    """Leads the one partition of the topic and holds one record."""
+
+    def __init__(self, highest: int) -> None:
+        self.topic_id = Uuid.random()
+        self.fake = FakeBroker(
+            {"MetadataRequest": self.metadata, "FetchRequest": self.fetch, "ProduceRequest": self.produce},
+            {0: (3, highest), 1: (4, highest), 3: (0, 12), 18: (0, 4)},
+        )
+
+    def metadata(self, request: Any, version: int) -> Any:
+        partition = m.MetadataResponse_MetadataResponsePartition(
+            partition_index=0, leader_id=1, leader_epoch=3, replica_nodes=[1], isr_nodes=[1]
+        )
+        topic = m.MetadataResponse_MetadataResponseTopic(name=NAME, topic_id=self.topic_id, partitions=[partition])
+        return self.fake.metadata(topics=(topic,))
+
+    def fetch(self, request: m.FetchRequest, version: int) -> Any:
+        topics = [
+            m.FetchResponse_FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    m.FetchResponse_PartitionData(
+                        partition_index=0, high_watermark=1, last_stable_offset=1, records=RECORDS
+                    )
+                ],
+            )
+            for topic in request.topics
+        ]
+        return m.FetchResponse(session_id=0, responses=topics)
+
+    def produce(self, request: m.ProduceRequest, version: int) -> Any:
+        row = m.ProduceResponse_PartitionProduceResponse(index=0, base_offset=7)
+        topics = [
+            m.ProduceResponse_TopicProduceResponse(name=one.name, topic_id=one.topic_id, partition_responses=[row])
+            for one in request.topic_data
+        ]
+        return m.ProduceResponse(responses=topics)
+
+    def sent(self, kind: str) -> set[tuple[int, str, Uuid]]:
+        """Version, name and id of all topics in requests of a kind."""
+        found = set()
+        for request, version in self.fake.requests:
+            if type(request).__name__ == kind:
+                for topic in request.topics if kind == "FetchRequest" else request.topic_data:
+                    found.add((version, topic.topic if kind == "FetchRequest" else topic.name, topic.topic_id))
+        return found
+
+
+@pytest.mark.checklist(246)
+@pytest.mark.parametrize("highest", [BY_ID, BY_NAME])
+async def test_a_producer(highest: int) -> None:
+    broker = Broker(highest)
+    async with (
+        broker.fake as fake,
+        Producer({"bootstrap.servers": fake.bootstrap, "enable.idempotence": False}) as producer,
+        asyncio.timeout(60),
+    ):
+        assert (await producer.send(NAME, "v")).offset == 7
+    expected = ("", broker.topic_id) if highest == BY_ID else (NAME, Uuid.ZERO)
+    assert broker.sent("ProduceRequest") == {(highest, *expected)}
+
+
+@pytest.mark.checklist(246)
+@pytest.mark.parametrize("highest", [BY_ID, BY_NAME])
+async def test_a_consumer(highest: int) -> None:
+    """The broker keeps no fetch session, as one whose cache is full: every answer is read all the same."""
+    broker = Broker(highest)
+    async with (
+        broker.fake as fake,
+        Consumer({"bootstrap.servers": fake.bootstrap, "enable.auto.commit": False}) as consumer,
+        asyncio.timeout(60),
+    ):
+        where = TopicPartition(NAME, 0)
+        consumer.assign([where])
+        consumer.seek(where, 0)
+        record = await consumer.getone()
+        assert (record.topic, record.topic_id, record.offset) == (NAME, broker.topic_id, 0)
+    expected = ("", broker.topic_id) if highest == BY_ID else (NAME, Uuid.ZERO)
+    assert broker.sent("FetchRequest") == {(highest, *expected)}
