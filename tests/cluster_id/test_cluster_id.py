@@ -146,7 +146,7 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
     console = broker.console.read_text()
     line = next(line for line in console.splitlines() if f"Cluster ID = {cluster_id}" in line)
     assert "INFO" in line
-    # Right after the store is open, before anything else is said or done (276).
+    # Right after the store is open, before anything else is said or done.
     assert console.index(line) < console.index("is controller")
     assert "org.apache.kafka.common.metrics.JmxReporter is a class of the JVM" in console
     assert "metric reporter Broken failed in on_update" in console
@@ -227,7 +227,7 @@ def test_data_of_another_cluster_is_refused_and_experts_may_adopt_it(start_broke
     assert cluster_id_of(broker) == "mine-by-hand_1"
 
 
-@pytest.mark.checklist(282, 283, 296)
+@pytest.mark.checklist(282)
 def test_an_id_can_be_set_before_the_first_start(start_broker: StartBroker, tmp_path: Path) -> None:
     broker = start_broker({"log.dirs": str(tmp_path / "unused")})
     broker.stop()

@@ -38,7 +38,7 @@ def check(broker: BrokerProcess, topic: str, kept: dict[int, dict[int, bytes]]) 
         assert not send(broker, topic, partition, RECORDS[:1]).refused
 
 
-@pytest.mark.checklist(9, 202, 203, 204, "X10", "X11", "D10")
+@pytest.mark.checklist(9, 202, 203, 204, "X10", "X11", "D10", 326)
 @pytest.mark.parametrize("crash", [False, True])
 def test_new_partitions_lie_by_id(start_broker: StartBroker, crash: bool) -> None:
     broker = start_broker(BY_ID)

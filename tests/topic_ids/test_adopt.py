@@ -288,12 +288,14 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
     assert properties is not None
     write_properties_of(copy, {**properties, "version": "2"})
     refused("has version 2")
+    write_properties_of(copy, {name: value for name, value in properties.items() if name != "cluster.id"})
+    refused("names no cluster id")
     write_properties_of(copy, properties)
     assert adopt(copy).returncode == 0
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.checklist("D35", "R23", 45, 49, 208, 211)
+@pytest.mark.checklist("D35", "R23", 45, 49, 208, 211, 136)
 @pytest.mark.parametrize("ids", [True, False])
 def test_a_directory_of_a_zookeeper_broker(
     kafka: tuple[Path, dict[str, Any]], copy: Path, pybroker: BrokerProcess, ids: bool

@@ -90,7 +90,7 @@ def test_its_text_is_base64_for_urls_without_padding() -> None:
     assert EXAMPLE in repr(Uuid.parse(EXAMPLE))
 
 
-@pytest.mark.checklist("X8", "X30")
+@pytest.mark.checklist("X8", "X30", 25)
 def test_all_notations_of_the_documents_are_read() -> None:
     assert str(Uuid.parse(METADATA_FILE_EXAMPLE)) == "Rr22P56NSji_e-5OsqeU5A"
     assert Uuid.parse(LAYOUT_EXAMPLE) == Uuid.parse(LAYOUT_EXAMPLE.replace("-", "").upper())

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pybroker import native
 from pybroker.metadata import control_messages as control
 from pybroker.native import Uuid
+from tests.wire.sent import there_and_back
 
 TOPIC_ID = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A")
 ERRORS = [control.TopicPartitionErrors(TOPIC_ID, [control.PartitionError(0, 103), control.PartitionError(1, 0)])]
@@ -38,25 +38,8 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-def as_wire(classes: dict[str, Any], kind: str, value: Any) -> Any:
-    """`value` as the class of the wire that the schema calls `kind`."""
-    if kind.startswith("[]"):
-        return [as_wire(classes, kind[2:], each) for each in value]
-    if kind not in classes:
-        return value
-    fields = {name: field_kind for name, field_kind, *_ in classes[kind]}
-    assert set(type(value).__struct_fields__) == set(fields), kind
-    made = native.message_class(kind, interbroker=True)
-    assert made is not None
-    return made(**{name: as_wire(classes, field_kind, getattr(value, name)) for name, field_kind in fields.items()})
-
-
+@pytest.mark.checklist("R9", "R15")
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_there_and_back_over_the_wire(message: Any) -> None:
-    name = type(message).__name__
-    schema = native.message_schema(name, interbroker=True)
-    assert schema is not None
-    kind, key, version, _, classes = schema
-    assert key is not None
-    sent = as_wire(dict(classes), name, message)
-    assert native.decode(key, version, native.encode(sent, version), kind == "request", interbroker=True) == sent
+    sent, arrived = there_and_back(message)
+    assert arrived == sent

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pybroker.native import Uuid, encode
 from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess, PybrokerProcess
@@ -58,7 +59,7 @@ def test_version_0_is_the_documents(client: WireClient) -> None:
     assert (32142, 0, 1) in [(key.api_key, key.min_version, key.max_version) for key in advertised]
 
 
-@pytest.mark.checklist(314, 319, 320)
+@pytest.mark.checklist(314, 319)
 def test_the_answer_holds_nothing_but_names_and_is_much_smaller_than_metadatas(client: WireClient) -> None:
     sizes = {}
     for kind, request, version in [
@@ -71,6 +72,34 @@ def test_the_answer_holds_nothing_but_names_and_is_much_smaller_than_metadatas(c
     wanted = [*NAMES, "b.one", "b.two", "__consumer_offsets"]
     assert sizes["list"] == 4 + 2 + 4 + sum(2 + len(name) + 1 for name in wanted)
     assert sizes["list"] * 4 < sizes["metadata"]
+
+
+@pytest.mark.checklist(319)
+@pytest.mark.parametrize(
+    ("brokers", "partitions", "replicas", "share_max"),
+    [(1, 1, 1, 0.41), (30, 1, 1, 0.41), (30, 3, 3, 0.19), (30, 12, 3, 0.061)],
+)
+def test_the_share_of_metadatas_size(brokers: int, partitions: int, replicas: int, share_max: float) -> None:
+    """Thousands of topics with names of 30 characters, dozens of brokers; one partition and replica is the least."""
+    topics = [f"orders.of.one.of.regions.{number:05}" for number in range(3_000)]
+    nodes = list(range(replicas))
+    states = [
+        m.MetadataResponse_MetadataResponsePartition(partition_index=index, replica_nodes=nodes, isr_nodes=nodes)
+        for index in range(partitions)
+    ]
+    metadata = m.MetadataResponse(
+        brokers=[
+            m.MetadataResponse_MetadataResponseBroker(node_id=node, host=f"broker-{node}.example", port=9092)
+            for node in range(brokers)
+        ],
+        cluster_id="b8tRS7h4TJ2Vt43Dp85v2A",
+        topics=[
+            m.MetadataResponse_MetadataResponseTopic(name=name, topic_id=Uuid.random(), partitions=states)
+            for name in topics
+        ],
+    )
+    listing = m.ListTopicsResponse(topic_listing=[m.ListTopicsResponse_TopicListing(name=name) for name in topics])
+    assert len(encode(listing, 0)) < share_max * len(encode(metadata, 13))
 
 
 @pytest.mark.checklist("X34", "X35", "U9", 244)

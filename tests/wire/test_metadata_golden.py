@@ -16,7 +16,10 @@ TOPIC_ID = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A")
 ID = "6fcb514bb8784c9d95b78dc3a7ce6fd8"
 ANSWER = m.MetadataResponse(
     throttle_time_ms=1,
-    brokers=[m.MetadataResponse_MetadataResponseBroker(node_id=7, host="h1", port=9092, rack="r")],
+    brokers=[
+        m.MetadataResponse_MetadataResponseBroker(node_id=7, host="h1", port=9092, rack="r"),
+        m.MetadataResponse_MetadataResponseBroker(node_id=8, host="h2", port=9093, rack=None),
+    ],
     cluster_id="c",
     controller_id=7,
     topics=[
@@ -26,7 +29,13 @@ ANSWER = m.MetadataResponse(
             is_internal=True,
             partitions=[
                 m.MetadataResponse_MetadataResponsePartition(
-                    partition_index=4, leader_id=7, leader_epoch=5, replica_nodes=[7, 8], isr_nodes=[7]
+                    error_code=9,
+                    partition_index=4,
+                    leader_id=7,
+                    leader_epoch=5,
+                    replica_nodes=[7, 8],
+                    isr_nodes=[7],
+                    offline_replicas=[8],
                 )
             ],
             topic_authorized_operations=9,
@@ -34,15 +43,15 @@ ANSWER = m.MetadataResponse(
     ],
     cluster_authorized_operations=10,
 )
-BROKER = "00000001 00000007 0002 6831 00002384 0001 72"
-TOPIC = "00000001 0000 0003 666f6f 01 00000001 0000 00000004 00000007 00000002 00000007 00000008 00000001 00000007"
+BROKERS = "00000002 00000007 0002 6831 00002384 0001 72 00000008 0002 6832 00002385 ffff"
+TOPIC = "00000001 0000 0003 666f6f 01 00000001 0009 00000004 00000007 00000002 00000007 00000008 00000001 00000007"
 
 
 @pytest.mark.checklist(262, 263, 264, 266, "X32", "X36")
 def test_the_answer_of_kip_78() -> None:
     # Version 2: brokers, cluster id, controller id, topics. Version 1: the same without the cluster id.
-    assert native.encode(ANSWER, 2) == bytes.fromhex(f"{BROKER} 0001 63 00000007 {TOPIC}")
-    assert native.encode(ANSWER, 1) == bytes.fromhex(f"{BROKER} 00000007 {TOPIC}")
+    assert native.encode(ANSWER, 2) == bytes.fromhex(f"{BROKERS} 0001 63 00000007 {TOPIC}")
+    assert native.encode(ANSWER, 1) == bytes.fromhex(f"{BROKERS} 00000007 {TOPIC}")
 
 
 @pytest.mark.checklist(265)
@@ -51,7 +60,7 @@ def test_the_question_of_kip_78_is_that_of_version_1() -> None:
     assert native.encode(asked, 1) == native.encode(asked, 2) == bytes.fromhex("00000001 0003 666f6f")
 
 
-@pytest.mark.checklist(159, 160, 162, "X3", "D16")
+@pytest.mark.checklist(159, 160, 162, 325, "X3", "D16")
 def test_question_and_answer_of_kip_516() -> None:
     asked = m.MetadataRequest(
         topics=[m.MetadataRequest_MetadataRequestTopic(name="foo", topic_id=TOPIC_ID)],
@@ -61,11 +70,28 @@ def test_question_and_answer_of_kip_516() -> None:
     )
     assert native.encode(asked, 10) == bytes.fromhex(f"02 {ID} 04666f6f 00 01 00 01 00")
     assert native.encode(ANSWER, 10) == bytes.fromhex(
-        "00000001 02 00000007 036831 00002384 0272 00 0263 00000007"
+        "00000001 03 00000007 036831 00002384 0272 00 00000008 036832 00002385 00 00 0263 00000007"
         f"02 0000 04666f6f {ID} 01"
-        "02 0000 00000004 00000007 00000005 03 00000007 00000008 02 00000007 01 00"
+        "02 0009 00000004 00000007 00000005 03 00000007 00000008 02 00000007 02 00000008 00"
         "00000009 00 0000000a 00"
     )
+
+
+@pytest.mark.checklist(320)
+def test_the_question_got_no_flags_that_leave_things_out() -> None:
+    """KIP-142 rejects them: a smaller answer is another request's."""
+    schema = native.message_schema("MetadataRequest")
+    assert schema is not None
+    fields = {name: [field for field, *_ in of] for name, of in schema[4]}
+    assert fields == {
+        "MetadataRequest": [
+            "topics",
+            "allow_auto_topic_creation",
+            "include_cluster_authorized_operations",
+            "include_topic_authorized_operations",
+        ],
+        "MetadataRequest_MetadataRequestTopic": ["topic_id", "name"],
+    }
 
 
 @pytest.mark.checklist(267, 295)

@@ -63,7 +63,7 @@ def leaders(request: LeaderAndIsrRequest) -> dict[tuple[str, Uuid], list[int]]:
     }
 
 
-@pytest.mark.checklist(32, 37, 38, 39, 40, 41, 46, 47, 50, 58, 64, 65, 66, 103, 105, "D5")
+@pytest.mark.checklist(32, 37, 38, 39, 40, 41, 47, 50, 58, 64, 65, 66, 103, 105, "D5")
 async def test_full_first_then_only_what_changes(control_plane: ControlPlane, said: list[Any]) -> None:
     plane = control_plane
     broker = await plane.start()

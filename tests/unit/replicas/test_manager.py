@@ -154,7 +154,7 @@ async def test_a_successor_takes_the_place_and_a_stale_one_does_not(host: Host) 
     assert await host.lead(A, 0, epoch=3) == [103]
 
 
-@pytest.mark.checklist(64, 73, 86, "X20", "X37", "D5")
+@pytest.mark.checklist(86)
 async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> None:
     await host.lead(A, 0, 1)
     for kind in (0, 1, 9):
@@ -164,6 +164,19 @@ async def test_incremental_requests_and_old_ids_delete_nothing(host: Host) -> No
     await host.lead(B, 0, epoch=1)
     await host.stop(A, 0)
     assert (host.hosted, host.staged) == ({(B, 0)}, {(A, 0), (A, 1)})
+
+
+@pytest.mark.checklist(64, 65, 73, "X37", "D5")
+async def test_only_a_full_request_says_something_of_what_it_does_not_name(host: Host) -> None:
+    dead = Uuid.random()
+    record = DeletionRecord("gone", dead, "removed", 1, 2, "User:a", 3, {0: (1,)}, {}, 0)
+    await host.store.create(znodes.deletion_path(dead), record.encode())
+    host.found(host.directory_of("a", 0, A), host.directory_of("a", 1, A), host.directory_of("gone", 0, dead))
+    for kind in (INCREMENTAL, 0, 9):  # what is unknown is no FULL
+        assert await host.lead(A, 0, kind=kind) == [0]
+        assert (host.staged, host.hosted) == (set(), {(A, 0)})
+    assert await host.lead(A, 0, kind=FULL) == [0]
+    assert (host.staged, host.hosted) == ({(dead, 0)}, {(A, 0)}), "partition 1 is unknown, not dead"
 
 
 @pytest.mark.checklist(86, "C12")
@@ -208,7 +221,7 @@ async def test_the_partitions_own_flag_decides_what_is_deleted(
     ]
     response = await host.manager.handle(StopReplicaRequest(1, 1, 10, whole, topics))
     assert isinstance(response, StopReplicaResponse)
-    # Grouped by id, no names (85).
+    # Grouped by id, no names.
     assert [(each.topic_id, each.partition_errors[0].error_code) for each in response.topics] == [(A, 0), (B, 0)]
     assert host.staged == {(ids[name], 0) for name in staged}
     assert host.hosted == set(), "not hosted any more, deleted or not"
@@ -296,7 +309,7 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
     assert host.staging.waiting[A].remove_after_ms == node.remove_after_ms
 
 
-@pytest.mark.checklist(59)
+@pytest.mark.checklist(59, 326)
 async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     """Neither the directory nor the request has it: the record of the deletion does, also one in pieces."""
     caplog.set_level(logging.INFO)
