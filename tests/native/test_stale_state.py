@@ -21,7 +21,7 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
     old, new = Uuid.random(), Uuid.random()
     with native([tmp_path], listen=False) as broker:
         port = listening(broker)
-        assert broker.apply_partitions([order(old, epoch=OLD_EPOCH)]) == [NONE]
+        assert broker.partitions.apply([order(old, epoch=OLD_EPOCH)]) == [NONE]
         publish(broker, port, old, "t", 1, epoch=OLD_EPOCH)
         with closing(Client(port)) as client:
             assert produce(client, old, [b"old", b"old"]).responses[0].partition_responses[0].base_offset == 0
@@ -30,7 +30,7 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
             assert (answer.error_code, answer.records or b"") == (UNKNOWN_TOPIC_ID, b"")
             assert produce(client, new, [b"new"]).responses[0].partition_responses[0].error_code == UNKNOWN_TOPIC_ID
             # Stale state: no StopReplica ever came, but LeaderAndIsr for the next topic of the name does.
-            assert broker.apply_partitions([order(new, epoch=NEW_EPOCH)]) == [NONE]
+            assert broker.partitions.apply([order(new, epoch=NEW_EPOCH)]) == [NONE]
             publish(broker, port, new, "t", 1, epoch=NEW_EPOCH)
             assert fetch(client, old, 0).error_code == UNKNOWN_TOPIC_ID, "its log is closed"
             assert produce(client, old, [b"late"]).responses[0].partition_responses[0].error_code == UNKNOWN_TOPIC_ID
@@ -38,10 +38,10 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
             assert (answer.error_code, answer.high_watermark, answer.log_start_offset) == (NONE, 0, 0)
             assert answer.records == b"", "an empty log"
             assert produce(client, new, [b"new"]).responses[0].partition_responses[0].base_offset == 0
-        (staged,) = broker.staged_deletions()
+        (staged,) = broker.log_dirs.staged()
         assert (staged.topic_id, staged.partition) == (old, 0)
         assert Path(staged.path) == tmp_path / "deleting" / f"{old.hex}_0"
         assert (Path(staged.path) / "00000000000000000000.log").read_bytes().count(b"old") == 2
         assert b"old" not in (tmp_path / "t-0" / "00000000000000000000.log").read_bytes()
         # The earlier one cannot come back over its successor.
-        assert broker.apply_partitions([order(old, epoch=OLD_EPOCH)]) == [INCONSISTENT_TOPIC_ID]
+        assert broker.partitions.apply([order(old, epoch=OLD_EPOCH)]) == [INCONSISTENT_TOPIC_ID]
