@@ -16,12 +16,11 @@
 //! without looking up attributes, and without the GIL where it copied them; and each is declared once, with
 //! `tests/native/test_surface.py` holding the stub to it.
 //!
-//! Modules use those above `uuid`, `convert`, `errors` and `clock` in this order only: `plane` ← `broker`; `codec` ←
+//! Modules use those above `uuid`, `convert` and `errors` in this order only: `plane` ← `broker`; `codec` ←
 //! `broker`, `spark`, `measure`.
 
 mod broker;
 mod client;
-mod clock;
 mod codec;
 mod convert;
 mod errors;

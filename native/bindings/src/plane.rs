@@ -14,6 +14,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_replica::{Background, LocalPartition, Partition, Replicas, ReplicasConfig};
+use pybroker_server::clock::SystemClock;
 use pybroker_server::config::{ListenerConfig, LogLevel, LogSink, ServerConfig};
 use pybroker_server::control_plane::ControlPlane;
 use pybroker_server::metadata_view::MetadataHolder;
@@ -21,7 +22,6 @@ use pybroker_server::{Server, StartError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::clock::now_ms;
 use crate::errors::log_dir_error;
 use control_queue::ControlQueue;
 use settings::NativeSettings;
@@ -118,7 +118,7 @@ impl DataPlane {
             delete_delay_ms: settings.delete_delay_ms,
             threads_per_dir: settings.threads_per_dir,
             log_settings: settings.log,
-            clock: Arc::new(now_ms),
+            clock: Arc::new(SystemClock),
             report: Arc::new(move |text| sink(LogLevel::Error, text)),
             on_all_failed: Arc::new(move |text| queue.fail(text)),
         };

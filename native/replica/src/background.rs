@@ -1,89 +1,20 @@
 //! Work that nobody waits for: retention, checkpoints, flushes by time, compaction, and what follows a failed disk.
-//! The only place below the server that reads a clock, and it is given one.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use crate::cleaner::{self, CleanerSettings};
-use crate::{Replicas, maintenance};
+use crate::Replicas;
+use shared::Shared;
 
-/// How often each kind of work is done, in milliseconds. Kafka's names stand beside them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Intervals {
-    /// `log.initial.task.delay.ms`: before the first of any.
-    pub initial_delay_ms: i64,
-    /// `log.retention.check.interval.ms`.
-    pub retention_ms: i64,
-    /// `log.flush.offset.checkpoint.interval.ms`.
-    pub recovery_points_ms: i64,
-    /// `log.flush.start.offset.checkpoint.interval.ms`.
-    pub log_starts_ms: i64,
-    /// `replica.high.watermark.checkpoint.interval.ms`.
-    pub high_watermarks_ms: i64,
-    /// `log.flush.scheduler.interval.ms`.
-    pub flush_check_ms: i64,
-}
+mod cleaner;
+mod maintenance;
+mod shared;
 
-impl Default for Intervals {
-    fn default() -> Self {
-        Self {
-            initial_delay_ms: 30_000,
-            retention_ms: 300_000,
-            recovery_points_ms: 60_000,
-            log_starts_ms: 60_000,
-            high_watermarks_ms: 5_000,
-            flush_check_ms: i64::MAX,
-        }
-    }
-}
-
-/// What the threads share.
-pub(crate) struct Shared {
-    pub(crate) replicas: Arc<Replicas>,
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Read between single logs, so that a stop does not wait for all of them.
-    pub(crate) stopping: AtomicBool,
-    pub(crate) cleaning: cleaner::Shared,
-}
-
-struct State {
-    intervals: Intervals,
-    cleaner: CleanerSettings,
-    stopping: bool,
-}
-
-impl Shared {
-    /// Waits for `pause`, or less if settings change. False: stop.
-    pub(crate) fn pause(&self, pause: Duration) -> bool {
-        let mut state = self.state.lock();
-        if !state.stopping {
-            self.changed.wait_for(&mut state, pause);
-        }
-        !state.stopping
-    }
-
-    fn intervals(&self) -> Intervals {
-        self.state.lock().intervals
-    }
-
-    pub(crate) fn cleaner(&self) -> CleanerSettings {
-        self.state.lock().cleaner
-    }
-
-    pub(crate) fn now_ms(&self) -> i64 {
-        (self.replicas.config.clock)()
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
-    }
-}
+pub use shared::{CleanerSettings, Intervals};
 
 /// The threads. Dropping it does not stop them: call [`Background::stop`].
 pub struct Background {
@@ -111,17 +42,7 @@ impl Background {
         intervals: Intervals,
         cleaner: CleanerSettings,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            replicas: Arc::clone(replicas),
-            state: Mutex::new(State {
-                intervals,
-                cleaner,
-                stopping: false,
-            }),
-            changed: Condvar::new(),
-            stopping: AtomicBool::new(false),
-            cleaning: cleaner::Shared::default(),
-        });
+        let shared = Arc::new(Shared::new(replicas, intervals, cleaner));
         let background = Self {
             shared,
             threads: Mutex::default(),
@@ -138,23 +59,15 @@ impl Background {
     /// # Errors
     /// No thread to be had.
     pub fn set(&self, intervals: Intervals, cleaner: CleanerSettings) -> io::Result<()> {
-        {
-            let mut state = self.shared.state.lock();
-            if state.intervals == intervals && state.cleaner == cleaner {
-                return Ok(());
-            }
-            state.intervals = intervals;
-            state.cleaner = cleaner;
+        if self.shared.set(intervals, cleaner) {
+            self.start_cleaners(cleaner)?;
         }
-        self.shared.changed.notify_all();
-        self.start_cleaners(cleaner)
+        Ok(())
     }
 
     /// Ends the threads; waits for the log that each of them works on.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Relaxed);
-        self.shared.state.lock().stopping = true;
-        self.shared.changed.notify_all();
+        self.shared.stop();
         self.shared.replicas.failed.close();
         for thread in self.threads.lock().drain(..) {
             // A panic there was reported when it happened; the stop goes on.
@@ -210,7 +123,7 @@ fn milliseconds(ms: i64) -> Duration {
 
 fn maintain(shared: &Shared) {
     let intervals = shared.intervals();
-    let start = Instant::now();
+    let start = shared.now();
     let job = |every: fn(&Intervals) -> i64, work: fn(&Shared)| Job {
         every,
         work,
@@ -240,21 +153,18 @@ fn maintain(shared: &Shared) {
         ),
     ];
     loop {
-        let now = Instant::now();
+        let now = shared.now();
         let intervals = shared.intervals();
         for job in &mut jobs {
             // Shorter intervals take effect at once.
             job.due = job.due.min(now + milliseconds((job.every)(&intervals)));
             if job.due <= now {
                 (job.work)(shared);
-                job.due = Instant::now() + milliseconds((job.every)(&intervals));
+                job.due = shared.now() + milliseconds((job.every)(&intervals));
             }
         }
         let next = jobs.iter().map(|job| job.due).min().unwrap_or(now);
-        if !shared.pause(
-            next.saturating_duration_since(Instant::now())
-                .min(PAUSE_MAX),
-        ) {
+        if !shared.pause(next.saturating_duration_since(shared.now()).min(PAUSE_MAX)) {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! What deleted partitions leave to the next topic of their name: where idempotent producers may go on (R5).
+//! What deleted partitions leave to the next topic of their name: where idempotent producers may go on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,54 +1,59 @@
 //! The partitions hosted here: who leads them, how far they may be read, who waits for what.
 //!
-//! Synchronous: no runtime, no socket, no clock (`now_ms` comes in; the background threads get a clock from whoever
-//! starts them). Identity is compared here for data and in `pybroker/replicas` for orders, nowhere else.
+//! Synchronous: no runtime, no socket. Time comes in as `now_ms`; threads that nobody calls with it get a [`Clock`]
+//! from whoever starts them. Identity is compared here for data and in `pybroker/replicas` for orders, nowhere else.
+//!
+//! From the bottom up: settings and what is asked (`config`, `topic_config`, `orders`' nouns, `requests`, `error`), a
+//! partition's `role`, `progress` and the `partition` itself; the `log_dirs` with what lies in them; `replicas`, the
+//! table of all partitions; above it what happens to them: `orders`, `moves`, `ingest`, `background`, `describe`,
+//! `shutdown`.
 
-mod adopt;
-mod apply;
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests wait with a limit")
+)]
+
 mod background;
-mod cleaner;
-mod commit;
+mod clock;
+mod config;
+mod describe;
 mod error;
 mod failures;
-mod found;
-mod high_watermark;
 mod ingest;
 mod legacies;
 mod log_dirs;
-mod maintenance;
+mod move_table;
 mod moves;
+mod open_ingests;
 mod orders;
 mod partition;
-mod placement;
 mod progress;
 mod replicas;
 mod requests;
-mod restore;
 mod role;
-mod stop;
+mod shutdown;
 mod topic_config;
 mod topic_map;
-mod waiting;
 
 #[cfg(test)]
 mod tests;
 
-pub use background::{Background, Intervals};
-pub use cleaner::CleanerSettings;
-pub use commit::Commit;
+pub use background::{Background, CleanerSettings, Intervals};
+pub use clock::Clock;
+pub use config::{ReplicasConfig, Report};
+pub use describe::LogDirDescription;
 pub use error::PartitionError;
-pub use high_watermark::ReplicaEnds;
-pub use ingest::{
-    IngestError, IngestFigures, IngestLimits, IngestName, IngestState, Ingests, Listed, NewIngest,
-};
+pub use ingest::{IngestState, Listed};
+pub use log_dirs::LocalPartition;
 pub use moves::{FutureReplica, MoveError};
+pub use open_ingests::{IngestError, IngestFigures, IngestLimits, IngestName, Ingests, NewIngest};
 pub use orders::{PartitionOrder, StopOrder};
 pub use partition::Partition;
-pub use replicas::{Clock, LocalPartition, LogDirDescription, Replicas, ReplicasConfig, Report};
+pub use progress::{Commit, Registration, Watched};
+pub use replicas::Replicas;
 pub use requests::{
     AppendInfo, EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionRead,
 };
 pub use role::{Leader, Role, check_leader_epoch};
 pub use topic_config::{BadSetting, BrokerLogSettings, TopicConfig};
 pub use topic_map::{HostedTopic, PARTITION_INDEX_MAX, Placed, TopicMap};
-pub use waiting::{Registration, Watched};

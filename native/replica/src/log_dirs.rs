@@ -11,10 +11,17 @@ use pybroker_storage::{
     open_files_max,
 };
 
-use crate::found::{Found, FoundDir};
-use crate::moves::{self, Seen};
-use crate::replicas::Report;
-use crate::{LocalPartition, PartitionError, PartitionOrder, ReplicasConfig};
+use crate::config::Report;
+use crate::{PartitionError, ReplicasConfig};
+
+mod found;
+mod placement;
+mod scan;
+mod unfinished_moves;
+
+pub(crate) use found::{Found, FoundDir};
+pub(crate) use placement::Placement;
+pub use scan::LocalPartition;
 
 /// One log directory.
 #[derive(Debug)]
@@ -122,10 +129,10 @@ impl LogDirs {
 
     /// Position of the directory with this path.
     pub(crate) fn position(&self, path: &Path) -> Option<usize> {
-        let plain = moves::plain(path);
+        let wanted = plain(path);
         self.dirs
             .iter()
-            .position(|dir| dir.path == path || moves::plain(&dir.path) == plain)
+            .position(|dir| dir.path == path || plain(&dir.path) == wanted)
     }
 
     /// The online directory that `path` lies in: position, directory, and the name in there.
@@ -141,95 +148,17 @@ impl LogDirs {
         self.dirs.iter().any(|dir| dir.online().is_err())
     }
 
-    /// Looks at all partition directories without opening a log: those fit to be served go into the table, all into
-    /// the list.
-    pub(crate) fn scan(
-        &self,
-        report: &dyn Fn(&str),
-    ) -> Result<(Found, Vec<LocalPartition>), StorageError> {
-        let mut found = Found::default();
-        let mut list = Vec::new();
-        let mut seen = Vec::new();
-        for (at, dir) in self.dirs.iter().enumerate() {
-            let Ok(log_dir) = dir.online() else { continue };
-            let there = match log_dir.scan() {
-                Ok(there) => there,
-                Err(error) => {
-                    // The others go on; with none left the start fails as it does when none can be opened.
-                    log_dir.note_failure(&error);
-                    if self.dirs.iter().all(|dir| dir.online().is_err()) {
-                        return Err(error);
-                    }
-                    continue;
-                }
-            };
-            seen.extend(there.into_iter().map(|local| Seen {
-                dir: at,
-                name: local.directory.clone(),
-                local: LocalPartition {
-                    log_dir: dir.path.clone(),
-                    directory: log_dir.path().join(&local.directory),
-                    topic: local.topic,
-                    partition: local.partition,
-                    topic_id: local.topic_id,
-                    problem: local.problem,
-                },
-                moving: local.moving,
-            }));
-        }
-        for Seen {
-            dir: at,
-            name,
-            mut local,
-            ..
-        } in moves::settle(self, seen, report)
-        {
-            {
-                let mut problem = local.problem.take();
-                if let (None, Some(topic_id)) = (&problem, local.topic_id) {
-                    let tip = TopicIdPartition {
-                        topic_id,
-                        partition: local.partition,
-                    };
-                    let lies = FoundDir {
-                        dir: at,
-                        directory: name,
-                        topic: local.topic.as_deref().map(Into::into),
-                    };
-                    if let Err(earlier) = found.add(tip, lies) {
-                        let earlier = self.dirs[earlier.dir].path.join(earlier.directory);
-                        problem = Some(format!(
-                            "the same partition lies in {}, too",
-                            earlier.display()
-                        ));
-                    }
-                }
-                local.problem = problem;
-                list.push(local);
-            }
-        }
-        Ok((found, list))
-    }
-
     /// Makes directories with their identity, durably, with two barriers for all.
-    pub(crate) fn create<'a>(
+    pub(crate) fn create(
         &self,
         dir: usize,
-        orders: impl Iterator<Item = &'a PartitionOrder>,
-        broker_id: i32,
+        new: &[NewPartition],
     ) -> Vec<Result<FoundDir, PartitionError>> {
-        let new: Vec<NewPartition> = orders
-            .map(|order| NewPartition {
-                topic: order.topic.to_string(),
-                id: order.tip,
-                leader_epoch: (order.leader == broker_id).then_some(order.leader_epoch),
-            })
-            .collect();
         let log_dir = match self.dirs[dir].online() {
             Ok(log_dir) => log_dir,
             Err(error) => return new.iter().map(|_| Err(error.clone())).collect(),
         };
-        let created = log_dir.create_partitions(&new);
+        let created = log_dir.create_partitions(new);
         let each = new.iter().zip(created).map(|(new, created)| {
             created?;
             Ok(FoundDir {
@@ -347,4 +276,9 @@ impl LogDirs {
                 .is_ok_and(|opened| opened.path() == log_dir)
         })
     }
+}
+
+/// A path of `log.dirs` in the form that comparisons need.
+fn plain(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }

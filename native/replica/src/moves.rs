@@ -4,19 +4,16 @@
 //! left is copied, and a new `Partition` over the copy takes the place of the old in the map; requests that still hold
 //! the old one are told that it leads no more, and clients ask again.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
-use pybroker_storage::{Log, LogCopy, LogDir, Moving, StorageError};
+use pybroker_storage::{Log, LogCopy, LogDir, StorageError};
 
-use crate::log_dirs::LogDirs;
-use crate::{Leader, LocalPartition, Partition, PartitionError, Placed, Replicas, Role};
+use crate::move_table::Move;
+use crate::{Partition, PartitionError, Placed, Replicas, Role, TopicConfig};
 
 /// So little left is copied with appends held.
 const REST_BYTES: u64 = 4 << 20;
@@ -24,28 +21,6 @@ const REST_BYTES: u64 = 4 << 20;
 const PASSES_MAX: usize = 50;
 /// How long readers may keep files of the old place open before they are removed under them.
 const READERS_GRACE: Duration = Duration::from_secs(60);
-
-/// Moves that are ordered and not finished.
-#[derive(Debug, Default)]
-pub(crate) struct Moves {
-    table: Mutex<Table>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    by_tip: HashMap<TopicIdPartition, Arc<Move>>,
-    waiting: VecDeque<TopicIdPartition>,
-    working: bool,
-}
-
-/// One of them.
-#[derive(Debug)]
-struct Move {
-    to: usize,
-    cancelled: AtomicBool,
-    /// Up to which offset the copy has got.
-    copied_to: AtomicI64,
-}
 
 /// A move as DescribeLogDirs shows it.
 #[derive(Debug)]
@@ -89,91 +64,33 @@ impl Replicas {
             .get(dir)
             .online()
             .map_err(|_| MoveError::Offline)?;
-        let mut table = self.moves.table.lock();
-        if let Some(earlier) = table.by_tip.get(&tip) {
-            if earlier.to == to {
-                return Ok(());
-            }
-            earlier.cancelled.store(true, Ordering::Release);
-            table.by_tip.remove(&tip);
-        }
-        if dir == to {
-            return Ok(());
-        }
-        let wanted = Move {
-            to,
-            cancelled: AtomicBool::new(false),
-            copied_to: AtomicI64::new(partition.log_start_offset()),
-        };
-        table.by_tip.insert(tip, Arc::new(wanted));
-        table.waiting.push_back(tip);
-        if !table.working {
+        let start_worker = || {
             let replicas = Arc::downgrade(self);
             let worker = std::thread::Builder::new().name("log-dir-moves".into());
-            match worker.spawn(move || work(&replicas)) {
-                Ok(_) => table.working = true,
-                Err(error) => self.report(&format!("no thread to move partitions: {error}")),
+            let started = worker.spawn(move || work(&replicas));
+            if let Err(error) = &started {
+                self.report(&format!("no thread to move partitions: {error}"));
             }
-        }
+            started.is_ok()
+        };
+        let start = partition.log_start_offset();
+        self.moves.order(tip, dir, to, start, start_worker);
         Ok(())
-    }
-
-    /// The partition is being deleted or moved elsewhere: its copy is given up.
-    pub(crate) fn cancel_move(&self, tip: TopicIdPartition) {
-        if let Some(moving) = self.moves.table.lock().by_tip.remove(&tip) {
-            moving.cancelled.store(true, Ordering::Release);
-        }
-    }
-
-    /// The broker stops: copies are given up, so that their directories can be closed.
-    pub(crate) fn cancel_moves(&self, deadline: Instant) {
-        {
-            let mut table = self.moves.table.lock();
-            table.waiting.clear();
-            for (_, moving) in table.by_tip.drain() {
-                moving.cancelled.store(true, Ordering::Release);
-            }
-        }
-        while self.moves.table.lock().working && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 
     /// What is on its way to the log directory with this position.
     pub(crate) fn futures_of(&self, dir: usize) -> Vec<FutureReplica> {
-        let table = self.moves.table.lock();
-        let mine = table.by_tip.iter().filter(|(_, moving)| moving.to == dir);
-        mine.filter_map(|(tip, moving)| {
-            let partition = self.partition(*tip)?;
-            let lag = partition.log_end_offset() - moving.copied_to.load(Ordering::Acquire);
-            Some(FutureReplica {
-                partition,
-                offset_lag: lag.max(0),
+        let moves = self.moves.to(dir).into_iter();
+        moves
+            .filter_map(|(tip, moving)| {
+                let partition = self.partition(tip)?;
+                let lag = partition.log_end_offset() - moving.copied_to.load(Ordering::Acquire);
+                Some(FutureReplica {
+                    partition,
+                    offset_lag: lag.max(0),
+                })
             })
-        })
-        .collect()
-    }
-
-    fn next_move(&self) -> Option<(TopicIdPartition, Arc<Move>)> {
-        let mut table = self.moves.table.lock();
-        while let Some(tip) = table.waiting.pop_front() {
-            if let Some(moving) = table.by_tip.get(&tip) {
-                return Some((tip, Arc::clone(moving)));
-            }
-        }
-        table.working = false;
-        None
-    }
-
-    fn end_move(&self, tip: TopicIdPartition, ended: &Arc<Move>) {
-        let mut table = self.moves.table.lock();
-        if table
-            .by_tip
-            .get(&tip)
-            .is_some_and(|moving| Arc::ptr_eq(moving, ended))
-        {
-            table.by_tip.remove(&tip);
-        }
+            .collect()
     }
 
     /// Copies and changes places; gives what is left at the old place.
@@ -215,7 +132,7 @@ impl Replicas {
         // Orders wait: nobody stops, deletes or replaces the partition now.
         let _orders = self.found.lock();
         let current = self.partition(tip);
-        if moving.cancelled.load(Ordering::Acquire)
+        if moving.is_cancelled()
             || !current.is_some_and(|current| Arc::ptr_eq(&current, &partition))
         {
             return Ok(None);
@@ -229,48 +146,57 @@ impl Replicas {
             }
             let config = Arc::clone(&partition.config());
             let moved = copy
-                .finish(Arc::clone(&config.log), (self.config.clock)())
+                .finish(Arc::clone(&config.log), self.config.clock.now_ms())
                 .map_err(noted)?;
-            let new = Partition::hosting(
-                tip,
-                Arc::clone(partition.topic()),
-                self.config.broker_id,
+            self.serve_moved(
+                &partition,
+                role,
                 config,
                 moved,
-                moving.to,
-                Arc::clone(&to),
+                (moving.to, Arc::clone(&to)),
             );
-            let taken = match role {
-                Role::Leader(leader) => new.become_leader(Leader {
-                    leader_epoch: leader.leader_epoch,
-                    isr: Arc::clone(&leader.isr),
-                    replicas: Arc::clone(&leader.replicas),
-                }),
-                Role::Follower {
-                    leader_epoch,
-                    leader,
-                } => new.follow(*leader, *leader_epoch),
-                Role::Offline { .. } | Role::Stopped { .. } => Ok(()),
-            };
-            if let Err(error) = taken {
-                // The copy is the partition by now: the old one must not go on.
-                new.go_offline(&Arc::from(error.to_string()));
-            }
-            let placed = Placed {
-                id: tip.topic_id,
-                name: Arc::clone(partition.topic()),
-                index: tip.partition,
-                partition: Arc::clone(&new),
-            };
-            let map = self.map.load().with(&[], vec![placed]);
-            self.map.store(Arc::new(map));
-            self.catch_up_config(&new);
             Ok::<_, PartitionError>(())
         })?;
         if let Err(error) = to.checkpoint_log_starts(&self.logs_of(moving.to)) {
             to.note_failure(&error);
         }
         Ok(Some((from, log)))
+    }
+
+    /// The partition is served from the log `moved` from now on, in the role that it has; `place`: its log directory.
+    fn serve_moved(
+        &self,
+        partition: &Partition,
+        role: &Role,
+        config: Arc<TopicConfig>,
+        moved: Arc<Log>,
+        place: (usize, Arc<LogDir>),
+    ) {
+        let (tip, topic) = (partition.tip(), partition.topic());
+        let (dir, log_dir) = place;
+        let broker_id = self.config.broker_id;
+        let new = Partition::hosting(
+            tip,
+            Arc::clone(topic),
+            broker_id,
+            config,
+            moved,
+            dir,
+            log_dir,
+        );
+        if let Err(error) = new.take_role(role) {
+            // The copy is the partition by now: the old one must not go on.
+            new.go_offline(&Arc::from(error.to_string()));
+        }
+        let placed = Placed {
+            id: tip.topic_id,
+            name: Arc::clone(topic),
+            index: tip.partition,
+            partition: Arc::clone(&new),
+        };
+        let map = self.map.load().with(&[], vec![placed]);
+        self.map.store(Arc::new(map));
+        self.catch_up_config(&new);
     }
 }
 
@@ -279,15 +205,15 @@ fn work(replicas: &Weak<Replicas>) {
         let Some(replicas) = replicas.upgrade() else {
             return;
         };
-        let Some((tip, moving)) = replicas.next_move() else {
+        let Some((tip, moving)) = replicas.moves.next() else {
             return;
         };
         let left = replicas.carry_out(tip, &moving);
-        replicas.end_move(tip, &moving);
+        replicas.moves.end(tip, &moving);
         match left {
             Ok(Some((dir, log))) => clear_away(&replicas, &dir, log),
             Ok(None) => {}
-            Err(_) if moving.cancelled.load(Ordering::Acquire) => {}
+            Err(_) if moving.is_cancelled() => {}
             Err(error) => {
                 let found = replicas.partition(tip);
                 let name = found.as_ref().map_or("a deleted topic", |one| one.topic());
@@ -311,144 +237,12 @@ fn clear_away(replicas: &Replicas, dir: &LogDir, log: Arc<Log>) {
             ));
         }
     };
-    let begun = Instant::now();
-    while Arc::strong_count(&log) > 1 && begun.elapsed() < READERS_GRACE && !replicas.stopping() {
+    let clock = &replicas.config.clock;
+    let deadline = clock.now() + READERS_GRACE;
+    while Arc::strong_count(&log) > 1 && clock.now() < deadline && !replicas.stopping() {
         std::thread::sleep(Duration::from_millis(20));
     }
     if let Err(error) = dir.remove_moved(&retired) {
         replicas.report(&format!("{} is left over: {error}", retired.display()));
     }
-}
-
-/// What moves have left when the broker ended, made good: the partitions that remain.
-pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) -> Vec<Seen> {
-    let mut partitions = Vec::with_capacity(found.len());
-    let (futures, others): (Vec<Seen>, Vec<Seen>) = found
-        .into_iter()
-        .partition(|one| one.moving == Moving::Future);
-    let mut futures: Vec<Option<Seen>> = futures.into_iter().map(Some).collect();
-    // Places that others have moved to: whoever lies there is the partition, in whichever order they were found.
-    for mut one in others {
-        match &one.moving {
-            Moving::No | Moving::Future => {}
-            Moving::Removed => {
-                remove(dirs, &one, report);
-                continue;
-            }
-            Moving::Moved(to) => {
-                let to = to.clone();
-                match settle_moved(dirs, &one, &to, &mut futures) {
-                    Ok(Settled::Gone(renamed)) => {
-                        if let Some(renamed) = renamed {
-                            partitions.push(*renamed);
-                        }
-                        continue;
-                    }
-                    Ok(Settled::Stays) => one.moving = Moving::No,
-                    Err(problem) => one.local.problem = Some(problem),
-                }
-            }
-        }
-        partitions.push(one);
-    }
-    for future in futures.into_iter().flatten() {
-        let twin = |one: &&Seen| {
-            one.local.topic_id == future.local.topic_id
-                && one.local.partition == future.local.partition
-        };
-        if future.local.topic_id.is_some() && partitions.iter().any(|one| twin(&one)) {
-            report(&format!(
-                "{}: an unfinished copy is removed",
-                future.local.directory.display()
-            ));
-            remove(dirs, &future, report);
-        } else {
-            let mut orphan = future;
-            orphan.local.problem = Some("a copy whose original is not here".to_owned());
-            partitions.push(orphan);
-        }
-    }
-    partitions
-}
-
-/// A directory that the scan has seen.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    /// Position of its log directory.
-    pub(crate) dir: usize,
-    /// Its name in there.
-    pub(crate) name: String,
-    pub(crate) local: LocalPartition,
-    pub(crate) moving: Moving,
-}
-
-enum Settled {
-    /// It is not the partition any more; perhaps the copy has got its name only now.
-    Gone(Option<Box<Seen>>),
-    Stays,
-}
-
-fn settle_moved(
-    dirs: &LogDirs,
-    one: &Seen,
-    to: &Path,
-    futures: &mut [Option<Seen>],
-) -> Result<Settled, String> {
-    let unreachable = || format!("it has moved to {}, which cannot be reached", to.display());
-    let log_dir = dirs
-        .get(one.dir)
-        .online()
-        .map_err(|error| error.to_string())?;
-    let (at, target, name) = dirs.holding(to).ok_or_else(unreachable)?;
-    let mut renamed = None;
-    if !to.is_dir() {
-        let copy = futures.iter_mut().find(|future| {
-            future.as_ref().is_some_and(|future| {
-                future.dir == at
-                    && future.local.topic_id == one.local.topic_id
-                    && future.local.partition == one.local.partition
-                    && future.local.topic_id.is_some()
-            })
-        });
-        let Some(copy) = copy.and_then(Option::take) else {
-            log_dir
-                .forget_move(&one.name)
-                .map_err(|error| error.to_string())?;
-            return Ok(Settled::Stays);
-        };
-        target
-            .rename_into_place(&copy.local.directory, &name)
-            .map_err(|error| error.to_string())?;
-        renamed = Some(Seen {
-            name,
-            local: LocalPartition {
-                directory: to.to_path_buf(),
-                ..copy.local
-            },
-            moving: Moving::No,
-            ..copy
-        });
-    }
-    let left = log_dir.retire_directory(&one.local.directory);
-    left.and_then(|path| log_dir.remove_moved(&path))
-        .map_err(|error| error.to_string())?;
-    Ok(Settled::Gone(renamed.map(Box::new)))
-}
-
-fn remove(dirs: &LogDirs, one: &Seen, report: &dyn Fn(&str)) {
-    let removed = dirs
-        .get(one.dir)
-        .online()
-        .and_then(|dir| Ok(dir.remove_moved(&one.local.directory)?));
-    if let Err(error) = removed {
-        report(&format!(
-            "{} is left over: {error}",
-            one.local.directory.display()
-        ));
-    }
-}
-
-/// A path of `log.dirs` in the form that comparisons need.
-pub(crate) fn plain(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }

@@ -6,6 +6,12 @@ use pybroker_model::TopicIdPartition;
 
 use crate::TopicConfig;
 
+mod adopt;
+mod apply;
+mod judge;
+mod restore;
+mod stop;
+
 /// Host a partition, with this leadership.
 #[derive(Debug, Clone)]
 pub struct PartitionOrder {

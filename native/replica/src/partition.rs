@@ -2,22 +2,22 @@
 //!
 //! Readers take no lock: they load the role and the published offsets. Appends hold `gate` for reading while they
 //! check the role and write, so that a change of role (`gate` for writing) has no append under way: what was resolved
-//! before a delete or a new epoch never takes effect after it (R4).
+//! before a delete or a new epoch never takes effect after it.
 
+mod leading;
 mod reading;
 mod role_changes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::Guard;
-use parking_lot::{RwLock, RwLockReadGuard};
-use pybroker_model::{ProduceRules, TimestampType, TopicIdPartition, ValidBatches};
-use pybroker_storage::{AppendOrigin, Attached, FlushMode, Log, LogDir};
+use parking_lot::RwLock;
+use pybroker_model::TopicIdPartition;
+use pybroker_storage::{Log, LogDir};
 
 use crate::progress::Progress;
-use crate::{AppendInfo, Commit, Leader, PartitionError, Role, TopicConfig, check_leader_epoch};
+use crate::{Leader, PartitionError, Role, TopicConfig};
 
 /// One partition hosted here.
 #[derive(Debug)]
@@ -146,154 +146,9 @@ impl Partition {
         self.hosted.as_ref().map(|hosted| hosted.dir)
     }
 
-    /// What `validate_produce` must check for this topic, now.
-    pub fn produce_rules(&self, zstd_allowed: bool, now_ms: i64) -> ProduceRules {
-        self.progress.config().produce_rules(zstd_allowed, now_ms)
-    }
-
-    /// Whether an append would wait longer than `patience` for somebody who writes to the log or changes the role.
-    pub fn is_busy(&self, patience: Duration) -> bool {
-        let changing = self.gate.try_read().is_none() && self.gate.try_read_for(patience).is_none();
-        changing || self.log().is_some_and(|log| log.is_busy(patience))
-    }
-
-    /// [`pybroker_storage::Flusher::running`] of its log directory.
-    pub fn running_sync(&self) -> Option<u64> {
-        self.hosted.as_ref()?.log_dir.flusher().running()
-    }
-
-    /// Appends what a client sent, see [`Partition::append_from`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn append(
-        &self,
-        batches: ValidBatches<'_>,
-        required_acks: i16,
-        now_ms: i64,
-    ) -> Result<AppendInfo, PartitionError> {
-        self.append_from(AppendOrigin::Client, -1, batches, required_acks, now_ms)
-    }
-
-    /// Appends as leader. `leader_epoch`: the one under which a coordinator has loaded what it writes upon, -1: any.
-    /// `required_acks` -1 asks for `min.insync.replicas`; the caller then waits on [`Partition::committed`]. Schedules
-    /// the flush of commit mode, for a duplicate that of its original.
-    ///
-    /// # Errors
-    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and what the
-    /// producer state refuses.
-    pub fn append_from(
-        &self,
-        origin: AppendOrigin,
-        leader_epoch: i32,
-        batches: ValidBatches<'_>,
-        required_acks: i16,
-        now_ms: i64,
-    ) -> Result<AppendInfo, PartitionError> {
-        let gate = self.gate.read();
-        let role = self.progress.role();
-        let (leader, hosted) = self.led(&role)?;
-        if self.is_fenced() {
-            return Err(PartitionError::NotLeader);
-        }
-        check_leader_epoch(leader_epoch, leader.leader_epoch)?;
-        if required_acks == -1 {
-            self.check_isr(leader)?;
-        }
-        let appended = hosted
-            .log
-            .append_as_leader(batches, leader.leader_epoch, origin, now_ms)?;
-        drop(gate);
-        let config = self.progress.config();
-        match config.log.flush_mode {
-            FlushMode::Commit => hosted.log_dir.flusher().request(&hosted.log),
-            FlushMode::Os => {
-                if hosted.log.unflushed_records() >= config.log.flush_messages {
-                    hosted.log_dir.flusher().request(&hosted.log);
-                }
-                self.progress.advance(&hosted.log);
-            }
-        }
-        Ok(AppendInfo {
-            base_offset: appended.base_offset,
-            last_offset: appended.last_offset,
-            log_append_time: appended.log_append_time,
-            log_start_offset: appended.log_start_offset,
-        })
-    }
-
-    /// Attaches what an ingest has staged for this partition and its commit lists (R16), as leader; on disk when it
-    /// returns. Blocks on the disk.
-    ///
-    /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`; it can be tried again.
-    pub fn attach(
-        &self,
-        directory: &str,
-        timestamps: TimestampType,
-        now_ms: i64,
-        copy_bytes_max: u64,
-    ) -> Result<Attached, PartitionError> {
-        let gate = self.gate.read();
-        let role = self.progress.role();
-        let (leader, hosted) = self.led(&role)?;
-        if self.is_fenced() {
-            return Err(PartitionError::NotLeader);
-        }
-        let place = hosted.log_dir.staged_partition(self.tip, directory);
-        let attached = hosted.log.attach(
-            &place,
-            leader.leader_epoch,
-            timestamps,
-            now_ms,
-            copy_bytes_max,
-        )?;
-        drop(gate);
-        self.progress.advance(&hosted.log);
-        Ok(attached)
-    }
-
-    /// Holds the partition as it is led here: neither its role nor its log directory changes until the guard is dropped.
-    /// Moves rely on it, which must see what is staged beside the log.
-    ///
-    /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`.
-    pub(crate) fn hold_led(&self) -> Result<RwLockReadGuard<'_, ()>, PartitionError> {
-        let gate = self.gate.read();
-        self.check_led()?;
-        Ok(gate)
-    }
-
-    /// Whether it is led here, so that records may be staged for it or attached.
-    ///
-    /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`.
-    pub fn check_led(&self) -> Result<(), PartitionError> {
-        self.led(&self.progress.role()).map(|_| ())
-    }
-
     /// The log directory it lies in.
     pub fn log_dir(&self) -> Option<&Arc<LogDir>> {
         self.hosted.as_ref().map(|hosted| &hosted.log_dir)
-    }
-
-    /// Refuses appends (`NotLeader`, which clients try again) from now on, or takes them again. When it returns no
-    /// append is under way: the log's end stays where it is while the partition is fenced.
-    pub fn set_fenced(&self, fenced: bool) {
-        self.fenced.store(fenced, Ordering::Release);
-        drop(self.gate.write());
-    }
-
-    /// Whether appends are refused because the topic is about to be deleted. Look at it while holding what keeps the
-    /// append and the role together.
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced.load(Ordering::Acquire)
-    }
-
-    /// Ready once `appended` is committed (high watermark above its last offset), or with the reason why it never
-    /// will be. A plain future; dropping it takes the waiter out.
-    pub fn committed(&self, appended: &AppendInfo) -> Commit {
-        Commit::new(Arc::clone(&self.progress), appended.last_offset)
     }
 
     /// End of what consumers may see.
@@ -331,33 +186,6 @@ impl Partition {
         self.progress.role().leader_epoch()
     }
 
-    /// Moves the log start up to `offset`, -1: to the high watermark. Gives the new log start. Blocks on the disk.
-    ///
-    /// # Errors
-    /// As [`Partition::read`], and `Policy` if the topic is compacted only.
-    pub fn delete_records(&self, offset: i64) -> Result<i64, PartitionError> {
-        let role = self.progress.role();
-        let (_, hosted) = self.led(&role)?;
-        let policy = self.progress.config().log.cleanup_policy;
-        if policy.compact && !policy.delete {
-            return Err(PartitionError::Policy(
-                "records of a compacted topic cannot be deleted",
-            ));
-        }
-        let high_watermark = self.progress.high_watermark.get();
-        let offset = if offset == -1 { high_watermark } else { offset };
-        Ok(hosted.log.delete_records(offset, high_watermark)?)
-    }
-
-    /// Notes how far a follower has got: its fetch offset, which it flushed before it claimed it.
-    pub fn follower_fetched(&self, broker: i32, offset: i64) {
-        if self.progress.claim(broker, offset)
-            && let Some(log) = self.log()
-        {
-            self.progress.advance(log);
-        }
-    }
-
     /// Follows the topic's settings from now on, unless newer ones are in force.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) {
         let in_force = self.progress.set_config(config);
@@ -371,17 +199,5 @@ impl Partition {
         // A partition without a log is never made leader.
         let hosted = self.hosted.as_ref().ok_or(PartitionError::NotLeader)?;
         Ok((leader, hosted))
-    }
-
-    fn check_isr(&self, leader: &Leader) -> Result<(), PartitionError> {
-        let required = self.progress.config().min_insync_replicas;
-        if leader.has_enough(required) {
-            Ok(())
-        } else {
-            Err(PartitionError::NotEnoughReplicas {
-                isr: leader.isr.len(),
-                required,
-            })
-        }
     }
 }

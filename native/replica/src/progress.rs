@@ -7,14 +7,23 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use pybroker_storage::{FlushMode, Log};
 
-use crate::{Leader, PartitionError, ReplicaEnds, Role, TopicConfig, Watched};
+use crate::{Leader, PartitionError, Role, TopicConfig};
+use replica_ends::ReplicaEnds;
+
+mod commit;
+mod replica_ends;
+mod waiting;
+
+pub use commit::Commit;
+pub use waiting::{Registration, Watched};
 
 #[derive(Debug)]
 pub(crate) struct Progress {
     role: ArcSwap<Role>,
     config: ArcSwap<TopicConfig>,
-    /// What the ISR has; the leader's own end is asked of the log. Its lock orders changes of role and watermark.
-    ends: Mutex<ReplicaEnds>,
+    /// Of a leader: what the ISR has; its own end is asked of the log. The lock orders changes of role, settings and
+    /// watermark.
+    led: Mutex<Option<ReplicaEnds>>,
     pub(crate) high_watermark: Arc<Watched>,
     pub(crate) last_stable: Arc<Watched>,
 }
@@ -24,7 +33,7 @@ impl Progress {
         Self {
             role: ArcSwap::from_pointee(role),
             config: ArcSwap::new(config),
-            ends: Mutex::new(ReplicaEnds::new(-1, &[])),
+            led: Mutex::new(None),
             high_watermark: Arc::new(Watched::new(high_watermark)),
             last_stable: Arc::new(Watched::new(high_watermark)),
         }
@@ -41,54 +50,64 @@ impl Progress {
     /// Takes newer settings; gives those in force.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) -> Arc<TopicConfig> {
         // One at a time, so that the newest stays.
-        let _one = self.ends.lock();
+        let _one = self.led.lock();
         if config.sequence >= self.config.load().sequence {
             self.config.store(Arc::clone(config));
         }
         self.config.load_full()
     }
 
-    /// Raises the high watermark to what the ISR has, and wakes those who waited for it. Called after each flush
-    /// (commit mode) or append (os mode).
-    pub(crate) fn advance(&self, log: &Log) {
-        let local = match self.config.load().log.flush_mode {
+    /// What of the log is safe here, so that this replica counts for it.
+    fn local_end(&self, log: &Log) -> i64 {
+        match self.config.load().log.flush_mode {
             FlushMode::Commit => log.flushed_end_offset(),
             FlushMode::Os => log.log_end_offset(),
-        };
-        let ends = self.ends.lock();
-        if self.role.load().leader().is_err() {
-            return;
         }
-        if let Some(minimum) = ends.minimum(local) {
-            // In this order, so that a producer that was answered finds both moved.
-            self.last_stable.raise(log.last_stable_offset(minimum));
-            self.high_watermark.raise(minimum);
+    }
+
+    /// As leader: raises the high watermark to what the ISR has. Called after each flush (commit mode) or append (os
+    /// mode); harmless for who does not lead.
+    pub(crate) fn advance(&self, log: &Log) {
+        let local = self.local_end(log);
+        let led = self.led.lock();
+        if let Some(minimum) = led.as_ref().and_then(|ends| ends.minimum(local)) {
+            self.raise_to(minimum, log);
         }
+    }
+
+    /// The high watermark is at least `high_watermark` from now on; those who waited for it are woken.
+    fn raise_to(&self, high_watermark: i64, log: &Log) {
+        // In this order, so that a producer that was answered finds both moved.
+        self.last_stable
+            .raise(log.last_stable_offset(high_watermark));
+        self.high_watermark.raise(high_watermark);
     }
 
     /// Notes how far a follower has got. True if it counts.
     pub(crate) fn claim(&self, broker: i32, end: i64) -> bool {
-        self.ends.lock().claim(broker, end)
+        let mut led = self.led.lock();
+        led.as_mut().is_some_and(|ends| ends.claim(broker, end))
     }
 
     /// This broker leads from now on; `same_epoch`: it did before, only the ISR changed.
     pub(crate) fn lead(&self, broker_id: i32, leader: Leader, same_epoch: bool) {
-        let mut ends = self.ends.lock();
-        let mut replaced = ReplicaEnds::new(broker_id, &leader.isr);
-        if same_epoch {
-            replaced.keep_claims_of(&ends);
+        let mut led = self.led.lock();
+        let mut ends = ReplicaEnds::new(broker_id, &leader.isr);
+        if same_epoch && let Some(before) = &*led {
+            ends.keep_claims_of(before);
         }
-        *ends = replaced;
+        *led = Some(ends);
         self.role.store(Arc::new(Role::Leader(leader)));
-        drop(ends);
+        drop(led);
         self.wake_all();
     }
 
     /// It leads no more.
     pub(crate) fn step_down(&self, role: Role) {
-        let ends = self.ends.lock();
+        let mut led = self.led.lock();
+        *led = None;
         self.role.store(Arc::new(role));
-        drop(ends);
+        drop(led);
         self.wake_all();
     }
 

@@ -1,93 +1,21 @@
 //! All partitions hosted here.
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use pybroker_model::{IdMap, TopicId, TopicIdPartition};
-use pybroker_storage::{Layout, Log, StagedDeletion, StorageError};
+use pybroker_storage::{Log, StorageError};
 
 use crate::failures::FailedDirs;
-use crate::found::Found;
-use crate::ingest::Ingests;
 use crate::legacies::Legacies;
-use crate::log_dirs::LogDirs;
-use crate::moves::{FutureReplica, Moves};
-use crate::{BrokerLogSettings, Partition, PartitionError, Role, StopOrder, TopicConfig, TopicMap};
-
-/// Gives the time in milliseconds since the Unix epoch, to threads that nobody calls with it.
-pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
-
-/// Takes a line about trouble on the disk. Called on any thread; must not block.
-pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
-
-/// What [`Replicas::start`] needs.
-#[derive(Clone)]
-pub struct ReplicasConfig {
-    /// This broker.
-    pub broker_id: i32,
-    /// The cluster that the data must belong to.
-    pub cluster_id: String,
-    /// `log.dirs`.
-    pub log_dirs: Vec<PathBuf>,
-    /// `log.dir.layout`.
-    pub layout: Layout,
-    /// `delete.topic.delay.ms`: how long a deleted partition waits for removal.
-    pub delete_delay_ms: i64,
-    /// `num.recovery.threads.per.data.dir`.
-    pub threads_per_dir: usize,
-    /// Settings of the broker that go into each log.
-    pub log_settings: BrokerLogSettings,
-    /// The time, for background threads.
-    pub clock: Clock,
-    /// Lines for the log.
-    pub report: Report,
-    /// Gets one line when the last log directory has failed: the broker can do nothing any more and has to halt.
-    pub on_all_failed: Report,
-}
-
-impl std::fmt::Debug for ReplicasConfig {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("ReplicasConfig")
-            .field("broker_id", &self.broker_id)
-            .field("log_dirs", &self.log_dirs)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A partition directory found by the scan at start.
-#[derive(Debug, Clone)]
-pub struct LocalPartition {
-    /// Its log directory.
-    pub log_dir: PathBuf,
-    /// Its own path.
-    pub directory: PathBuf,
-    /// From the directory's name; `None` in the layout by id.
-    pub topic: Option<String>,
-    /// Partition index.
-    pub partition: i32,
-    /// From `partition.metadata`.
-    pub topic_id: Option<TopicId>,
-    /// Why it must not be served as it is.
-    pub problem: Option<String>,
-}
-
-/// A log directory as DescribeLogDirs shows it.
-#[derive(Debug)]
-pub struct LogDirDescription {
-    /// As configured.
-    pub path: PathBuf,
-    /// Why it is offline.
-    pub failure: Option<String>,
-    /// What is hosted in it.
-    pub partitions: Vec<Arc<Partition>>,
-    /// What is on its way into it.
-    pub futures: Vec<FutureReplica>,
-}
+use crate::log_dirs::{Found, LogDirs};
+use crate::move_table::Moves;
+use crate::{
+    BrokerLogSettings, Ingests, LocalPartition, Partition, PartitionError, ReplicasConfig,
+    TopicConfig, TopicMap,
+};
 
 /// All partitions hosted here.
 #[derive(Debug)]
@@ -146,6 +74,11 @@ impl Replicas {
         self.map.load()
     }
 
+    /// Staged ingests that are open.
+    pub fn ingests(&self) -> &Ingests {
+        &self.ingests
+    }
+
     /// The topic that has this name among those hosted here.
     #[must_use]
     pub fn topic_id(&self, name: &str) -> Option<TopicId> {
@@ -193,15 +126,12 @@ impl Replicas {
         }
     }
 
-    /// Forgets the settings of topics that are not hosted any more.
-    pub(crate) fn forget_configs(&self, stopped: &[StopOrder]) {
+    /// Forgets the settings of those of these topics that are not hosted any more.
+    pub(crate) fn forget_configs(&self, topics: impl Iterator<Item = TopicId>) {
         let map = self.snapshot();
         let mut changed = self.changed_configs.lock();
-        for order in stopped
-            .iter()
-            .filter(|order| map.topic(order.tip.topic_id).is_none())
-        {
-            changed.remove(&order.tip.topic_id);
+        for topic in topics.filter(|id| map.topic(*id).is_none()) {
+            changed.remove(&topic);
         }
     }
 
@@ -242,40 +172,9 @@ impl Replicas {
             .collect()
     }
 
-    /// What DescribeLogDirs shows. Blocks on the disk.
-    pub fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
-        let describe = |(at, dir): (usize, &crate::log_dirs::Dir)| LogDirDescription {
-            path: dir.path.clone(),
-            failure: dir.failure(),
-            partitions: self.partitions_of(at),
-            futures: self.futures_of(at),
-        };
-        self.dirs.iter().enumerate().map(describe).collect()
-    }
-
     /// Log directories that are offline.
     pub fn failed_dirs(&self) -> usize {
         self.dirs.iter().filter(|dir| dir.online().is_err()).count()
-    }
-
-    /// What waits for removal: its log directory and what is known of it. Blocks on the disk.
-    ///
-    /// # Errors
-    /// `Storage` if a directory cannot be listed.
-    pub fn staged(&self) -> Result<Vec<(PathBuf, StagedDeletion)>, PartitionError> {
-        Ok(self.dirs.staged()?)
-    }
-
-    /// Removes a staged directory for good; gives the bytes freed. Blocks on the disk.
-    ///
-    /// # Errors
-    /// `Invalid` for a path that is not in a `deleting` directory of ours, `Storage`.
-    pub fn purge(&self, path: &Path) -> Result<u64, PartitionError> {
-        let dir = self
-            .dirs
-            .holding_staged(path)
-            .ok_or(PartitionError::Invalid("not a staged directory"))?;
-        Ok(dir.online()?.purge(path)?)
     }
 
     /// A log directory failed: its partitions answer so from now on, those who wait are told; the others go on.
@@ -296,70 +195,9 @@ impl Replicas {
         }
     }
 
-    /// The clean stop (R24), after the last produce was answered: no append takes effect any more, then each
-    /// directory is flushed and closed: snapshots, checkpoints, clean-shutdown marker. A directory that is not
-    /// finished after `timeout` gets no marker; the next start recovers it.
-    ///
-    /// # Errors
-    /// One sentence for each directory that was not closed cleanly.
-    pub fn shutdown(self: &Arc<Self>, timeout: Duration) -> Result<(), String> {
-        let deadline = Instant::now() + timeout;
+    /// The broker stops.
+    pub(crate) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.cancel_moves(deadline);
-        let _orders = self.found.lock();
-        let (done, closed) = mpsc::channel();
-        let mut waiting = 0;
-        for at in 0..self.dirs.len() {
-            let partitions = self.partitions_of(at);
-            for partition in &partitions {
-                partition.step_down(Role::Stopped { deleted: false });
-            }
-            let Ok(log_dir) = self.dirs.get(at).online() else {
-                continue;
-            };
-            let logs: Vec<_> = partitions
-                .iter()
-                .filter_map(|partition| {
-                    Some((Arc::clone(partition.log()?), partition.high_watermark()))
-                })
-                .collect();
-            let (log_dir, done) = (Arc::clone(log_dir), done.clone());
-            // A thread of its own: a disk that hangs must not hold the stop beyond its time.
-            let close = move || {
-                let result = log_dir.close(&logs);
-                // Given up before it is told: the caller may let go of the directory's lock then.
-                drop((log_dir, logs));
-                drop(done.send((at, result)));
-            };
-            match std::thread::Builder::new()
-                .name(format!("close-{at}"))
-                .spawn(close)
-            {
-                Ok(_) => waiting += 1,
-                Err(error) => return Err(format!("no thread to close log directories: {error}")),
-            }
-        }
-        let mut problems = Vec::new();
-        for _ in 0..waiting {
-            match closed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((_, Ok(()))) => {}
-                Ok((at, Err(error))) => {
-                    problems.push(format!(
-                        "{} was not closed cleanly: {error}",
-                        self.dirs.get(at).path.display()
-                    ));
-                }
-                Err(_) => {
-                    problems.push("the log directories were not closed in time".to_owned());
-                    break;
-                }
-            }
-        }
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems.join("; "))
-        }
     }
 
     /// Whether the broker stops.

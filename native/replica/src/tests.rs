@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pybroker_model::{BatchBuilder, Codec, TopicId, TopicIdPartition, ValidBatches};
 use pybroker_storage::{FlushMode, LogConfig};
 
 use crate::{
-    AppendInfo, BrokerLogSettings, FetchRead, Isolation, OffsetSpec, Partition, PartitionError,
-    PartitionOrder, Replicas, ReplicasConfig, StopOrder, TopicConfig,
+    AppendInfo, BrokerLogSettings, Clock, FetchRead, Isolation, OffsetSpec, Partition,
+    PartitionError, PartitionOrder, Replicas, ReplicasConfig, StopOrder, TopicConfig,
 };
 
 mod apply;
@@ -28,6 +28,19 @@ pub(super) struct Host {
     pub(super) reports: Arc<Mutex<Vec<String>>>,
 }
 
+/// The time of day stands still, 1,000 s after the beginning.
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now_ms(&self) -> i64 {
+        1_000_000
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
 pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> ReplicasConfig {
     let reports = Arc::clone(reports);
     ReplicasConfig {
@@ -38,7 +51,7 @@ pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> Rep
         delete_delay_ms: 1_000,
         threads_per_dir: 2,
         log_settings: BrokerLogSettings::default(),
-        clock: Arc::new(|| 1_000_000),
+        clock: Arc::new(Stopped),
         report: Arc::new(move |text| reports.lock().push(text.to_owned())),
         on_all_failed: Arc::new(|_| ()),
     }
@@ -137,7 +150,7 @@ pub(super) fn wait<F: Future>(future: F) -> F::Output {
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = std::pin::pin!(future);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
@@ -149,7 +162,7 @@ pub(super) fn wait<F: Future>(future: F) -> F::Output {
 
 /// Waits for a condition that a thread of ours brings about.
 pub(super) fn until(mut condition: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < WAIT, "the condition did not come");
         std::thread::sleep(Duration::from_millis(1));

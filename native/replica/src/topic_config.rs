@@ -1,10 +1,13 @@
 //! The resolved settings of a topic, from Kafka's names and texts.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
-use pybroker_model::{Codec, CompressionType, ProduceRules, TimestampType};
-use pybroker_storage::{CleanupPolicy, FlushMode, LogConfig};
+use pybroker_model::{CompressionType, ProduceRules};
+use pybroker_storage::{FlushMode, LogConfig};
+
+mod texts;
+
+use texts::Texts;
 
 /// All settings of a topic that the data path obeys.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,113 +82,16 @@ impl TopicConfig {
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
         broker: &BrokerLogSettings,
     ) -> Result<Self, BadSetting> {
-        let mut config = Self::default();
-        let mut log = LogConfig {
-            flush_mode: broker.flush_mode,
-            producer_id_expiration_ms: broker.producer_id_expiration_ms,
-            ..LogConfig::default()
-        };
-        let mut codec = None;
-        let mut levels = Levels::default();
+        let mut texts = Texts::new(broker);
         for (name, text) in settings {
             let text = text.trim();
-            let bad = |reason| BadSetting {
+            texts.take(name, text).map_err(|reason| BadSetting {
                 name: name.into(),
                 value: text.into(),
                 reason,
-            };
-            match name {
-                "segment.bytes" => {
-                    log.segment_bytes = number(text).ok_or_else(|| bad(NOT_A_SIZE))?
-                }
-                "segment.ms" => log.segment_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?,
-                "segment.jitter.ms" => {
-                    log.segment_jitter_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?
-                }
-                "index.interval.bytes" => {
-                    log.index_interval_bytes = number(text).ok_or_else(|| bad(NOT_A_SIZE))?;
-                }
-                "segment.index.bytes" => {
-                    log.segment_index_bytes = number(text).ok_or_else(|| bad(NOT_A_SIZE))?;
-                }
-                "retention.ms" => log.retention_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?,
-                "retention.bytes" => {
-                    log.retention_bytes = whole(text).ok_or_else(|| bad(NOT_WHOLE))?
-                }
-                "cleanup.policy" => {
-                    log.cleanup_policy =
-                        cleanup(text).ok_or_else(|| bad("not a list of delete and compact"))?;
-                }
-                "min.cleanable.dirty.ratio" => {
-                    log.min_cleanable_dirty_ratio = text
-                        .parse()
-                        .ok()
-                        .filter(|ratio| (0.0..=1.0).contains(ratio))
-                        .ok_or_else(|| bad("not a ratio between 0 and 1"))?;
-                }
-                "delete.retention.ms" => {
-                    log.delete_retention_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?;
-                }
-                "min.compaction.lag.ms" => {
-                    log.min_compaction_lag_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?;
-                }
-                "max.compaction.lag.ms" => {
-                    log.max_compaction_lag_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?;
-                }
-                "file.delete.delay.ms" => {
-                    log.file_delete_delay_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?;
-                }
-                "max.message.bytes" => {
-                    log.max_message_bytes = number(text).ok_or_else(|| bad(NOT_A_SIZE))?;
-                }
-                "message.timestamp.type" => {
-                    log.timestamp_type = match text {
-                        "CreateTime" => TimestampType::CreateTime,
-                        "LogAppendTime" => TimestampType::LogAppendTime,
-                        _ => return Err(bad("neither CreateTime nor LogAppendTime")),
-                    };
-                }
-                "preallocate" => {
-                    log.preallocate = flag(text).ok_or_else(|| bad("neither true nor false"))?
-                }
-                "flush.messages" => {
-                    log.flush_messages = whole(text).ok_or_else(|| bad(NOT_WHOLE))?
-                }
-                "flush.ms" => log.flush_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?,
-                "min.insync.replicas" => {
-                    config.min_insync_replicas = number(text).ok_or_else(|| bad(NOT_A_SIZE))?;
-                }
-                "message.timestamp.before.max.ms" => {
-                    config.timestamp_before_max_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?;
-                }
-                "message.timestamp.after.max.ms" => {
-                    config.timestamp_after_max_ms = whole(text).ok_or_else(|| bad(NOT_WHOLE))?;
-                }
-                "compression.type" => {
-                    codec = Some(match text {
-                        "producer" => None,
-                        "uncompressed" | "none" => Some(Codec::None),
-                        "gzip" => Some(Codec::Gzip),
-                        "snappy" => Some(Codec::Snappy),
-                        "lz4" => Some(Codec::Lz4),
-                        "zstd" => Some(Codec::Zstd),
-                        _ => return Err(bad("unknown compression type")),
-                    });
-                }
-                "compression.gzip.level" => {
-                    levels.gzip = Some(level(text).ok_or_else(|| bad(NOT_WHOLE))?)
-                }
-                "compression.zstd.level" => {
-                    levels.zstd = Some(level(text).ok_or_else(|| bad(NOT_WHOLE))?)
-                }
-                _ => {}
-            }
+            })?;
         }
-        if let Some(Some(codec)) = codec {
-            config.compression = CompressionType::Recompress(codec, levels.of(codec));
-        }
-        config.log = Arc::new(log);
-        Ok(config)
+        Ok(texts.config())
     }
 
     /// What `validate_produce` must check for this topic.
@@ -204,75 +110,11 @@ impl TopicConfig {
     }
 }
 
-#[derive(Default)]
-struct Levels {
-    gzip: Option<i32>,
-    zstd: Option<i32>,
-}
-
-impl Levels {
-    fn of(&self, codec: Codec) -> Option<i32> {
-        match codec {
-            // -1 is zlib's own default.
-            Codec::Gzip => self.gzip.filter(|&level| level >= 0),
-            Codec::Zstd => self.zstd,
-            // lz4 has only its fast level here (pybroker-model, compression).
-            Codec::None | Codec::Snappy | Codec::Lz4 => None,
-        }
-    }
-}
-
-const NOT_WHOLE: &str = "not a whole number";
-const NOT_A_SIZE: &str = "not a non-negative whole number of 32 bits";
-
-fn whole(text: &str) -> Option<i64> {
-    text.parse().ok()
-}
-
-fn level(text: &str) -> Option<i32> {
-    text.parse().ok()
-}
-
-/// Non-negative, and within Kafka's type INT.
-fn number<T: FromStr + TryFrom<i32>>(text: &str) -> Option<T> {
-    let value: i32 = text.parse().ok()?;
-    if value < 0 {
-        None
-    } else {
-        T::try_from(value).ok()
-    }
-}
-
-fn flag(text: &str) -> Option<bool> {
-    match text {
-        "true" => Some(true),
-        "false" => Some(false),
-        _ => None,
-    }
-}
-
-fn cleanup(text: &str) -> Option<CleanupPolicy> {
-    let mut policy = CleanupPolicy {
-        delete: false,
-        compact: false,
-    };
-    for item in text
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-    {
-        match item {
-            "delete" => policy.delete = true,
-            "compact" => policy.compact = true,
-            _ => return None,
-        }
-    }
-    Some(policy)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pybroker_model::{Codec, TimestampType};
+    use pybroker_storage::CleanupPolicy;
 
     fn parse(settings: &[(&str, &str)]) -> Result<TopicConfig, BadSetting> {
         TopicConfig::parse(settings.iter().copied(), &BrokerLogSettings::default())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Context;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use pybroker_protocol::header::{RequestHeader, RequestPrefix};
 use pybroker_protocol::primitives::Reader;
@@ -12,6 +12,7 @@ use crate::api::{
     Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k18_api_versions,
     k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, to_control_plane,
 };
+use crate::clock::now_ms;
 use crate::close::CloseReason;
 use crate::connection_info::ConnectionInfo;
 use crate::frame::Frame;
@@ -288,13 +289,6 @@ fn submit_raw_token(
     };
     let pending = to_control_plane::submit(&call, &sasl::authenticate_body(token));
     Ok(Dispatched::Slot(Slot::Control(pending)))
-}
-
-/// The wall clock, milliseconds since the epoch.
-fn now_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as i64)
 }
 
 #[cfg(test)]

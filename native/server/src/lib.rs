@@ -23,6 +23,7 @@ mod api;
 pub mod authorizer;
 mod budget;
 mod buffers;
+pub mod clock;
 mod close;
 mod cold_reads;
 pub mod config;

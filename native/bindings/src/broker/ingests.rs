@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pybroker_model::{TimestampType, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Replicas};
+use pybroker_server::clock::now_ms;
 use pybroker_server::error_codes::of_ingest;
 use pybroker_storage::StagedTotals;
 use pyo3::exceptions::PyValueError;
@@ -12,7 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::topic_config::topic_config;
-use crate::clock::now_ms;
 use crate::convert::{shown, topic_id};
 use crate::errors::{native_error, partition_error};
 use crate::plane::DataPlane;

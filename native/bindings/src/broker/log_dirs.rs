@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{self as replica, MoveError, PartitionError};
+use pybroker_server::clock::now_ms;
 use pybroker_storage::StagedDeletion;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::clock::now_ms;
 use crate::convert::{shown, topic_id};
 use crate::errors::partition_error;
 use crate::plane::DataPlane;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use pybroker_model::{TimestampType, TopicIdPartition};
 use pybroker_storage::{Attached, Listing, Log, LogDir, PlannedAttempt, StagedTotals};
 
-use super::{COMMITTING, Ingest, IngestError, IngestName, OPEN};
-use crate::{Partition, PartitionError, Replicas};
+use crate::open_ingests::{COMMITTING, Ingest, OPEN};
+use crate::{IngestError, IngestName, Partition, PartitionError, Replicas};
 
 /// What a commit lists of one attempt for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::{TopicId, TopicIdPartition};
 
-use super::attempt::Attempt;
-use super::{Attempts, CLOSED, Ingest, IngestError, IngestName, NewIngest, OPEN};
-use crate::Replicas;
+use crate::open_ingests::{Attempt, Attempts, CLOSED, Ingest, OPEN};
+use crate::{IngestError, IngestName, NewIngest, Replicas};
 
 impl Replicas {
     /// Takes appends for an ingest from now on. One that is known with this epoch stays as it is; with an older epoch

@@ -1,12 +1,11 @@
-//! What is open here, for ListIngests and for metrics.
+//! What is open here, for ListIngests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
-use super::{IngestName, Ingests};
-use crate::Replicas;
+use crate::{IngestName, Replicas};
 
 /// An open ingest as ListIngests shows it.
 #[derive(Clone, Debug)]
@@ -21,34 +20,6 @@ pub struct IngestState {
     pub writers: usize,
     /// Records and bytes by partition, every attempt counted.
     pub partitions: Vec<(i32, i64, u64)>,
-}
-
-/// Figures for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IngestFigures {
-    /// Ingests that are open.
-    pub open: usize,
-    /// Attempts that have staged something, each counted for each partition.
-    pub attempts: usize,
-    /// Bytes that are staged now.
-    pub staged_bytes: u64,
-    /// Bytes staged since the start.
-    pub appended_bytes: u64,
-    /// Partitions attached since the start.
-    pub attached_partitions: u64,
-}
-
-impl Ingests {
-    /// For metrics.
-    pub fn figures(&self) -> IngestFigures {
-        IngestFigures {
-            open: self.open.read().len(),
-            attempts: self.attempts.load(Ordering::Relaxed),
-            staged_bytes: self.staged_bytes.load(Ordering::Relaxed),
-            appended_bytes: self.appended_bytes.load(Ordering::Relaxed),
-            attached_partitions: self.commits.load(Ordering::Relaxed),
-        }
-    }
 }
 
 impl Replicas {

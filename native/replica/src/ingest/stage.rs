@@ -4,11 +4,11 @@ use pybroker_model::{
     BatchError, BatchHeader, CompressionType, ProduceRules, TimestampType, validate_produce,
 };
 use pybroker_storage::{AppendError, AppendOrigin, StorageError};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::attempt::{Attempt, Staged};
-use super::{Ingest, IngestError, IngestName, NewIngest};
-use crate::{Partition, Replicas};
+use crate::open_ingests::{Attempt, Ingest, Staged, too_many_attempts};
+use crate::{IngestError, IngestName, NewIngest, Partition, PartitionError, Replicas};
 
 /// Staged bytes of one attempt's partition after which they are synced, by the thread that staged them: so a commit
 /// finds little left to do, and the syncs of other producers never wait behind more than a few of these.
@@ -66,6 +66,45 @@ impl Replicas {
         flushed?;
         ingest.touched_ms.store(now_ms, Ordering::Relaxed);
         Ok(staged.totals.rows)
+    }
+
+    /// The attempt, where the partition lies.
+    ///
+    /// # Errors
+    /// `Mismatch` if it lies elsewhere, `Throttled` if it is one too many.
+    pub(super) fn attempt_of(
+        &self,
+        ingest: &Ingest,
+        partition: &Partition,
+        writer: i32,
+        attempt: i64,
+    ) -> Result<Arc<Attempt>, IngestError> {
+        let tip = partition.tip();
+        let key = (tip.partition, writer, attempt);
+        let mut attempts = ingest.attempts.lock();
+        let dir = partition.log_dir().ok_or(PartitionError::NotLeader)?;
+        match attempts.get(&key) {
+            Some(known) if Arc::ptr_eq(&known.dir, dir) => return Ok(Arc::clone(known)),
+            Some(known) if known.has_staged() => {
+                return Err(IngestError::Mismatch(format!(
+                    "partition {} has moved to another log directory since the ingest began: begin it anew",
+                    tip.partition
+                )));
+            }
+            // Its directory could not be made where the partition was: it begins where that is now.
+            Some(_) => {}
+            None => {
+                let open = &self.ingests.attempts;
+                if open.fetch_add(1, Ordering::Relaxed) >= self.ingests.quota.attempts_max() {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                    return Err(too_many_attempts());
+                }
+            }
+        }
+        let place = dir.staged_partition(tip, &ingest.new.directory);
+        let new = Arc::new(Attempt::new(Arc::clone(dir), place, writer, attempt, 0));
+        attempts.insert(key, Arc::clone(&new));
+        Ok(new)
     }
 
     /// Stages the batches one after another, up to the first that is refused.

@@ -1,12 +1,13 @@
 //! Staging and committing on real logs, without a control plane.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pybroker_model::{BatchHeader, TimestampType, TopicId};
 
 use super::*;
 use crate::tests::{Host, batch, fetch, host, lead, order, topic_config};
-use crate::{Partition, PartitionError};
+use crate::{IngestError, IngestLimits, IngestName, NewIngest, Partition, PartitionError};
 use pybroker_storage::{FlushMode, StagedTotals};
 
 const NOW: i64 = 1_000;

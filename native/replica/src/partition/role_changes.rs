@@ -7,7 +7,7 @@ use crate::{Leader, PartitionError, Role};
 
 impl Partition {
     /// Takes the leadership of `leader.leader_epoch`. The epoch is in the log's epoch cache, durably, before any
-    /// record can be appended under it (R6).
+    /// record can be appended under it.
     ///
     /// # Errors
     /// `FencedLeaderEpoch` for an older epoch than the current; `Storage`.
@@ -71,6 +71,21 @@ impl Partition {
         let gate = self.gate.write();
         self.progress.step_down(role);
         drop(gate);
+    }
+
+    /// Takes the place of a partition with this role.
+    ///
+    /// # Errors
+    /// As [`Partition::become_leader`] and [`Partition::follow`].
+    pub(crate) fn take_role(&self, role: &Role) -> Result<(), PartitionError> {
+        match role {
+            Role::Leader(leader) => self.become_leader(leader.clone()),
+            Role::Follower {
+                leader_epoch,
+                leader,
+            } => self.follow(*leader, *leader_epoch),
+            Role::Offline { .. } | Role::Stopped { .. } => Ok(()),
+        }
     }
 
     /// Lets another take its place: `work` runs with appends held, and gets the role that the other takes on. After

@@ -151,7 +151,7 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     assert_eq!(
         append(&partition, &["late"]),
         Err(PartitionError::Deleted),
-        "never in either incarnation (R4)"
+        "never in either incarnation"
     );
     drop(partition);
     assert_eq!(first.replicas.topic_id("t"), Some(new.tip.topic_id));
@@ -166,7 +166,7 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     assert_eq!(second.replicas.staged().expect("lists").len(), 2);
 }
 
-/// R5, by each of the ways in which one incarnation follows another.
+/// A producer that knows nothing of the change goes on, by each of the ways in which one incarnation follows another.
 #[test]
 fn a_running_idempotent_producer_goes_on_in_the_next_incarnation() {
     let (_root, dirs) = dirs(1);
@@ -224,7 +224,7 @@ fn a_stopped_partition_can_be_hosted_again_and_a_deleted_one_is_staged_and_purge
     assert_eq!(
         host.replicas.stop(&[stop(&order, true)], 0),
         [Ok(())],
-        "gone already (A8)"
+        "gone already"
     );
 }
 

@@ -100,7 +100,7 @@ fn requests_with_another_leader_epoch_are_fenced() {
             leader_epoch: 1,
             end_offset: 0
         }),
-        "below the first epoch: the log start (R6)"
+        "below the first epoch: the log start"
     );
 }
 

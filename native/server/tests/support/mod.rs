@@ -24,6 +24,7 @@ use pybroker_replica::{
     BrokerLogSettings, PartitionOrder, Replicas, ReplicasConfig, StopOrder, TopicConfig,
 };
 use pybroker_server::Server;
+use pybroker_server::clock::SystemClock;
 use pybroker_server::config::{
     DynamicSettings, ListenerConfig, Registry, SecurityProtocol, ServerConfig,
 };
@@ -313,7 +314,7 @@ impl Disk {
                 flush_mode,
                 ..BrokerLogSettings::default()
             },
-            clock: Arc::new(now_ms),
+            clock: Arc::new(SystemClock),
             report: Arc::new(|line| eprintln!("{line}")),
             on_all_failed: Arc::new(|_| ()),
         };

@@ -1,7 +1,7 @@
 //! The rounds of the maintenance thread: each goes over all logs, one after the other. A log that fails is reported
 //! and the round goes on; its directory goes offline by itself if the disk is to blame.
 
-use crate::background::Shared;
+use super::shared::Shared;
 
 /// Removes segments by time and size, closes those that are old, forgets idle producers.
 pub(crate) fn apply_retention(shared: &Shared) {

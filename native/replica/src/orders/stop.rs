@@ -7,11 +7,11 @@ use hashbrown::HashSet;
 use pybroker_model::TopicIdPartition;
 use pybroker_storage::Log;
 
-use crate::found::{Found, FoundDir};
+use crate::log_dirs::{Found, FoundDir};
 use crate::{Partition, PartitionError, Replicas, Role, StopOrder};
 
 impl Replicas {
-    /// Carries out a batch of orders; an answer for each. What is not here is stopped already (A8). Blocks on the
+    /// Carries out a batch of orders; an answer for each. What is not here is stopped already. Blocks on the
     /// disk.
     pub fn stop(&self, orders: &[StopOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
         let mut found = self.found.lock();
@@ -27,7 +27,7 @@ impl Replicas {
         now_ms: i64,
     ) -> Vec<Result<(), PartitionError>> {
         for order in orders {
-            self.cancel_move(order.tip);
+            self.moves.cancel(order.tip);
         }
         let map = self.map.load_full();
         let mut seen = HashSet::new();
@@ -82,7 +82,7 @@ impl Replicas {
             })
             .collect();
         self.stage_stopped(orders, &judged, &mut results, found, now_ms);
-        self.forget_configs(orders);
+        self.forget_configs(orders.iter().map(|order| order.tip.topic_id));
         results
     }
 
@@ -114,7 +114,7 @@ impl Replicas {
         closed.map_err(Into::into)
     }
 
-    /// Moves the directories of deleted partitions away, all of a log directory together (R7). One that stays is kept
+    /// Moves the directories of deleted partitions away, all of a log directory together. One that stays is kept
     /// in mind.
     fn stage_stopped(
         &self,

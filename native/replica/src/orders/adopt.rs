@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pybroker_model::TopicIdPartition;
 
-use crate::found::FoundDir;
+use crate::log_dirs::FoundDir;
 use crate::{PartitionError, Replicas};
 
 impl Replicas {

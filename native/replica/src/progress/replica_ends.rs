@@ -1,8 +1,8 @@
-//! How far a log may be shown to consumers (R2). Pure.
+//! What the replicas in sync have, as their leader knows it: the least of it may be shown to consumers. Pure.
 
 /// What the ISR of a partition has, as far as its leader knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaEnds {
+pub(super) struct ReplicaEnds {
     /// Brokers in sync other than the leader, with the end that each of them claims by its fetch offset; a follower
     /// flushes before it claims. `None` until its first fetch of this leader epoch.
     followers: Vec<(i32, Option<i64>)>,
@@ -11,7 +11,7 @@ pub struct ReplicaEnds {
 impl ReplicaEnds {
     /// For a leader that has heard of nobody yet. `isr` includes the leader.
     #[must_use]
-    pub fn new(leader: i32, isr: &[i32]) -> Self {
+    pub(super) fn new(leader: i32, isr: &[i32]) -> Self {
         let followers = isr.iter().filter(|&&id| id != leader).map(|&id| (id, None));
         Self {
             followers: followers.collect(),
@@ -19,7 +19,7 @@ impl ReplicaEnds {
     }
 
     /// A follower's fetch claims `end`. False if it is not in sync: its claim does not count.
-    pub fn claim(&mut self, broker: i32, end: i64) -> bool {
+    pub(super) fn claim(&mut self, broker: i32, end: i64) -> bool {
         match self.followers.iter_mut().find(|(id, _)| *id == broker) {
             Some((_, known)) => {
                 *known = Some(end);
@@ -30,7 +30,7 @@ impl ReplicaEnds {
     }
 
     /// The ISR changed within a leader epoch: those who stay keep their claims.
-    pub fn keep_claims_of(&mut self, earlier: &Self) {
+    pub(super) fn keep_claims_of(&mut self, earlier: &Self) {
         for (id, end) in &mut self.followers {
             *end = earlier
                 .followers
@@ -43,7 +43,7 @@ impl ReplicaEnds {
     /// The minimum over the ISR: `local_end` is the leader's own (flushed end in commit mode, log end in os mode).
     /// `None` while a member of the ISR has not claimed anything: the high watermark stays where it is.
     #[must_use]
-    pub fn minimum(&self, local_end: i64) -> Option<i64> {
+    pub(super) fn minimum(&self, local_end: i64) -> Option<i64> {
         self.followers
             .iter()
             .try_fold(local_end, |least, (_, end)| end.map(|end| least.min(end)))

@@ -1,37 +1,20 @@
-//! LeaderAndIsr: host partitions and lead them, many at once (R7).
+//! LeaderAndIsr: host partitions and lead or follow, many at once.
 //!
 //! 1. Each order is judged against what is hosted and what lies on disk → [`Step`].
-//! 2. Directories of older incarnations that a proven successor replaces are staged (R10).
+//! 2. Directories of older incarnations that a proven successor replaces are staged.
 //! 3. Missing directories are made in one go per log directory, then all logs are opened in parallel.
-//! 4. Leader epochs are written in one go per log directory, before any record can be appended (R6).
+//! 4. Leader epochs are written in one go per log directory, before any record can be appended.
 //! 5. Everything becomes visible with one swap of the map.
 
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use pybroker_model::{TopicId, TopicIdPartition};
-use pybroker_storage::{Layout, Log, StorageError};
+use pybroker_model::TopicId;
+use pybroker_storage::{Layout, Log, NewPartition, StorageError};
 
-use crate::found::{Found, FoundDir};
-use crate::log_dirs::Opening;
-use crate::placement::Placement;
-use crate::{
-    Leader, PARTITION_INDEX_MAX, Partition, PartitionError, PartitionOrder, Placed, Replicas, Role,
-    StopOrder, TopicMap,
-};
-
-/// What an order needs.
-#[derive(Debug)]
-enum Step {
-    /// Nothing more: it is refused.
-    Refused(PartitionError),
-    /// The partition is hosted.
-    Hosted(Arc<Partition>),
-    /// Its directory lies on disk.
-    Open(FoundDir),
-    /// A new directory, in the log directory with this position.
-    Create(usize),
-}
+use super::judge::Step;
+use crate::log_dirs::{Found, FoundDir, Opening};
+use crate::{Leader, Partition, PartitionError, PartitionOrder, Placed, Replicas, TopicMap};
 
 impl Replicas {
     /// Carries out a batch of orders; an answer for each. Blocks on the disk.
@@ -81,136 +64,6 @@ impl Replicas {
         results
     }
 
-    /// Step 1, and the staging of step 2.
-    fn judge(
-        &self,
-        order: &PartitionOrder,
-        map: &TopicMap<Partition>,
-        found: &mut Found,
-        placement: &mut Placement,
-        now_ms: i64,
-    ) -> Result<Step, PartitionError> {
-        let tip = order.tip;
-        if !(0..=PARTITION_INDEX_MAX).contains(&tip.partition) {
-            return Err(PartitionError::Invalid("partition index out of range"));
-        }
-        if let Some(partition) = map.partition(tip.topic_id, tip.partition) {
-            let current = partition.leader_epoch();
-            if order.leader_epoch < current {
-                return Err(PartitionError::FencedLeaderEpoch {
-                    requested: order.leader_epoch,
-                    current,
-                });
-            }
-            if partition.log().is_some() {
-                return Ok(Step::Hosted(Arc::clone(partition)));
-            }
-            // It could not be opened when it was ordered before: try again.
-        }
-        self.retire_older(order, map, found, now_ms)?;
-        if let Some(lies) = found.take(tip) {
-            return Ok(Step::Open(lies));
-        }
-        // A10: the controller corrects itself before the removal.
-        if !order.is_new && self.restore_locked(tip, &order.topic, found)? {
-            return found
-                .take(tip)
-                .map(Step::Open)
-                .ok_or_else(|| PartitionError::storage("a restored directory is lost"));
-        }
-        if !order.is_new && self.dirs.any_offline() {
-            // It may well lie in a directory that failed (KAFKA-16234): an empty one here would lose data.
-            return Err(PartitionError::storage("a log directory is offline"));
-        }
-        placement
-            .choose()
-            .map(Step::Create)
-            .ok_or_else(|| PartitionError::storage("no log directory is online"))
-    }
-
-    /// R10: an older incarnation of the name gives way to one whose leader epoch is above every epoch it has here;
-    /// the controller's epoch floor (R6) guarantees that for a real successor. Otherwise nothing is touched.
-    fn retire_older(
-        &self,
-        order: &PartitionOrder,
-        map: &TopicMap<Partition>,
-        found: &mut Found,
-        now_ms: i64,
-    ) -> Result<(), PartitionError> {
-        let older = |topic_id| TopicIdPartition {
-            topic_id,
-            partition: order.tip.partition,
-        };
-        let mut staged: Vec<TopicIdPartition> = Vec::new();
-        if let Some(id) = map.topic_id(&order.topic)
-            && id != order.tip.topic_id
-            && let Some(partition) = map.partition(id, order.tip.partition)
-            && !matches!(**partition.role(), Role::Stopped { deleted: false })
-        {
-            if order.leader_epoch <= partition.leader_epoch() {
-                return Err(PartitionError::InconsistentTopicId);
-            }
-            staged.push(older(id));
-        }
-        for id in found.other_ids(&order.topic, order.tip) {
-            if order.leader_epoch <= self.latest_epoch_on_disk(older(id), found)? {
-                if found.get(order.tip).is_some() {
-                    // Its own directory is there: the other proves nothing and stays where it is (A6).
-                    continue;
-                }
-                return Err(PartitionError::InconsistentTopicId);
-            }
-            staged.push(older(id));
-        }
-        let stops: Vec<_> = staged
-            .into_iter()
-            .map(|tip| StopOrder {
-                tip,
-                leader_epoch: -2,
-                delete: true,
-            })
-            .collect();
-        if !stops.is_empty() {
-            for result in self.stop_locked(&stops, found, now_ms) {
-                result?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The latest leader epoch of a directory that is not hosted; -1 if it has none. Nothing in it is touched.
-    fn latest_epoch_on_disk(
-        &self,
-        tip: TopicIdPartition,
-        found: &Found,
-    ) -> Result<i32, PartitionError> {
-        let Some(lies) = found.get(tip) else {
-            return Ok(-1);
-        };
-        let log_dir = self.dirs.get(lies.dir).online()?;
-        Ok(log_dir.latest_epoch(&lies.directory)?.unwrap_or(-1))
-    }
-
-    fn placement(&self, map: &TopicMap<Partition>, found: &Found) -> Placement {
-        let mut counts: Vec<_> = (0..self.dirs.len())
-            .map(|dir| {
-                self.dirs
-                    .get(dir)
-                    .online()
-                    .is_ok()
-                    .then(|| found.count(dir))
-            })
-            .collect();
-        if counts.len() > 1 {
-            for partition in map.partitions() {
-                if let Some(Some(count)) = partition.dir().and_then(|dir| counts.get_mut(dir)) {
-                    *count += 1;
-                }
-            }
-        }
-        Placement::new(counts)
-    }
-
     /// Step 3, first half: what is to be created becomes what is to be opened.
     fn create_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
         for dir in 0..self.dirs.len() {
@@ -220,19 +73,27 @@ impl Replicas {
             if new.is_empty() {
                 continue;
             }
-            let created = self.dirs.create(
-                dir,
-                new.iter().map(|&at| &orders[at]),
-                self.config.broker_id,
-            );
+            let partitions: Vec<_> = new
+                .iter()
+                .map(|&at| self.new_partition(&orders[at]))
+                .collect();
+            let created = self.dirs.create(dir, &partitions);
             for (at, result) in new.into_iter().zip(created) {
                 steps[at] = result.map_or_else(Step::Refused, Step::Open);
             }
         }
     }
 
-    /// Directories named by topic get the name of the layout by id, when that is in force. Never the other way round: an
-    /// older broker could not read what lies there (checklist 205).
+    fn new_partition(&self, order: &PartitionOrder) -> NewPartition {
+        NewPartition {
+            topic: order.topic.to_string(),
+            id: order.tip,
+            leader_epoch: (order.leader == self.config.broker_id).then_some(order.leader_epoch),
+        }
+    }
+
+    /// Directories named by topic get the name of the layout by id, when that is in force. Never the other way round:
+    /// an older broker could not read what lies there.
     fn relocate_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
         if self.config.layout != Layout::TopicId {
             return;
@@ -375,38 +236,17 @@ impl Replicas {
         orders: &[PartitionOrder],
         partitions: &[Result<Arc<Partition>, PartitionError>],
     ) -> Vec<Result<(), PartitionError>> {
-        let mut begin: Vec<Vec<(Arc<Log>, i32)>> = vec![Vec::new(); self.dirs.len()];
-        let mut unflushed: Vec<(usize, Arc<Log>)> = Vec::new();
-        for (order, partition) in orders.iter().zip(partitions) {
-            if let Ok(partition) = partition
-                && order.leader == self.config.broker_id
-                && let (Some(log), Some(dir)) = (partition.log(), partition.dir())
-            {
-                if log
-                    .latest_epoch()
-                    .is_none_or(|latest| latest.epoch < order.leader_epoch)
-                {
-                    begin[dir].push((Arc::clone(log), order.leader_epoch));
-                }
-                if log.unflushed_records() > 0 {
-                    unflushed.push((dir, Arc::clone(log)));
-                }
-            }
-        }
-        for (dir, begin) in begin
-            .iter()
-            .enumerate()
-            .filter(|(_, begin)| !begin.is_empty())
-        {
-            // A failure shows where the role is taken, which finds the epoch not begun.
-            if let Ok(log_dir) = self.dirs.get(dir).online() {
-                log_dir.begin_epochs(begin);
-            }
-        }
-        self.flush_recovered(&unflushed);
-        let roles = orders.iter().zip(partitions).map(|(order, partition)| {
+        let leads = |order: &PartitionOrder| order.leader == self.config.broker_id;
+        let hosted = orders.iter().zip(partitions);
+        self.prepare_leaders(
+            hosted
+                .clone()
+                .filter(|(order, _)| leads(order))
+                .filter_map(|(order, partition)| Some((order, partition.as_ref().ok()?))),
+        );
+        let roles = hosted.map(|(order, partition)| {
             let partition = partition.as_ref().map_err(Clone::clone)?;
-            if order.leader != self.config.broker_id {
+            if !leads(order) {
                 return partition.follow(order.leader, order.leader_epoch);
             }
             partition.become_leader(Leader {
@@ -416,6 +256,37 @@ impl Replicas {
             })
         });
         roles.collect()
+    }
+
+    /// What costs least done for all new leaders at once: their epochs begin, what a crash left is flushed.
+    fn prepare_leaders<'a>(
+        &self,
+        leaders: impl Iterator<Item = (&'a PartitionOrder, &'a Arc<Partition>)>,
+    ) {
+        let mut begin: Vec<Vec<(Arc<Log>, i32)>> = vec![Vec::new(); self.dirs.len()];
+        let mut unflushed: Vec<(usize, Arc<Log>)> = Vec::new();
+        for (order, partition) in leaders {
+            let (Some(log), Some(dir)) = (partition.log(), partition.dir()) else {
+                continue;
+            };
+            if log
+                .latest_epoch()
+                .is_none_or(|latest| latest.epoch < order.leader_epoch)
+            {
+                begin[dir].push((Arc::clone(log), order.leader_epoch));
+            }
+            if log.unflushed_records() > 0 {
+                unflushed.push((dir, Arc::clone(log)));
+            }
+        }
+        let some = begin.iter().enumerate();
+        for (dir, begin) in some.filter(|(_, begin)| !begin.is_empty()) {
+            // A failure shows where the role is taken, which finds the epoch not begun.
+            if let Ok(log_dir) = self.dirs.get(dir).online() {
+                log_dir.begin_epochs(begin);
+            }
+        }
+        self.flush_recovered(&unflushed);
     }
 
     /// What a crash left in the page cache was shown to consumers before it, so it is brought to disk before it is

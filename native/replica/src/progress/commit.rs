@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::progress::Progress;
-use crate::{PartitionError, Registration};
+use super::{Progress, Registration};
+use crate::PartitionError;
 
 /// Ready when an append is committed; see `Partition::committed`.
 #[derive(Debug)]

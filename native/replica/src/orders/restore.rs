@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pybroker_model::{TopicId, TopicIdPartition};
 
-use crate::found::{Found, FoundDir};
+use crate::log_dirs::{Found, FoundDir};
 use crate::{PartitionError, Replicas, Role};
 
 impl Replicas {
@@ -87,7 +87,7 @@ impl Replicas {
     }
 
     /// These topics are deleted: nothing is served of them from now on, and those who wait are told. Their logs stay
-    /// open until they are stopped (R11: collection is no condition).
+    /// open until they are stopped: collecting them is no condition of a deletion.
     pub fn retire(&self, topics: &[TopicId]) {
         let map = self.snapshot();
         for topic in topics.iter().filter_map(|id| map.topic(*id)) {

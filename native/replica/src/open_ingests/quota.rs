@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::IngestError;
+use super::error::IngestError;
 
 /// Appends are taken as long as those before them are paid for within this time.
 const CREDIT: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ fn millis(time: Duration) -> i32 {
 
 /// The settings, and how far they are used up.
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     bytes_per_second: AtomicU64,
     shared_bytes_per_second: AtomicU64,
     staged_bytes_max: AtomicU64,
@@ -116,7 +116,7 @@ impl Default for Quota {
 }
 
 impl Quota {
-    pub(super) fn set(&self, limits: IngestLimits) {
+    pub(crate) fn set(&self, limits: IngestLimits) {
         self.bytes_per_second
             .store(limits.bytes_per_second.max(1), Relaxed);
         self.shared_bytes_per_second
@@ -130,23 +130,23 @@ impl Quota {
     }
 
     /// Up to how many bytes a commit is copied into a log instead of linked.
-    pub(super) fn copy_bytes_max(&self) -> u64 {
+    pub(crate) fn copy_bytes_max(&self) -> u64 {
         self.copy_bytes_max.load(Relaxed)
     }
 
     /// Up to how many bytes of a segment are staged through the page cache.
-    pub(super) fn cached_bytes_max(&self) -> u64 {
+    pub(crate) fn cached_bytes_max(&self) -> u64 {
         self.cached_bytes_max.load(Relaxed)
     }
 
     /// How many attempts may have staged something, each counted for each partition.
-    pub(super) fn attempts_max(&self) -> usize {
+    pub(crate) fn attempts_max(&self) -> usize {
         self.attempts_max.load(Relaxed)
     }
 
     /// Takes `bytes` on, or says when they may come; on success, how long the client shall wait before the next.
     /// `shared`: somebody produces at present.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         bytes: u64,
         staged: u64,
@@ -177,7 +177,8 @@ impl Quota {
         let rate = self.bytes_per_second.load(Relaxed);
         let with_producers = self.shared_bytes_per_second.load(Relaxed);
         if shared && with_producers < rate {
-            let used_up = "ingest.quota.shared.bytes.per.second is used up, others produce; nothing was staged of this request";
+            let used_up = "ingest.quota.shared.bytes.per.second is used up, others produce; nothing was staged of this \
+                           request";
             return (with_producers, used_up);
         }
         let used_up =
@@ -187,7 +188,7 @@ impl Quota {
 }
 
 /// For an attempt that is one too many.
-pub(super) const fn too_many_attempts() -> IngestError {
+pub(crate) const fn too_many_attempts() -> IngestError {
     IngestError::Throttled {
         reason: "ingest.attempts.max attempts have staged something; nothing was staged for this partition",
         wait_ms: FULL_WAIT_MS,

@@ -1,0 +1,162 @@
+//! What the background threads share: settings, pauses, the stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::{Condvar, Mutex};
+use pybroker_model::TopicIdPartition;
+
+use crate::Replicas;
+
+/// How often each kind of work is done, in milliseconds. Kafka's names stand beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intervals {
+    /// `log.initial.task.delay.ms`: before the first of any.
+    pub initial_delay_ms: i64,
+    /// `log.retention.check.interval.ms`.
+    pub retention_ms: i64,
+    /// `log.flush.offset.checkpoint.interval.ms`.
+    pub recovery_points_ms: i64,
+    /// `log.flush.start.offset.checkpoint.interval.ms`.
+    pub log_starts_ms: i64,
+    /// `replica.high.watermark.checkpoint.interval.ms`.
+    pub high_watermarks_ms: i64,
+    /// `log.flush.scheduler.interval.ms`.
+    pub flush_check_ms: i64,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self {
+            initial_delay_ms: 30_000,
+            retention_ms: 300_000,
+            recovery_points_ms: 60_000,
+            log_starts_ms: 60_000,
+            high_watermarks_ms: 5_000,
+            flush_check_ms: i64::MAX,
+        }
+    }
+}
+
+/// Settings of the cleaner. Kafka's names stand beside them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CleanerSettings {
+    /// `log.cleaner.enable`.
+    pub enabled: bool,
+    /// `log.cleaner.threads`.
+    pub threads: usize,
+    /// `log.cleaner.backoff.ms`.
+    pub backoff_ms: i64,
+    /// `log.cleaner.dedupe.buffer.size`, for all threads together.
+    pub dedupe_buffer_bytes: usize,
+    /// `log.cleaner.io.max.bytes.per.second`, for all threads together.
+    pub io_bytes_per_second: f64,
+}
+
+impl Default for CleanerSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threads: 1,
+            backoff_ms: 15_000,
+            dedupe_buffer_bytes: 128 << 20,
+            io_bytes_per_second: f64::MAX,
+        }
+    }
+}
+
+/// What the cleaner threads tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Cleaning {
+    /// Logs being compacted: no two threads take the same.
+    pub(super) busy: Mutex<HashSet<TopicIdPartition>>,
+    /// Logs whose last pass failed, and when they are tried again: until then they do not keep others waiting.
+    pub(super) failing: Mutex<HashMap<TopicIdPartition, i64>>,
+}
+
+/// What the threads share.
+pub(super) struct Shared {
+    pub(super) replicas: Arc<Replicas>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Read between single logs, so that a stop does not wait for all of them.
+    stopping: AtomicBool,
+    pub(super) cleaning: Cleaning,
+}
+
+struct State {
+    intervals: Intervals,
+    cleaner: CleanerSettings,
+    stopping: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        replicas: &Arc<Replicas>,
+        intervals: Intervals,
+        cleaner: CleanerSettings,
+    ) -> Self {
+        Self {
+            replicas: Arc::clone(replicas),
+            state: Mutex::new(State {
+                intervals,
+                cleaner,
+                stopping: false,
+            }),
+            changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            cleaning: Cleaning::default(),
+        }
+    }
+
+    /// Changes the settings; whoever pauses looks at them now. False: they are as they were.
+    pub(super) fn set(&self, intervals: Intervals, cleaner: CleanerSettings) -> bool {
+        let mut state = self.state.lock();
+        if state.intervals == intervals && state.cleaner == cleaner {
+            return false;
+        }
+        state.intervals = intervals;
+        state.cleaner = cleaner;
+        drop(state);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Ends all pauses and the work between them.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for `pause`, or less if settings change. False: stop.
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.stopping {
+            self.changed.wait_for(&mut state, pause);
+        }
+        !state.stopping
+    }
+
+    pub(super) fn intervals(&self) -> Intervals {
+        self.state.lock().intervals
+    }
+
+    pub(super) fn cleaner(&self) -> CleanerSettings {
+        self.state.lock().cleaner
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.replicas.config.clock.now()
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.replicas.config.clock.now_ms()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+}

@@ -1,0 +1,55 @@
+//! What the log directories hold, for those who ask.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pybroker_storage::StagedDeletion;
+
+use crate::log_dirs::Dir;
+use crate::{FutureReplica, Partition, PartitionError, Replicas};
+
+/// A log directory as DescribeLogDirs shows it.
+#[derive(Debug)]
+pub struct LogDirDescription {
+    /// As configured.
+    pub path: PathBuf,
+    /// Why it is offline.
+    pub failure: Option<String>,
+    /// What is hosted in it.
+    pub partitions: Vec<Arc<Partition>>,
+    /// What is on its way into it.
+    pub futures: Vec<FutureReplica>,
+}
+
+impl Replicas {
+    /// What DescribeLogDirs shows. Blocks on the disk.
+    pub fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
+        let describe = |(at, dir): (usize, &Dir)| LogDirDescription {
+            path: dir.path.clone(),
+            failure: dir.failure(),
+            partitions: self.partitions_of(at),
+            futures: self.futures_of(at),
+        };
+        self.dirs.iter().enumerate().map(describe).collect()
+    }
+
+    /// What waits for removal: its log directory and what is known of it. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `Storage` if a directory cannot be listed.
+    pub fn staged(&self) -> Result<Vec<(PathBuf, StagedDeletion)>, PartitionError> {
+        Ok(self.dirs.staged()?)
+    }
+
+    /// Removes a staged directory for good; gives the bytes freed. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `Invalid` for a path that is not in a `deleting` directory of ours, `Storage`.
+    pub fn purge(&self, path: &Path) -> Result<u64, PartitionError> {
+        let dir = self
+            .dirs
+            .holding_staged(path)
+            .ok_or(PartitionError::Invalid("not a staged directory"))?;
+        Ok(dir.online()?.purge(path)?)
+    }
+}

@@ -1,0 +1,98 @@
+//! The look at all log directories at start: which partitions lie where. No log is opened.
+
+use std::path::PathBuf;
+
+use pybroker_model::{TopicId, TopicIdPartition};
+use pybroker_storage::StorageError;
+
+use super::unfinished_moves::{Seen, settle};
+use super::{Found, FoundDir, LogDirs};
+
+/// A partition directory found by the scan at start.
+#[derive(Debug, Clone)]
+pub struct LocalPartition {
+    /// Its log directory.
+    pub log_dir: PathBuf,
+    /// Its own path.
+    pub directory: PathBuf,
+    /// From the directory's name; `None` in the layout by id.
+    pub topic: Option<String>,
+    /// Partition index.
+    pub partition: i32,
+    /// From `partition.metadata`.
+    pub topic_id: Option<TopicId>,
+    /// Why it must not be served as it is.
+    pub problem: Option<String>,
+}
+
+impl LogDirs {
+    /// Looks at all partition directories without opening a log: those fit to be served go into the table, all into
+    /// the list.
+    pub(crate) fn scan(
+        &self,
+        report: &dyn Fn(&str),
+    ) -> Result<(Found, Vec<LocalPartition>), StorageError> {
+        let mut found = Found::default();
+        let mut list = Vec::new();
+        let mut seen = Vec::new();
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let Ok(log_dir) = dir.online() else { continue };
+            let there = match log_dir.scan() {
+                Ok(there) => there,
+                Err(error) => {
+                    // The others go on; with none left the start fails as it does when none can be opened.
+                    log_dir.note_failure(&error);
+                    if self.dirs.iter().all(|dir| dir.online().is_err()) {
+                        return Err(error);
+                    }
+                    continue;
+                }
+            };
+            seen.extend(there.into_iter().map(|local| Seen {
+                dir: at,
+                name: local.directory.clone(),
+                local: LocalPartition {
+                    log_dir: dir.path.clone(),
+                    directory: log_dir.path().join(&local.directory),
+                    topic: local.topic,
+                    partition: local.partition,
+                    topic_id: local.topic_id,
+                    problem: local.problem,
+                },
+                moving: local.moving,
+            }));
+        }
+        for Seen {
+            dir: at,
+            name,
+            mut local,
+            ..
+        } in settle(self, seen, report)
+        {
+            {
+                let mut problem = local.problem.take();
+                if let (None, Some(topic_id)) = (&problem, local.topic_id) {
+                    let tip = TopicIdPartition {
+                        topic_id,
+                        partition: local.partition,
+                    };
+                    let lies = FoundDir {
+                        dir: at,
+                        directory: name,
+                        topic: local.topic.as_deref().map(Into::into),
+                    };
+                    if let Err(earlier) = found.add(tip, lies) {
+                        let earlier = self.dirs[earlier.dir].path.join(earlier.directory);
+                        problem = Some(format!(
+                            "the same partition lies in {}, too",
+                            earlier.display()
+                        ));
+                    }
+                }
+                local.problem = problem;
+                list.push(local);
+            }
+        }
+        Ok((found, list))
+    }
+}

@@ -1,0 +1,135 @@
+//! What moves between log directories have left when the broker ended, made good before anything is served.
+
+use std::path::Path;
+
+use pybroker_storage::Moving;
+
+use super::{LocalPartition, LogDirs};
+
+/// A directory that the scan has seen.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Position of its log directory.
+    pub(crate) dir: usize,
+    /// Its name in there.
+    pub(crate) name: String,
+    pub(crate) local: LocalPartition,
+    pub(crate) moving: Moving,
+}
+
+/// Of what was found, the partitions that remain.
+pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) -> Vec<Seen> {
+    let mut partitions = Vec::with_capacity(found.len());
+    let (futures, others): (Vec<Seen>, Vec<Seen>) = found
+        .into_iter()
+        .partition(|one| one.moving == Moving::Future);
+    let mut futures: Vec<Option<Seen>> = futures.into_iter().map(Some).collect();
+    // Places that others have moved to: whoever lies there is the partition, in whichever order they were found.
+    for mut one in others {
+        match &one.moving {
+            Moving::No | Moving::Future => {}
+            Moving::Removed => {
+                remove(dirs, &one, report);
+                continue;
+            }
+            Moving::Moved(to) => {
+                let to = to.clone();
+                match settle_moved(dirs, &one, &to, &mut futures) {
+                    Ok(Settled::Gone(renamed)) => {
+                        if let Some(renamed) = renamed {
+                            partitions.push(*renamed);
+                        }
+                        continue;
+                    }
+                    Ok(Settled::Stays) => one.moving = Moving::No,
+                    Err(problem) => one.local.problem = Some(problem),
+                }
+            }
+        }
+        partitions.push(one);
+    }
+    for future in futures.into_iter().flatten() {
+        let twin = |one: &&Seen| {
+            one.local.topic_id == future.local.topic_id
+                && one.local.partition == future.local.partition
+        };
+        if future.local.topic_id.is_some() && partitions.iter().any(|one| twin(&one)) {
+            report(&format!(
+                "{}: an unfinished copy is removed",
+                future.local.directory.display()
+            ));
+            remove(dirs, &future, report);
+        } else {
+            let mut orphan = future;
+            orphan.local.problem = Some("a copy whose original is not here".to_owned());
+            partitions.push(orphan);
+        }
+    }
+    partitions
+}
+
+enum Settled {
+    /// It is not the partition any more; perhaps the copy has got its name only now.
+    Gone(Option<Box<Seen>>),
+    Stays,
+}
+
+fn settle_moved(
+    dirs: &LogDirs,
+    one: &Seen,
+    to: &Path,
+    futures: &mut [Option<Seen>],
+) -> Result<Settled, String> {
+    let unreachable = || format!("it has moved to {}, which cannot be reached", to.display());
+    let log_dir = dirs
+        .get(one.dir)
+        .online()
+        .map_err(|error| error.to_string())?;
+    let (at, target, name) = dirs.holding(to).ok_or_else(unreachable)?;
+    let mut renamed = None;
+    if !to.is_dir() {
+        let copy = futures.iter_mut().find(|future| {
+            future.as_ref().is_some_and(|future| {
+                future.dir == at
+                    && future.local.topic_id == one.local.topic_id
+                    && future.local.partition == one.local.partition
+                    && future.local.topic_id.is_some()
+            })
+        });
+        let Some(copy) = copy.and_then(Option::take) else {
+            log_dir
+                .forget_move(&one.name)
+                .map_err(|error| error.to_string())?;
+            return Ok(Settled::Stays);
+        };
+        target
+            .rename_into_place(&copy.local.directory, &name)
+            .map_err(|error| error.to_string())?;
+        renamed = Some(Seen {
+            name,
+            local: LocalPartition {
+                directory: to.to_path_buf(),
+                ..copy.local
+            },
+            moving: Moving::No,
+            ..copy
+        });
+    }
+    let left = log_dir.retire_directory(&one.local.directory);
+    left.and_then(|path| log_dir.remove_moved(&path))
+        .map_err(|error| error.to_string())?;
+    Ok(Settled::Gone(renamed.map(Box::new)))
+}
+
+fn remove(dirs: &LogDirs, one: &Seen, report: &dyn Fn(&str)) {
+    let removed = dirs
+        .get(one.dir)
+        .online()
+        .and_then(|dir| Ok(dir.remove_moved(&one.local.directory)?));
+    if let Err(error) = removed {
+        report(&format!(
+            "{} is left over: {error}",
+            one.local.directory.display()
+        ));
+    }
+}

@@ -1,0 +1,128 @@
+//! Moves between log directories that are ordered and not finished.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex};
+use pybroker_model::TopicIdPartition;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    table: Mutex<Table>,
+    /// The worker has nothing left.
+    idle: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_tip: HashMap<TopicIdPartition, Arc<Move>>,
+    waiting: VecDeque<TopicIdPartition>,
+    working: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Move {
+    /// Position of the log directory.
+    pub(crate) to: usize,
+    pub(crate) cancelled: AtomicBool,
+    /// Up to which offset the copy has got.
+    pub(crate) copied_to: AtomicI64,
+}
+
+impl Move {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+}
+
+impl Moves {
+    /// Orders a move of what lies in the log directory `from`; one to another place is given up for it. `start_worker`
+    /// is called if nobody carries out moves at present, and says whether somebody does now.
+    pub(crate) fn order(
+        &self,
+        tip: TopicIdPartition,
+        from: usize,
+        to: usize,
+        log_start: i64,
+        start_worker: impl FnOnce() -> bool,
+    ) {
+        let mut table = self.table.lock();
+        if let Some(earlier) = table.by_tip.get(&tip) {
+            if earlier.to == to {
+                return;
+            }
+            earlier.cancel();
+            table.by_tip.remove(&tip);
+        }
+        if from == to {
+            return;
+        }
+        let wanted = Move {
+            to,
+            cancelled: AtomicBool::new(false),
+            copied_to: AtomicI64::new(log_start),
+        };
+        table.by_tip.insert(tip, Arc::new(wanted));
+        table.waiting.push_back(tip);
+        if !table.working {
+            table.working = start_worker();
+        }
+    }
+
+    /// The next one to carry out; `None`: the worker ends, and the next order starts another.
+    pub(crate) fn next(&self) -> Option<(TopicIdPartition, Arc<Move>)> {
+        let mut table = self.table.lock();
+        while let Some(tip) = table.waiting.pop_front() {
+            if let Some(moving) = table.by_tip.get(&tip) {
+                return Some((tip, Arc::clone(moving)));
+            }
+        }
+        table.working = false;
+        self.idle.notify_all();
+        None
+    }
+
+    /// A move that was carried out, or failed.
+    pub(crate) fn end(&self, tip: TopicIdPartition, ended: &Arc<Move>) {
+        let mut table = self.table.lock();
+        let current = table.by_tip.get(&tip);
+        if current.is_some_and(|moving| Arc::ptr_eq(moving, ended)) {
+            table.by_tip.remove(&tip);
+        }
+    }
+
+    /// Gives a copy up.
+    pub(crate) fn cancel(&self, tip: TopicIdPartition) {
+        if let Some(moving) = self.table.lock().by_tip.remove(&tip) {
+            moving.cancel();
+        }
+    }
+
+    /// Gives all copies up and waits for the worker, `patience` at the most.
+    pub(crate) fn cancel_all(&self, patience: Duration) {
+        let mut table = self.table.lock();
+        table.waiting.clear();
+        for (_, moving) in table.by_tip.drain() {
+            moving.cancel();
+        }
+        self.idle
+            .wait_while_for(&mut table, |table| table.working, patience);
+    }
+
+    /// What is on its way to the log directory with this position.
+    pub(crate) fn to(&self, dir: usize) -> Vec<(TopicIdPartition, Arc<Move>)> {
+        let table = self.table.lock();
+        let mine = table.by_tip.iter().filter(|(_, moving)| moving.to == dir);
+        mine.map(|(tip, moving)| (*tip, Arc::clone(moving)))
+            .collect()
+    }
+}

@@ -1,0 +1,152 @@
+//! The staged ingests that are open on this broker: what each has staged, and how much all of them may.
+//!
+//! Whether an ingest is open, and whether its commit is decided, the control plane says. Appends take the lock of one
+//! attempt's partition only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use pybroker_model::TopicId;
+
+use crate::TopicConfig;
+
+mod attempt;
+mod error;
+mod quota;
+
+pub(crate) use attempt::{Attempt, Staged};
+pub use error::IngestError;
+pub use quota::IngestLimits;
+use quota::Quota;
+pub(crate) use quota::too_many_attempts;
+
+/// What names an ingest in requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IngestName {
+    /// The incarnation it goes to.
+    pub topic_id: TopicId,
+    /// The client's name for it.
+    pub ingest_id: Box<str>,
+    /// Of a stream: which batch; else -1.
+    pub batch_id: i64,
+}
+
+/// An ingest that the control plane has begun.
+#[derive(Clone, Debug)]
+pub struct NewIngest {
+    /// Its name.
+    pub name: IngestName,
+    /// Name of its directory, of letters, digits, `-` and `_`; holds the epoch, too.
+    pub directory: String,
+    /// Requests with another one are refused.
+    pub epoch: i32,
+    /// The rules, as they were when it began.
+    pub config: Arc<TopicConfig>,
+}
+
+pub(crate) const OPEN: u8 = 0;
+pub(crate) const COMMITTING: u8 = 1;
+pub(crate) const CLOSED: u8 = 2;
+
+/// By partition, writer and attempt.
+pub(crate) type Attempts = HashMap<(i32, i32, i64), Arc<Attempt>>;
+
+/// One of them.
+pub(crate) struct Ingest {
+    pub(crate) new: NewIngest,
+    pub(crate) state: AtomicU8,
+    pub(crate) touched_ms: AtomicI64,
+    /// Held by appends for reading; a commit or an end takes it for writing, so that none is under way.
+    pub(crate) gate: RwLock<()>,
+    pub(crate) attempts: Mutex<Attempts>,
+}
+
+/// All open ingests of this broker.
+#[derive(Default)]
+pub struct Ingests {
+    pub(crate) open: RwLock<HashMap<IngestName, Arc<Ingest>>>,
+    pub(crate) quota: Quota,
+    /// Of all open ingests, counted for each partition: each has files and a log of its own in memory.
+    pub(crate) attempts: AtomicUsize,
+    pub(crate) staged_bytes: AtomicU64,
+    pub(crate) appended_bytes: AtomicU64,
+    pub(crate) commits: AtomicU64,
+}
+
+impl std::fmt::Debug for Ingests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ingests")
+            .field("open", &self.open.read().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Figures for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IngestFigures {
+    /// Ingests that are open.
+    pub open: usize,
+    /// Attempts that have staged something, each counted for each partition.
+    pub attempts: usize,
+    /// Bytes that are staged now.
+    pub staged_bytes: u64,
+    /// Bytes staged since the start.
+    pub appended_bytes: u64,
+    /// Partitions attached since the start.
+    pub attached_partitions: u64,
+}
+
+impl Ingests {
+    /// Sets the limits.
+    pub fn set_limits(&self, limits: IngestLimits) {
+        self.quota.set(limits);
+    }
+
+    pub(crate) fn get(&self, name: &IngestName, epoch: i32) -> Result<Arc<Ingest>, IngestError> {
+        let found = self.open.read().get(name).cloned();
+        let ingest = found.ok_or(IngestError::Unknown)?;
+        if ingest.new.epoch != epoch {
+            return Err(IngestError::Fenced {
+                requested: epoch,
+                current: ingest.new.epoch,
+            });
+        }
+        match ingest.state.load(Ordering::Acquire) {
+            OPEN => Ok(ingest),
+            COMMITTING => Err(IngestError::Committing),
+            _ => Err(IngestError::Unknown),
+        }
+    }
+
+    /// For metrics.
+    pub fn figures(&self) -> IngestFigures {
+        IngestFigures {
+            open: self.open.read().len(),
+            attempts: self.attempts.load(Ordering::Relaxed),
+            staged_bytes: self.staged_bytes.load(Ordering::Relaxed),
+            appended_bytes: self.appended_bytes.load(Ordering::Relaxed),
+            attached_partitions: self.commits.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Admission of an append, before its records are looked at: the milliseconds after which the next one may come.
+    /// `shared`: somebody produces at present. `now` is no time of the day: that can step back.
+    ///
+    /// # Errors
+    /// `Unknown`, `Fenced`, `Committing`, `Throttled`.
+    pub fn admit(
+        &self,
+        name: &IngestName,
+        epoch: i32,
+        bytes: u64,
+        shared: bool,
+        now: Instant,
+    ) -> Result<i32, IngestError> {
+        self.get(name, epoch)?;
+        let staged = self.staged_bytes.load(Ordering::Relaxed);
+        self.quota.admit(bytes, staged, shared, now)
+    }
+}
