@@ -1,4 +1,4 @@
-"""The objects that handlers are bound to. `app.Broker` fills it once; nobody else constructs them."""
+"""The objects that handlers are bound to. `composition` makes them; nobody else does."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pybroker.admin.records import RecordAdmin
     from pybroker.admin.topics import TopicAdmin
     from pybroker.admin.users import UserAdmin
+    from pybroker.cluster.view import ClusterView
     from pybroker.config import BrokerConfig
-    from pybroker.controller.controller import Controller
     from pybroker.coordinators.group.coordinator import GroupCoordinator
     from pybroker.coordinators.producer_ids import ProducerIds
     from pybroker.coordinators.shards.topic_view import CachedTopics
@@ -44,8 +44,8 @@ class Services:
     native: NativeBroker
     appends: NativeAppends
     store: MetadataStore
+    view: ClusterView
     cache: MetadataCache
-    controller: Controller
     replicas: ReplicaManager
     topics: TopicAdmin
     lineage: LineageAdmin

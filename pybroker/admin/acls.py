@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from pybroker.cluster.events import CreateAcls, DeleteAcls
-from pybroker.controller.controller import Controller
+from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import (
     CLUSTER_NAME,
@@ -28,10 +29,11 @@ read and remove every entry."""
 
 
 class AclAdmin:
-    """Asks the controller."""
+    """Reads the view, and asks the controller."""
 
-    def __init__(self, controller: Controller, *, enabled: bool) -> None:
-        self._controller = controller
+    def __init__(self, view: ClusterView, port: ControllerPort, *, enabled: bool) -> None:
+        self._view = view
+        self._port = port
         self._enabled = enabled
 
     def _require_authorizer(self) -> None:
@@ -42,8 +44,8 @@ class AclAdmin:
         """The entries that match. Raises KafkaError."""
         self._require_authorizer()
         _check_filter(which)
-        image = self._controller.image
-        return [binding for node in image.acls.values() for binding in node.bindings if which.matches(binding)]
+        nodes = self._view.image.acls.values()
+        return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
     async def create(self, bindings: Sequence[AclBinding], principal: str) -> list[KafkaError | None]:
         """None for each entry that is in force now, in order. Raises KafkaError if nothing is done."""
@@ -51,8 +53,7 @@ class AclAdmin:
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
         if good:
-            outcome = await self._controller.submit(CreateAcls(good))
-            await outcome.applied
+            await self._port.submit(CreateAcls(good))
             for binding in good:
                 log.info("%r added %s", principal, describe_binding(binding))
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
@@ -71,11 +72,10 @@ class AclAdmin:
                 results.append(error)
         if not good:
             return results
-        outcome = await self._controller.submit(DeleteAcls(tuple(good)))
-        await outcome.applied
-        found = iter(outcome.reply)
+        removed = (await self._port.submit(DeleteAcls(tuple(good)))).reply
+        found = iter(removed)
         results = [one if isinstance(one, KafkaError) else next(found) for one in results]
-        for binding in dict.fromkeys(binding for found in outcome.reply for binding in found):
+        for binding in dict.fromkeys(binding for found in removed for binding in found):
             log.info("%r removed %s", principal, describe_binding(binding))
         return results
 

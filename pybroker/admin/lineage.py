@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from pybroker.admin.closing import Closed, Closing
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
 from pybroker.cluster.events import (
@@ -24,8 +23,9 @@ from pybroker.cluster.events import (
     UndeleteTopic,
 )
 from pybroker.cluster.lookup import living_topic, unknown_id, unknown_topic
+from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig
-from pybroker.controller.controller import Controller
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DELETING, REMOVED, STAGED, UNDELETING, DeletionRecord
 from pybroker.metadata.image import ClusterImage, TopicImage
@@ -113,21 +113,21 @@ class LineageAdmin:
     def __init__(
         self,
         *,
-        controller: Controller,
+        view: ClusterView,
+        port: ControllerPort,
         config: BrokerConfig,
         clock: Clock,
         native: NativeBroker,
         broker_id: int,
-        closing: Closing,
         waiting: Waiting,
         restore_offsets: RestoreOffsets,
     ) -> None:
-        self._controller = controller
+        self._view = view
+        self._port = port
         self._config = config
         self._clock = clock
         self._native = native
         self._broker_id = broker_id
-        self._closing = closing
         self._waiting = waiting
         self._restore_offsets = restore_offsets
         self._restoring: dict[Uuid, asyncio.Task[None]] = {}
@@ -136,7 +136,7 @@ class LineageAdmin:
     @property
     def image(self) -> ClusterImage:
         """The cluster now."""
-        return self._controller.image
+        return self._view.image
 
     def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
         """The topic that a request means: by id the living topic, else the deletion of that id; by name the living
@@ -172,7 +172,7 @@ class LineageAdmin:
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)
 
     def topics_shown(self, topics: Sequence[Uuid]) -> None:
-        """Registered with the metadata cache: who lives again gets the offsets of its groups back in the same turn of
+        """When topics become visible: who lives again gets the offsets of its groups back in the same turn of
         the loop, so that no group can look in between."""
         if not self._started:
             return
@@ -199,7 +199,7 @@ class LineageAdmin:
             while True:
                 code = attempt if isinstance(attempt, ErrorCode) else await attempt
                 if code is ErrorCode.NONE:
-                    await self._controller.submit(OffsetsRestored(record.topic_id))
+                    await self._port.submit(OffsetsRestored(record.topic_id))
                     return
                 log.warning("offsets for topic %s are not stored yet: %s", topic.name, code.name)
                 await asyncio.sleep(RETRY_S)
@@ -217,31 +217,24 @@ class LineageAdmin:
         self, topics: Sequence[Restore], undeleted_by: str, timeout_ms: int
     ) -> list[UndeletedTopic | KafkaError]:
         """One result for each, in order. Success means: the topic is in service under its id."""
-        deadline = self._clock.monotonic_ms() + timeout_ms
-        results = [self._undelete(one, undeleted_by, deadline) for one in topics]
+        results = [self._undelete(one, undeleted_by, timeout_ms) for one in topics]
         return list(await asyncio.gather(*results))
 
-    async def _undelete(self, one: Restore, undeleted_by: str, deadline: int) -> UndeletedTopic | KafkaError:
+    async def _undelete(self, one: Restore, undeleted_by: str, timeout_ms: int) -> UndeletedTopic | KafkaError:
         try:
             if one.new_name is not None:
                 check_new_name(one.new_name)
             event = UndeleteTopic(one.topic_id, one.new_name, undeleted_by, self._clock.wall_ms())
-            outcome = await self._controller.submit(event)
+            answer = await self._port.submit(event, timeout_ms)
         except KafkaError as error:
             return error
-        if isinstance(outcome.reply, KafkaError):
-            return outcome.reply
-        left_ms = max(0, deadline - self._clock.monotonic_ms())
-        finished = self._controller.undelete_finished(one.topic_id)
-        await asyncio.wait([finished], timeout=left_ms / 1000)
-        if not finished.done():
+        if not answer.in_force:
             return KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "The undeletion goes on; `pybroker topics deletions` shows how far it is."
             )
-        result: UndeletedTopic | KafkaError = finished.result()
-        if isinstance(result, UndeletedTopic):
-            log.info("%s undeleted topic %s (id %s)", undeleted_by, result.name, result.topic_id)
-        return result
+        if isinstance(answer.reply, UndeletedTopic):
+            log.info("%s undeleted topic %s (id %s)", undeleted_by, answer.reply.name, answer.reply.topic_id)
+        return answer.reply
 
     # --- truncate -----------------------------------------------------------------------------------------------------
 
@@ -252,7 +245,6 @@ class LineageAdmin:
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(topics)
-        deadline = self._clock.monotonic_ms() + timeout_ms
         found: dict[int, TopicImage] = {}
         results: list[TruncatedTopic | KafkaError | None] = []
         for slot, one in enumerate(topics):
@@ -266,35 +258,23 @@ class LineageAdmin:
                 continue
             found[slot] = topic
             results.append(None)
-        living = list(found.values())
-        closed = await self._closing.close(living)
-        try:
-            outcome = await self._controller.submit(self._truncation(topics, found, truncated_by, closed))
-        finally:
-            await self._closing.reopen(living)
-        replies: list[TruncatedTopic | KafkaError] = outcome.reply
-        if any(isinstance(reply, TruncatedTopic) for reply in replies):
-            left_ms = max(0, deadline - self._clock.monotonic_ms())
-            await asyncio.wait([outcome.applied], timeout=left_ms / 1000)
-            if not outcome.applied.done():
-                late = KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not in service within the timeout."
-                )
-                replies = [late if isinstance(reply, TruncatedTopic) else reply for reply in replies]
-        for slot, reply in zip(found, replies, strict=True):
-            results[slot] = reply
+        if found:
+            answer = await self._port.submit(self._truncation(topics, found, truncated_by), timeout_ms)
+            late = KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not in service within the timeout."
+            )
+            for slot, reply in zip(found, answer.reply, strict=True):
+                results[slot] = late if isinstance(reply, TruncatedTopic) and not answer.in_force else reply
         return [result for result in results if result is not None]
 
     def _truncation(
-        self, topics: Sequence[Truncate], found: Mapping[int, TopicImage], truncated_by: str, closed: Closed
+        self, topics: Sequence[Truncate], found: Mapping[int, TopicImage], truncated_by: str
     ) -> TruncateTopics:
         return TruncateTopics(
             tuple(Truncation(topic.topic_id, topics[slot].keep_offsets) for slot, topic in found.items()),
             truncated_by,
             self._clock.wall_ms(),
             self._config["delete.topic.delay.ms"],
-            closed.offsets,
-            closed.ends,
         )
 
     # --- history ------------------------------------------------------------------------------------------------------

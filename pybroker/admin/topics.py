@@ -1,5 +1,5 @@
 """What clients may do to topics: create, delete, grow. Checks what can be checked without the cluster, makes one
-controller event, and answers when the result is visible here (R12). Knows no protocol version.
+event for the controller, and answers when the result is in force. Knows no protocol version.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
-from pybroker.admin.closing import Closed, Closing
 from pybroker.admin.config_changes import check_stored_size
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
@@ -29,10 +27,10 @@ from pybroker.cluster.events import (
     NewTopic,
 )
 from pybroker.cluster.lookup import unknown_id
+from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
-from pybroker.controller.controller import Controller, Outcome
 from pybroker.errors import KafkaError
-from pybroker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
 from pybroker.metadata.image import INTERNAL_TOPICS
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -69,13 +67,12 @@ class GrowSpec(msgspec.Struct, frozen=True):
 class TopicAdmin:
     """See the module."""
 
-    def __init__(self, controller: Controller, config: BrokerConfig, clock: Clock) -> None:
-        self._controller = controller
+    def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
+        self._view = view
+        self._port = port
         self._config = config
         self._clock = clock
         self._creating: dict[str, asyncio.Future[KafkaError | None]] = {}
-        self.closing: Closing | None = None
-        """Set once group coordinator and native core are there; without it deletions keep no offsets and log ends."""
 
     # --- create -------------------------------------------------------------------------------------------------------
 
@@ -144,58 +141,14 @@ class TopicAdmin:
     async def _create(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool, created_by: str
     ) -> list[CreatedTopic | KafkaError]:
-        deadline = self._deadline(timeout_ms)
-        event = CreateTopics(tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by)
-        outcome = await self._controller.submit(event)
-        results: list[CreatedTopic | KafkaError] = outcome.reply
-        if validate_only or not any(isinstance(result, CreatedTopic) for result in results):
-            return results
-        applied = await self._applied(outcome, deadline)
-        if applied is None:
-            late = KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout."
-            )
-            return [late if isinstance(result, CreatedTopic) else result for result in results]
-        return await self._undo_failed(results, applied)
-
-    async def _undo_failed(
-        self, results: list[CreatedTopic | KafkaError], applied: Sequence[ControlResponse]
-    ) -> list[CreatedTopic | KafkaError]:
-        """A topic that no disk took is taken back (A38): half a topic helps nobody, and its name would be taken."""
-        failed: dict[Uuid, int] = {}
-        for response in applied:
-            if isinstance(response, LeaderAndIsrResponse):
-                for topic in response.topics:
-                    for partition in topic.partition_errors:
-                        if partition.error_code:
-                            failed.setdefault(topic.topic_id, partition.error_code)
-        doomed = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id in failed]
-        if not doomed:
-            return results
-        ids = tuple(topic.topic_id for topic in doomed)
-        await self._controller.submit(DeleteTopics(ids, BY_BROKER, self._clock.wall_ms(), 0))
-        error = {
-            topic.topic_id: KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Topic '{topic.name}' was not created: a log directory refused its partitions (error "
-                f"{failed[topic.topic_id]}, see the broker's log).",
-            )
-            for topic in doomed
-        }
-        return [
-            error.get(result.topic_id, result) if isinstance(result, CreatedTopic) else result for result in results
-        ]
-
-    def _deadline(self, timeout_ms: int) -> int:
-        return self._clock.monotonic_ms() + timeout_ms
-
-    async def _applied(self, outcome: Outcome, deadline: int) -> list[ControlResponse] | None:
-        """What brokers answered; None when the deadline passed before."""
-        left_ms = deadline - self._clock.monotonic_ms()
-        if left_ms <= 0:
-            return None
-        done, _ = await asyncio.wait([outcome.applied], timeout=left_ms / 1000)
-        return outcome.applied.result() if done else None
+        event = CreateTopics(
+            tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by
+        )
+        answer = await self._port.submit(event, timeout_ms)
+        if answer.in_force:
+            return answer.reply
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
+        return [late if isinstance(result, CreatedTopic) else result for result in answer.reply]
 
     # --- automatic creation -------------------------------------------------------------------------------------------
 
@@ -251,14 +204,14 @@ class TopicAdmin:
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
         # Kafka refuses with fewer brokers than the factor; a single node must work without being told so, therefore the
         # factor is what the cluster can give.
-        factor = min(self._config[f"{prefix}.replication.factor"], max(1, len(self._controller.image.brokers)))
+        factor = min(self._config[f"{prefix}.replication.factor"], max(1, len(self._view.image.brokers)))
         return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
 
     async def ensure_internal(self, name: str) -> None:
         """Creates an internal topic with its own settings unless it exists. Raises KafkaError if that fails."""
         if name not in INTERNAL_TOPICS:
             raise ValueError(f"{name} is no internal topic")
-        if name not in self._controller.image.topics:
+        if name not in self._view.image.topics:
             error = (await self.auto_create([name]))[name]
             if error is not None:
                 raise error
@@ -272,46 +225,30 @@ class TopicAdmin:
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(which)
-        deadline = self._deadline(timeout_ms)
-        image = self._controller.image
+        image = self._view.image
         # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
         topics = {one: image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one) for one in which}
-        living = [topic for topic in topics.values() if topic is not None and not topic.internal]
-        closed = Closed({}, {}) if self.closing is None else await self.closing.close(living)
         event = DeleteTopics(
             tuple(one if (topic := topics[one]) is None else topic.topic_id for one in which),
             deleted_by,
             self._clock.wall_ms(),
             self._config["delete.topic.delay.ms"],
-            closed.offsets,
-            closed.ends,
         )
-        try:
-            outcome = await self._controller.submit(event)
-        finally:
-            if self.closing is not None:
-                await self.closing.reopen(living)
-        results: list[DeletedTopic | KafkaError] = [
-            _as_asked(one, result) for one, result in zip(which, outcome.reply, strict=True)
-        ]
-        freed = [self._controller.name_freed(one.topic_id) for one in results if isinstance(one, DeletedTopic)]
-        waits: list[asyncio.Future[Any]] = [outcome.visible, *(future for future in freed if future is not None)]
-        left_ms = deadline - self._clock.monotonic_ms()
-        if left_ms > 0:
-            await asyncio.wait(waits, timeout=left_ms / 1000)
-        if not all(future.done() for future in waits):
-            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
-            return [late if isinstance(result, DeletedTopic) else result for result in results]
-        return results
+        answer = await self._port.submit(event, timeout_ms)
+        results = [_as_asked(one, result) for one, result in zip(which, answer.reply, strict=True)]
+        if answer.in_force:
+            return results
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
+        return [late if isinstance(result, DeletedTopic) else result for result in results]
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
         """The error for an id without a living topic; `told` says whether the client may learn a name."""
-        return unknown_id(self._controller.image, topic_id, told)
+        return unknown_id(self._view.image, topic_id, told)
 
     @property
     def delete_orders(self) -> bool:
         """Whether deletions ordered in the old format wait (`/admin/delete_topics`)."""
-        return bool(self._controller.image.delete_orders)
+        return bool(self._view.image.delete_orders)
 
     async def carry_out_delete_orders(self) -> None:
         """Finishes deletions that an older controller was told to do (checklist 115, 120). Before clients are served,
@@ -320,7 +257,7 @@ class TopicAdmin:
         With delete.topic.enable=false the orders are dropped, as Apache Kafka does. A damaged topic keeps its order.
         Raises KafkaError: the store failed.
         """
-        image = self._controller.image
+        image = self._view.image
         living = sorted(image.delete_orders & image.topics.keys())
         dropped = image.delete_orders - image.topics.keys() - image.damaged.keys()
         if living and self._config["delete.topic.enable"]:
@@ -333,7 +270,7 @@ class TopicAdmin:
             log.warning("delete.topic.enable is false: topics stay whose deletion was ordered: %s", ", ".join(living))
             dropped |= frozenset(living)
         if dropped:
-            await self._controller.submit(DropDeleteOrders(tuple(sorted(dropped))))
+            await self._port.submit(DropDeleteOrders(tuple(sorted(dropped))))
 
     # --- grow ---------------------------------------------------------------------------------------------------------
 
@@ -356,17 +293,14 @@ class TopicAdmin:
             changes.append(NewPartitions(spec.name, spec.total, spec.assignments))
         if not changes:
             return results
-        deadline = self._deadline(timeout_ms)
-        event = CreatePartitions(tuple(changes), validate_only, random.getrandbits(31))
-        outcome = await self._controller.submit(event)
-        late = None
-        grown = not validate_only and any(error is None for error in outcome.reply)
-        if grown and await self._applied(outcome, deadline) is None:
-            late = KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."
-            )
-        for index, error in zip(slots, outcome.reply, strict=True):
-            results[index] = error if error is not None else late
+        answer = await self._port.submit(
+            CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms
+        )
+        late = KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."
+        )
+        for index, error in zip(slots, answer.reply, strict=True):
+            results[index] = late if error is None and not answer.in_force else error
         return results
 
 

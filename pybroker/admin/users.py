@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pybroker.cluster.events import AlterUsers, UserChange
-from pybroker.controller.controller import Controller
+from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.scram import (
@@ -45,10 +46,11 @@ class Upsertion(NamedTuple):
 
 
 class UserAdmin:
-    """Asks the controller."""
+    """Reads the view, and asks the controller."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+        self._view = view
+        self._port = port
 
     async def alter(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], principal: str
@@ -76,9 +78,8 @@ class UserAdmin:
                 changes.setdefault(one.name, {})[mechanism.mechanism_name] = credential
         if changes:
             event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
-            outcome = await self._controller.submit(event)
-            await outcome.applied
-            for name, error in zip(changes, outcome.reply, strict=True):
+            answer = await self._port.submit(event)
+            for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error
                 if error is None:
                     log.info("%r changed the credentials of user %r: %s", principal, name, sorted(changes[name]))
@@ -86,7 +87,7 @@ class UserAdmin:
 
     def describe(self, names: Sequence[str] | None) -> dict[str, list[tuple[ScramMechanism, int]] | KafkaError]:
         """(mechanism, iterations) of these users, or of all."""
-        users = self._controller.image.users
+        users = self._view.image.users
         if not names:
             found = {name: _infos(user.config) for name, user in sorted(users.items())}
             return {name: infos for name, infos in found.items() if infos}

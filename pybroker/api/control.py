@@ -1,31 +1,62 @@
-"""The controller's messages to this broker as objects: the way they come with the embedded store (R15)."""
+"""The controller's messages to this broker as objects: the way they come with the embedded store."""
 
 from __future__ import annotations
 
 from pybroker.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from pybroker.metadata.control_messages import (
+    CloseTopics,
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
+    ReopenTopics,
     RestoreReplicasRequest,
     StopReplicaRequest,
+    UpdateCluster,
     UpdateMetadataRequest,
-    UpdateSecurity,
+    refusal,
 )
+from pybroker.replicas.closing import TopicClosing
+from pybroker.replicas.fence import Fence
+from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.manager import ReplicaManager
-from pybroker.security.security import Security
+from pybroker.replicas.metadata_updates import MetadataUpdates
 
 
-async def handle(replicas: ReplicaManager, security: Security, request: ControlRequest) -> ControlResponse:
-    """To the handler of its key; what is no message of Kafka's goes straight to who obeys it."""
-    if isinstance(request, UpdateSecurity):
-        return security.update(request)
-    if isinstance(request, LeaderAndIsrRequest):
-        return await k04_leader_and_isr.handle(replicas, request)
-    if isinstance(request, StopReplicaRequest):
-        return await k05_stop_replica.handle(replicas, request)
-    if isinstance(request, UpdateMetadataRequest):
-        return await k06_update_metadata.handle(replicas, request)
-    if isinstance(request, RestoreReplicasRequest):
-        return await replicas.restore_replicas(request)
-    return replicas.update_configs(request)
+class ControlReceiver:
+    """Admits messages of the current controller, and hands each to who obeys it."""
+
+    def __init__(
+        self,
+        *,
+        fence: Fence,
+        cluster: KnownCluster,
+        replicas: ReplicaManager,
+        metadata: MetadataUpdates,
+        closing: TopicClosing,
+    ) -> None:
+        self._fence = fence
+        self._cluster = cluster
+        self._replicas = replicas
+        self._metadata = metadata
+        self._closing = closing
+
+    async def handle(self, request: ControlRequest) -> ControlResponse:
+        """One message. Orders come one after another; questions (CloseTopics) may come beside them."""
+        refused = self._fence.admit(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return refusal(request, refused)
+        match request:
+            case UpdateCluster():
+                return await self._cluster.update(request)
+            case LeaderAndIsrRequest():
+                return await k04_leader_and_isr.handle(self._replicas, request)
+            case StopReplicaRequest():
+                return await k05_stop_replica.handle(self._replicas, request)
+            case UpdateMetadataRequest():
+                return k06_update_metadata.handle(self._metadata, request)
+            case RestoreReplicasRequest():
+                return await self._replicas.restore_replicas(request)
+            case CloseTopics():
+                return await self._closing.close(request)
+            case ReopenTopics():
+                return await self._closing.reopen(request)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (key 4), between controller and broker only; version 5 of KIP-516 (group F, X13, X26, R10)."""
+"""LeaderAndIsr (key 4), between controller and broker only; version 5 of KIP-516, by topic id."""
 
 from __future__ import annotations
 

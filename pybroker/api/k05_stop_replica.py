@@ -1,4 +1,4 @@
-"""StopReplica (key 5), between controller and broker only; version 4 of KIP-516, by topic id (group H, X12)."""
+"""StopReplica (key 5), between controller and broker only; version 4 of KIP-516, by topic id."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ wherever an id is asked for here: an event that comes late never means a later t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -78,10 +78,6 @@ class DeleteTopics(Event[list[DeletedTopic | KafkaError]], frozen=True):
     deleted_by: str
     now_ms: int
     delay_ms: int
-    offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
-    """Committed offsets of each topic, to be kept with its deletion."""
-    ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
-    """Log start and log end of each topic's partitions, for its history."""
 
 
 class Truncation(msgspec.Struct, frozen=True):
@@ -107,25 +103,22 @@ class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
     truncated_by: str
     now_ms: int
     delay_ms: int
-    offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
-    ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
-    """As in DeleteTopics. Without the ends of a topic its offsets cannot be kept."""
 
 
-class UndeleteTopic(Event[str | KafkaError], frozen=True):
-    """Begins to bring a deleted topic back. Reply: its name to be."""
+class UndeletedTopic(msgspec.Struct, frozen=True):
+    """A topic that is back, or comes back, and its name."""
+
+    name: str
+    topic_id: Uuid
+
+
+class UndeleteTopic(Event[UndeletedTopic | KafkaError], frozen=True):
+    """Brings a deleted topic back."""
 
     topic_id: Uuid
     new_name: str | None
     undeleted_by: str
     now_ms: int
-
-
-class UndeletedTopic(msgspec.Struct, frozen=True):
-    """The end of an undeletion that succeeded."""
-
-    name: str
-    topic_id: Uuid
 
 
 class OffsetsRestored(Event[None], frozen=True):

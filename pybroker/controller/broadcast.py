@@ -1,8 +1,9 @@
 """From a change of the image to messages for each broker. Pure.
 
-Order in the list is order on the wire. Removed topics come first as UpdateMetadata, so that no client finds them any
-more, then StopReplica collects their data (R11). New and changed partitions go to their replicas by LeaderAndIsr
-before UpdateMetadata shows them to clients.
+Order in the list is order on the wire. First every broker learns what has changed, settings and entries among it:
+what follows is done under them. Removed topics come first as UpdateMetadata, so that no client finds them any more,
+then StopReplica collects their data. New and changed partitions go to their replicas by LeaderAndIsr before
+UpdateMetadata shows them to clients.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pybroker.metadata.control_messages import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
+    UpdateCluster,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -43,25 +45,39 @@ class Broadcast:
     def __init__(self, controller_id: int) -> None:
         self._controller_id = controller_id
 
-    def full(self, image: ClusterImage, broker_id: int) -> list[ControlRequest]:
-        """What a broker gets first from a controller: everything it replicates (FULL), then everything there is."""
+    def full(self, image: ClusterImage, broker_id: int, number: int) -> list[ControlRequest]:
+        """What a broker gets first from a controller: the whole image as of change `number`, everything that it
+        replicates (FULL), and everything that clients may see."""
         broker = image.brokers[broker_id]
         topics = list(image.topics.values())
         return [
+            self.whole(image, broker_id, number),
             self._leader_and_isr(
                 image, broker, [(topic, range(len(topic.partitions)), False) for topic in topics], full=True
             ),
             self._update_metadata(image, broker, [_shown(topic, range(len(topic.partitions))) for topic in topics]),
         ]
 
-    def changes(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
-        """What each live broker must hear of a change."""
+    def whole(self, image: ClusterImage, broker_id: int, number: int) -> UpdateCluster:
+        """The whole image as of change `number`."""
+        return UpdateCluster(self._controller_id, image.controller_epoch, image.brokers[broker_id].epoch, number, image)
+
+    def changes(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta, number: int) -> Messages:
+        """What each live broker must hear of change `number`. One that the change brings hears everything."""
+        if delta.empty:
+            return {}
+        new = {broker.broker_id for broker in delta.brokers}
         shown = [_hidden(topic) for topic in delta.removed]
         states = [(topic, _changed(before.topics.get(topic.name), topic)) for topic in delta.topics]
         states = [(topic, indexes) for topic, indexes in states if indexes]
         messages: Messages = {}
         for broker in after.brokers.values():
-            out: list[ControlRequest] = []
+            if broker.broker_id in new:
+                messages[broker.broker_id] = self.full(after, broker.broker_id, number)
+                continue
+            out: list[ControlRequest] = [
+                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, delta)
+            ]
             if shown:
                 out.append(self._update_metadata(after, broker, shown))
             stop = self._stop_deleted(after, broker, delta)
@@ -79,8 +95,7 @@ class Broadcast:
                 out.append(self._leader_and_isr(after, broker, orders, full=False))
             if states or delta.brokers or delta.lost_brokers:
                 out.append(self._update_metadata(after, broker, [_shown(topic, indexes) for topic, indexes in states]))
-            if out:
-                messages[broker.broker_id] = out
+            messages[broker.broker_id] = out
         return messages
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from pybroker.cluster.events import RegisterBroker
-from pybroker.controller.decision import Decision
+from pybroker.controller.decision import Decision, decides
 from pybroker.controller.events import ReplicasOffline
 from pybroker.controller.leader_election import Election, elect
 from pybroker.controller.topics import encode_state
@@ -23,6 +23,7 @@ from pybroker.metadata.image import (
 from pybroker.metadata.store import Operation, Set
 
 
+@decides(RegisterBroker)
 def decide_register(image: ClusterImage, event: RegisterBroker) -> Decision:
     """The broker is alive: partitions without a leader get one, if it is in their ISR.
 
@@ -50,6 +51,7 @@ def decide_register(image: ClusterImage, event: RegisterBroker) -> Decision:
     return Decision(tuple(operations), ImageDelta(topics=tuple(topics), brokers=(broker,)), None)
 
 
+@decides(ReplicasOffline)
 def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
     """Replicas of a live broker are out of service: another member of the ISR leads, or nobody. The ISR never becomes
     empty, so that the data is found again when the replica is back."""

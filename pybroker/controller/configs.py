@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from pybroker.cluster.events import AlterConfigs, ConfigChange
-from pybroker.controller.decision import Decision
+from pybroker.controller.decision import Decision, decides
 from pybroker.controller.protocol import decide_raise
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
@@ -16,6 +16,7 @@ from pybroker.metadata.store import Create, Operation, Set
 from pybroker.protocol.error_codes import ErrorCode
 
 
+@decides(AlterConfigs)
 def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
     """Sets and removes; each resource succeeds or fails by itself. A resource must not be named twice in one event.
     The setting that gives topics ids does so in the same multi."""

@@ -1,18 +1,25 @@
-"""What a decision function gives back: store operations, the change of the image, and the reply. It has done nothing
-yet."""
+"""What a decision is, and which function decides which event.
+
+Each event has one pure function, of the image and the event; it registers itself with `decides`. The modules of the
+families are imported by `pybroker.controller.families`, and by nobody else for that purpose.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from pybroker.metadata.image import ImageDelta
+from pybroker.cluster.events import Event
+from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.metadata.store import Operation
+from pybroker.native import Uuid
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The controller loop makes it durable (one multi), visible, sent, answered: in that order."""
+    """Store operations, the change of the image, and the reply. Nothing is done yet: the controller's loop makes it
+    durable (one multi), visible, sent, answered, in that order."""
 
     operations: tuple[Operation, ...]
     delta: ImageDelta
@@ -22,3 +29,54 @@ class Decision(msgspec.Struct, frozen=True):
 def nothing(reply: Any) -> Decision:
     """A decision that changes nothing."""
     return Decision((), ImageDelta(), reply)
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """What topics hold that were closed for a decision, and will until they are reopened."""
+
+    offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
+    """Committed offsets, to be kept with the deletion."""
+    ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
+    """Log start and log end by partition; -1 where nobody said."""
+
+
+NOTHING_CLOSED = Closed()
+
+
+class Rule(NamedTuple):
+    """How one kind of event is decided."""
+
+    decide: Callable[..., Decision]
+    """(image, event), and what was closed if something is closed for it."""
+    closes: Callable[[ClusterImage, Any], Sequence[TopicImage]] | None
+    """The topics to be closed before it is decided."""
+
+
+_RULES: dict[type[Event[Any]], Rule] = {}
+
+E = TypeVar("E", bound=Event[Any])
+P = ParamSpec("P")
+Decide = Callable[Concatenate[ClusterImage, E, P], Decision]
+
+
+def decides(
+    kind: type[E], *, closes: Callable[[ClusterImage, E], Sequence[TopicImage]] | None = None
+) -> Callable[[Decide[E, P]], Decide[E, P]]:
+    """Registers the function below for a kind of event."""
+
+    def register(decide: Decide[E, P]) -> Decide[E, P]:
+        assert kind not in _RULES, f"{kind.__name__} is decided by two functions"
+        _RULES[kind] = Rule(decide, closes)
+        return decide
+
+    return register
+
+
+def rule_of(event: Event[Any]) -> Rule:
+    """Who decides an event."""
+    return _RULES[type(event)]
+
+
+def decided_kinds() -> frozenset[type[Event[Any]]]:
+    """All that is registered."""
+    return frozenset(_RULES)

@@ -1,7 +1,7 @@
 """The controller's care for deletions in progress: who has confirmed, asking again, and when the data is gone
 everywhere; and for undeletions, whose replicas have to move their data back.
 
-A replica that never answers blocks no deletion (R11): the name is free already. What it holds is settled when it comes
+A replica that never answers blocks no deletion: the name is free already. What it holds is settled when it comes
 back, by its first FULL LeaderAndIsr. Only without topic ids does the name wait for every replica (checklist 118).
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pybroker.cluster.events import Event
+from pybroker.cluster.port import ControllerPort
 from pybroker.controller.events import AdvanceDeletions, FinishUndelete
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
@@ -43,12 +43,12 @@ class Deletions:
     def __init__(
         self,
         store: MetadataStore,
-        submit: Callable[[Event[Any]], Awaitable[Any]],
+        port: ControllerPort,
         send_again: Callable[[int, Sequence[Uuid]], None],
         tombstones_max: Callable[[], int],
     ) -> None:
         self._store = store
-        self._submit = submit
+        self._port = port
         self._send_again = send_again
         self._tombstones_max = tombstones_max
         self._image = ClusterImage.initial(-1)
@@ -71,16 +71,16 @@ class Deletions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
 
-    async def start(self, image: ClusterImage) -> None:
-        """Goes on with what is not finished."""
+    def start(self, image: ClusterImage) -> None:
+        """Goes on with what is not finished. What brokers have to do is repeated to each when it registers."""
         self._image = image
         self._take(image.deletions.values())
-        for broker_id in image.brokers:
-            missing = [*self._unconfirmed.items(), *self._restoring.items()]
-            waiting = [topic_id for topic_id, brokers in missing if broker_id in brokers]
-            if waiting:
-                self._send_again(broker_id, waiting)
         self._spawn(self._run())
+
+    def owed_by(self, broker_id: int) -> list[Uuid]:
+        """The topics of which a broker has not confirmed what it was told to do."""
+        missing = [*self._unconfirmed.items(), *self._restoring.items()]
+        return [topic_id for topic_id, brokers in missing if broker_id in brokers]
 
     async def stop(self) -> None:
         """Nothing is lost: the records are in the store."""
@@ -92,6 +92,8 @@ class Deletions:
         for future in self._undeletes.values():
             if not future.done():
                 future.set_result(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker stops; it goes on later."))
+        for freed in self._freed.values():
+            freed.cancel()
 
     def observe(self, image: ClusterImage, delta: ImageDelta) -> None:
         """A decision was made durable."""
@@ -165,8 +167,11 @@ class Deletions:
             future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
         return future
 
-    def name_freed(self, topic_id: Uuid) -> asyncio.Future[None]:
-        """Done when a deletion by order has given its name up. Ask only while it has not; wait with a limit."""
+    def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
+        """None when the name of a deleted topic is free; else done when it is."""
+        record = self._image.deletions.get(topic_id)
+        if record is None or not record.by_order:
+            return None
         future = self._freed.get(topic_id)
         if future is None:
             future = self._freed[topic_id] = asyncio.get_running_loop().create_future()
@@ -218,21 +223,23 @@ class Deletions:
             await self._wake.wait()
 
     async def _record(self) -> None:
-        for topic_id, problem in list(self._restored.items()):
-            outcome = await self._submit(FinishUndelete(topic_id, problem))
-            self._restored.pop(topic_id, None)
-            # Who waits hears of it when clients see it.
-            await asyncio.wait([outcome.applied])
+        while self._restored:
+            topic_id, problem = self._restored.popitem()
+            try:
+                answer = await self._port.submit(FinishUndelete(topic_id, problem))
+            except KafkaError:
+                self._restored.setdefault(topic_id, problem)
+                raise
             waiting = self._undeletes.pop(topic_id, None)
             if waiting is not None and not waiting.done():
-                waiting.set_result(outcome.reply)
+                waiting.set_result(answer.reply)
         staged = tuple(self._newly_staged)
         if staged:
-            await self._submit(AdvanceDeletions(staged=staged, tombstones_max=self._tombstones_max()))
+            await self._port.submit(AdvanceDeletions(staged=staged, tombstones_max=self._tombstones_max()))
             self._newly_staged.difference_update(staged)
         removed = await self._removed()
         if removed:
-            await self._submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
+            await self._port.submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
 
     async def _removed(self) -> tuple[Uuid, ...]:
         """Staged deletions of which no broker holds anything any more. Each broker notes what it holds before it

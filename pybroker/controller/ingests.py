@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
 from pybroker.cluster.lookup import unknown_topic
-from pybroker.controller.decision import Decision, nothing
+from pybroker.controller.decision import Decision, decides, nothing
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.ingest_records import (
@@ -35,6 +35,7 @@ EPOCH_MAX = INDEX_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
 
+@decides(BeginIngest)
 def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
     """Reply: the record that is open, or the one that says it was committed."""
     topic_id, ingest_id, batch_id = event.key
@@ -100,6 +101,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
         )
 
 
+@decides(CommitIngest)
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
     """THE decision. Reply: the committed record; COMMITTING until its partitions have the records."""
     done = image.commit_of(event.key)
@@ -130,6 +132,7 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
     return Decision((Delete(known.path), *map(Create, folder), write), delta, record)
 
 
+@decides(FinishIngest)
 def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
     """The partitions have the records. Reply: the record with its offsets."""
     known = image.committed_ingests.get(series_of(event.key))
@@ -145,6 +148,7 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
     return Decision((Set(record.path, record.encode()),), ImageDelta(committed_ingests=(record,)), record)
 
 
+@decides(DropIngests)
 def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
     """Ends open ingests (aborted, expired, their topic is gone) and forgets committed ones. What is not there is passed
     over; so is an ingest that has begun anew since. Reply: the open ones that ended."""

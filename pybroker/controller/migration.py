@@ -1,11 +1,11 @@
-"""What is left from before topic ids (V).
+"""What is left from before topic ids.
 
 The last step of giving ids to topics that had none: when all replicas have written theirs, the record of the migration
 goes. A crash before that finds the record and goes on (checklist 212).
 
-Deletions that were ordered in the old format, `/admin/delete_topics/[topic]`, and not finished (115, 116, 120): once
-the topic has its id it is deleted like any other, and the multi that does it takes the order away, too. An order for
-a topic that is not there is dropped.
+Deletions that were ordered in the old format, `/admin/delete_topics/[topic]`, and not finished (checklist 115, 116,
+120): once the topic has its id it is deleted like any other, and the multi that does it takes the order away, too. An
+order for a topic that is not there is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pybroker.cluster.events import DropDeleteOrders
-from pybroker.controller.decision import Decision
+from pybroker.controller.decision import Decision, decides
 from pybroker.controller.events import FinishMigrations
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -21,11 +21,14 @@ from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.store import Delete
 
 
-def decide_finish(event: FinishMigrations) -> Decision:
+@decides(FinishMigrations)
+def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
     """Removes the records."""
+    del image
     return Decision(tuple(Delete(znodes.topic_id_path(name)) for name in event.topics), ImageDelta(), None)
 
 
+@decides(DropDeleteOrders)
 def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
     """Removes the nodes of orders that are still there."""
     names = tuple(name for name in event.topics if name in image.delete_orders)

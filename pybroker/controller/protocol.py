@@ -1,17 +1,17 @@
-"""What the metadata store shows of topic ids, and the way up (KIP-516, group V; checklist 206, 210).
+"""What the metadata store shows of topic ids, and the way up (KIP-516; checklist 206, 210).
 
 With `inter.broker.protocol.version` below 2.8 topics have no ids that anybody outside sees. Inside nothing changes
 (every partition has its id, `partition.metadata` is written): what Kafka's own node may not show stands in a node
 beside it, `/admin/topic_ids/[topic]`, the same in which a migration notes the ids that it gives.
 
-    version 2 node + record of the id ──RaiseProtocol──► version 3 node + record ──FinishMigrations──► version 3 node
+    version 2 node + record of the id ──AlterConfigs──► version 3 node + record ──FinishMigrations──► version 3 node
 
-The way up is one multi, with the setting that orders it when it comes while the broker runs: no crash can leave some
+The way up is one multi, that of the setting which orders it if it comes while the broker runs: no crash can leave some
 topics with ids and others without, and an id is given once.
 
-Why `partition.metadata` is written below 2.8, too: a log must not take a byte before the directory says whose it is
-(DESIGN 4), Kafka's brokers from before ids pass over files that they do not know, and a topic whose node was written
-anew by an old tool gets its id back from there.
+Why `partition.metadata` is written below 2.8, too: a log must not take a byte before the directory says whose it is,
+Kafka's brokers from before ids pass over files that they do not know, and a topic whose node was written anew by an old
+tool gets its id back from there.
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pybroker.cluster.events import AlterUsers, CreateAcls, DeleteAcls
-from pybroker.controller.decision import Decision
+from pybroker.controller.decision import Decision, decides
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import AclBinding, AclNode, AclPattern, acl_path, encode_acls
-from pybroker.metadata.control_messages import UpdateSecurity
 from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta
 from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.metadata.users import user_path
@@ -18,6 +17,7 @@ from pybroker.protocol.error_codes import ErrorCode
 _NO_NODE = AclNode((), -1)
 
 
+@decides(CreateAcls)
 def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
     """An entry that exists already stays as it is."""
     wanted: dict[AclPattern, dict[AclBinding, None]] = {}
@@ -27,6 +27,7 @@ def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
     return _acl_decision(image, {pattern: tuple(entries) for pattern, entries in wanted.items()}, None)
 
 
+@decides(DeleteAcls)
 def decide_delete_acls(image: ClusterImage, event: DeleteAcls) -> Decision:
     """What several filters mean is in the reply of each."""
     everything = [binding for node in image.acls.values() for binding in node.bindings]
@@ -58,6 +59,7 @@ def _acl_decision(image: ClusterImage, wanted: Mapping[AclPattern, tuple[AclBind
     return Decision(tuple(operations), ImageDelta(acls=nodes), reply)
 
 
+@decides(AlterUsers)
 def decide_alter_users(image: ClusterImage, event: AlterUsers) -> Decision:
     """Each user succeeds or fails as a whole (KIP-554)."""
     operations: list[Operation] = []
@@ -78,31 +80,3 @@ def decide_alter_users(image: ClusterImage, event: AlterUsers) -> Decision:
         users[change.name] = ConfigImage(config, before.version + 1)
         reply.append(None)
     return Decision(tuple(operations), ImageDelta(users=users), reply)
-
-
-def all_security(image: ClusterImage) -> UpdateSecurity:
-    """What a broker gets first from a controller."""
-    return UpdateSecurity(
-        acls_added=tuple(_bindings(image.acls.values())),
-        users={name: user.config for name, user in image.users.items()},
-        full=True,
-    )
-
-
-def changed_security(before: ClusterImage, delta: ImageDelta) -> list[UpdateSecurity]:
-    """What brokers must hear of a change."""
-    if not delta.acls and not delta.users:
-        return []
-    old = dict.fromkeys(_bindings(before.acls[pattern] for pattern in delta.acls if pattern in before.acls))
-    new = dict.fromkeys(_bindings(delta.acls.values()))
-    return [
-        UpdateSecurity(
-            acls_added=tuple(binding for binding in new if binding not in old),
-            acls_removed=tuple(binding for binding in old if binding not in new),
-            users={name: user.config for name, user in delta.users.items()},
-        )
-    ]
-
-
-def _bindings(nodes: Iterable[AclNode]) -> list[AclBinding]:
-    return [binding for node in nodes for binding in node.bindings]

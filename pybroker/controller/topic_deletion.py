@@ -1,4 +1,4 @@
-"""The life of a deletion, stored at each step so that a controller change or a crash loses nothing (X20).
+"""The life of a deletion, stored at each step so that a controller change or a crash loses nothing.
 
     deleting   the multi that freed the name wrote the record; StopReplica is on its way to the replicas
     staged     every replica has confirmed that its data lies in `deleting/`; it stays until `remove_after_ms`
@@ -13,11 +13,16 @@ the operator, because without a tombstone nothing proves that its topic was dele
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
-from pybroker.controller.decision import Decision
+from pybroker.cluster.events import DeletedTopic, DeleteTopics
+from pybroker.cluster.lookup import living_topic
+from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, decides
 from pybroker.controller.events import AdvanceDeletions
-from pybroker.controller.topics import name_operations
+from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.deletion_records import (
     DELETING,
@@ -29,8 +34,9 @@ from pybroker.metadata.deletion_records import (
     forget_operations,
     write_operations,
 )
-from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.store import Delete, Operation
+from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.metadata.lineage import DELETED, TopicEvent
+from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.native import Uuid
 
 TOMBSTONES_MAX = 10_000
@@ -45,6 +51,117 @@ _MOVES: dict[str, tuple[str, ...]] = {
 }
 
 
+def to_be_closed(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
+    """Of what is to be deleted: what takes appends of clients and commits of groups."""
+    topics = [image.topic_by_id(which) for which in event.topics if isinstance(which, Uuid)]
+    return [topic for topic in topics if topic is not None and not topic.internal]
+
+
+@decides(DeleteTopics, closes=to_be_closed)
+def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOTHING_CLOSED) -> Decision:
+    """Deletes at once: one multi removes the topic's nodes, writes its deletion record and raises the name's
+    epoch floor.
+
+    From then on the name is free and the id is dead, whatever the replicas do. Without topic ids the multi writes the
+    order to delete instead of removing the topic's node: the name is free when the replicas have answered.
+    """
+    operations: list[Operation] = []
+    removed: dict[Uuid, TopicImage] = {}
+    records: list[DeletionRecord] = []
+    floors: dict[str, int] = {}
+    reply: list[DeletedTopic | KafkaError] = []
+    for which in event.topics:
+        try:
+            topic = living_topic(image, which, removed)
+        except KafkaError as error:
+            reply.append(error)
+            continue
+        what = TopicEvent(DELETED, event.now_ms, event.deleted_by, topic.name)
+        record, gone = bury(
+            image,
+            topic,
+            what,
+            event.delay_ms,
+            offsets=closed.offsets.get(topic.topic_id, ()),
+            ends=closed.ends.get(topic.topic_id, ()),
+        )
+        removed[topic.topic_id] = topic
+        records.append(record)
+        floors[topic.name] = floor_after(image, record)
+        operations += gone
+        reply.append(DeletedTopic(topic.name, topic.topic_id))
+    delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
+    return Decision(tuple(operations), delta, reply)
+
+
+def bury(
+    image: ClusterImage,
+    topic: TopicImage,
+    what: TopicEvent,
+    delay_ms: int,
+    *,
+    offsets: tuple[Mapping[str, Any], ...],
+    ends: tuple[tuple[int, int], ...],
+    successor: Uuid | None = None,
+    offsets_for: Uuid | None = None,
+) -> tuple[DeletionRecord, list[Operation]]:
+    """The deletion record of a topic, and the operations that end its life (all but the floor of its name are here)."""
+    last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
+    record = DeletionRecord(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        state=DELETING,
+        created_ms=topic.created_ms,
+        deleted_ms=what.at_ms,
+        deleted_by=what.by,
+        remove_after_ms=what.at_ms + delay_ms,
+        partitions={index: partition.replicas for index, partition in enumerate(topic.partitions)},
+        config=topic.config,
+        leader_epoch_max=last_epoch,
+        offsets=offsets,
+        how=what.what,
+        ends=ends,
+        lineage=topic.lineage.with_event(what).ended(last_epoch),
+        successor=successor,
+        offsets_for=offsets_for,
+        by_order=not image.topic_ids,
+    )
+    operations: list[Operation] = []
+    if record.by_order:
+        operations.append(Delete(znodes.topic_id_path(topic.name)))
+        if topic.name not in image.delete_orders:
+            operations.append(Create(znodes.old_deletion_path(topic.name)))
+    else:
+        operations += name_operations(topic.name, len(topic.partitions), topic.node_version)
+        if topic.name in image.delete_orders:
+            operations.append(Delete(znodes.old_deletion_path(topic.name)))
+    if topic.config_version >= 0:
+        operations.append(Delete(znodes.topic_config_path(topic.name)))
+    if not topic.lineage.empty:
+        operations.append(Delete(znodes.lineage_path(topic.topic_id)))
+    # There is one already if it was undeleted a moment ago.
+    record, written = write_operations(image.deletions.get(topic.topic_id), record)
+    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
+    written.append(Set(path, data) if topic.name in image.floors else Create(path, data))
+    return record, operations + written
+
+
+def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
+    """Removes the nodes that take a name."""
+    prefix = znodes.partitions_path(name)
+    operations: list[Operation] = []
+    for index in range(partitions):
+        operations.append(Delete(f"{prefix}/{index}/state"))
+        operations.append(Delete(f"{prefix}/{index}"))
+    return [*operations, Delete(prefix), Delete(znodes.topic_path(name), version)]
+
+
+def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
+    """The epoch floor of a name once this incarnation of it is dead."""
+    return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
+
+
+@decides(AdvanceDeletions)
 def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
     """Moves deletions on; what is not a legal move (a late confirmation) is passed over."""
     moved: dict[Uuid, DeletionRecord] = {}

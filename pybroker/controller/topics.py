@@ -1,9 +1,8 @@
-"""Decisions about topics: create, delete, add partitions. Pure functions of image and event; no IO, no await."""
+"""Decisions about topics that live: create, add partitions. Pure functions of image and event; no IO, no await."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -11,18 +10,14 @@ from pybroker.cluster.events import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
-    DeletedTopic,
-    DeleteTopics,
     NewPartitions,
     NewTopic,
 )
-from pybroker.cluster.lookup import living_topic
-from pybroker.controller.decision import Decision
+from pybroker.controller.decision import Decision, decides
 from pybroker.controller.placement import place
 from pybroker.controller.protocol import id_operations, topic_node
 from pybroker.errors import KafkaError
-from pybroker.metadata import deletion_records, znodes
-from pybroker.metadata.deletion_records import DeletionRecord
+from pybroker.metadata import znodes
 from pybroker.metadata.image import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -33,8 +28,8 @@ from pybroker.metadata.image import (
     clash_key,
     has_clash_key,
 )
-from pybroker.metadata.lineage import CREATED, DELETED, TopicEvent, TopicLineage
-from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
+from pybroker.metadata.store import Create, Operation, Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -47,6 +42,7 @@ Replicas = tuple[int, ...]
 # --- create -----------------------------------------------------------------------------------------------------------
 
 
+@decides(CreateTopics)
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
     """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere
     else."""
@@ -113,7 +109,7 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
 
 
 def unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
-    """A23: never an id that lives or is known to be dead, and never a reserved one, whatever makes them."""
+    """Never an id that lives or is known to be dead, and never a reserved one, whatever makes them."""
     while True:
         topic_id = new_id()
         if (
@@ -189,7 +185,7 @@ def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -
 
 
 def first_leader_epoch(image: ClusterImage, name: str) -> int:
-    """R6: above every epoch that any incarnation of the name has had; 0 for a new name."""
+    """Above every epoch that any incarnation of the name has had; 0 for a new name."""
     return image.floors.get(name, -1) + 1
 
 
@@ -256,115 +252,10 @@ def encode_state(partition: PartitionImage) -> bytes:
     return znodes.encode_state(partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr)
 
 
-# --- delete -----------------------------------------------------------------------------------------------------------
-
-
-def decide_delete(image: ClusterImage, event: DeleteTopics) -> Decision:
-    """Deletes at once (R11): one multi removes the topic's nodes, writes its deletion record and raises the name's
-    epoch floor.
-
-    From then on the name is free and the id is dead, whatever the replicas do. Without topic ids the multi writes the
-    order to delete instead of removing the topic's node: the name is free when the replicas have answered.
-    """
-    operations: list[Operation] = []
-    removed: dict[Uuid, TopicImage] = {}
-    records: list[DeletionRecord] = []
-    floors: dict[str, int] = {}
-    reply: list[DeletedTopic | KafkaError] = []
-    for which in event.topics:
-        try:
-            topic = living_topic(image, which, removed)
-        except KafkaError as error:
-            reply.append(error)
-            continue
-        what = TopicEvent(DELETED, event.now_ms, event.deleted_by, topic.name)
-        record, gone = bury(
-            image,
-            topic,
-            what,
-            event.delay_ms,
-            offsets=event.offsets.get(topic.topic_id, ()),
-            ends=event.ends.get(topic.topic_id, ()),
-        )
-        removed[topic.topic_id] = topic
-        records.append(record)
-        floors[topic.name] = floor_after(image, record)
-        operations += gone
-        reply.append(DeletedTopic(topic.name, topic.topic_id))
-    delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
-    return Decision(tuple(operations), delta, reply)
-
-
-def bury(
-    image: ClusterImage,
-    topic: TopicImage,
-    what: TopicEvent,
-    delay_ms: int,
-    *,
-    offsets: tuple[Mapping[str, Any], ...],
-    ends: tuple[tuple[int, int], ...],
-    successor: Uuid | None = None,
-    offsets_for: Uuid | None = None,
-) -> tuple[DeletionRecord, list[Operation]]:
-    """The deletion record of a topic, and the operations that end its life (all but the floor of its name are here)."""
-    last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
-    record = DeletionRecord(
-        topic=topic.name,
-        topic_id=topic.topic_id,
-        state=deletion_records.DELETING,
-        created_ms=topic.created_ms,
-        deleted_ms=what.at_ms,
-        deleted_by=what.by,
-        remove_after_ms=what.at_ms + delay_ms,
-        partitions={index: partition.replicas for index, partition in enumerate(topic.partitions)},
-        config=topic.config,
-        leader_epoch_max=last_epoch,
-        offsets=offsets,
-        how=what.what,
-        ends=ends,
-        lineage=topic.lineage.with_event(what).ended(last_epoch),
-        successor=successor,
-        offsets_for=offsets_for,
-        by_order=not image.topic_ids,
-    )
-    operations: list[Operation] = []
-    if record.by_order:
-        operations.append(Delete(znodes.topic_id_path(topic.name)))
-        if topic.name not in image.delete_orders:
-            operations.append(Create(znodes.old_deletion_path(topic.name)))
-    else:
-        operations += name_operations(topic.name, len(topic.partitions), topic.node_version)
-        if topic.name in image.delete_orders:
-            operations.append(Delete(znodes.old_deletion_path(topic.name)))
-    if topic.config_version >= 0:
-        operations.append(Delete(znodes.topic_config_path(topic.name)))
-    if not topic.lineage.empty:
-        operations.append(Delete(znodes.lineage_path(topic.topic_id)))
-    # There is one already if it was undeleted a moment ago.
-    record, written = deletion_records.write_operations(image.deletions.get(topic.topic_id), record)
-    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
-    written.append(Set(path, data) if topic.name in image.floors else Create(path, data))
-    return record, operations + written
-
-
-def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
-    """Removes the nodes that take a name."""
-    prefix = znodes.partitions_path(name)
-    operations: list[Operation] = []
-    for index in range(partitions):
-        operations.append(Delete(f"{prefix}/{index}/state"))
-        operations.append(Delete(f"{prefix}/{index}"))
-    return [*operations, Delete(prefix), Delete(znodes.topic_path(name), version)]
-
-
-def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
-    """The epoch floor of a name once this incarnation of it is dead (R6)."""
-    return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
-
-
 # --- add partitions ---------------------------------------------------------------------------------------------------
 
 
+@decides(CreatePartitions)
 def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> Decision:
     """Grows topics; each succeeds or fails by itself (KIP-195)."""
     operations: list[Operation] = []
@@ -384,7 +275,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
         bigger = msgspec.structs.replace(
             topic, partitions=topic.partitions + tuple(added), node_version=topic.node_version + 1
         )
-        # The version check ties the change to the incarnation that the decision read (A33).
+        # The version check ties the change to the incarnation that the decision read.
         operations.append(Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version))
         operations += state_operations(topic.name, len(topic.partitions), added)
         grown.append(bigger)

@@ -1,4 +1,4 @@
-"""Truncate: an empty incarnation takes a topic's place, in one decision (U2). Pure.
+"""Truncate: an empty incarnation takes a topic's place, in one decision. Pure.
 
 Name, configs, partitions and replicas stay; the id is new, and leader epochs go on, so that by-id clients and clients
 that know epochs notice. The old incarnation goes the way of every deletion, and can be undeleted under another name.
@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from pybroker.cluster.events import TruncatedTopic, TruncateTopics, Truncation
 from pybroker.cluster.lookup import living_topic
-from pybroker.controller.decision import Decision
-from pybroker.controller.topics import bury, create_operations, floor_after, new_topic, unused_id
+from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, decides
+from pybroker.controller.topic_deletion import bury, floor_after
+from pybroker.controller.topics import create_operations, new_topic, unused_id
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
@@ -23,7 +24,19 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-def decide_truncate(image: ClusterImage, event: TruncateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
+def to_be_closed(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
+    """Of what is to be truncated: what takes appends of clients and commits of groups."""
+    topics = [image.topic_by_id(one.topic_id) for one in event.topics]
+    return [topic for topic in topics if topic is not None and not topic.internal]
+
+
+@decides(TruncateTopics, closes=to_be_closed)
+def decide_truncate(
+    image: ClusterImage,
+    event: TruncateTopics,
+    closed: Closed = NOTHING_CLOSED,
+    new_id: Callable[[], Uuid] = Uuid.random,
+) -> Decision:
     """Truncates what can be truncated; each topic succeeds or fails by itself."""
     operations: list[Operation] = []
     removed: dict[Uuid, TopicImage] = {}
@@ -36,12 +49,12 @@ def decide_truncate(image: ClusterImage, event: TruncateTopics, new_id: Callable
             old = living_topic(image, one.topic_id, removed)
             if old.internal:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{old.name}' is internal and cannot be truncated.")
-            ends = _ends(event, one, old)
+            ends = _ends(closed, one, old)
         except KafkaError as error:
             reply.append(error)
             continue
         topic_id = unused_id(image, made, new_id)
-        offsets = event.offsets.get(old.topic_id, ())
+        offsets = closed.offsets.get(old.topic_id, ())
         what = TopicEvent(TRUNCATED, event.now_ms, event.truncated_by, old.name)
         record, operations_of_old = bury(
             image,
@@ -49,7 +62,7 @@ def decide_truncate(image: ClusterImage, event: TruncateTopics, new_id: Callable
             what,
             event.delay_ms,
             offsets=offsets,
-            ends=event.ends.get(old.topic_id, ()),
+            ends=closed.ends.get(old.topic_id, ()),
             successor=topic_id,
             offsets_for=topic_id if one.keep_offsets and offsets else None,
         )
@@ -74,11 +87,11 @@ def decide_truncate(image: ClusterImage, event: TruncateTopics, new_id: Callable
     return Decision(tuple(operations), delta, reply)
 
 
-def _ends(event: TruncateTopics, one: Truncation, old: TopicImage) -> tuple[int, ...]:
+def _ends(closed: Closed, one: Truncation, old: TopicImage) -> tuple[int, ...]:
     """Where the new logs begin; nothing when offsets are not kept."""
     if not one.keep_offsets:
         return ()
-    ends = tuple(end for _, end in event.ends.get(old.topic_id, ()))
+    ends = tuple(end for _, end in closed.ends.get(old.topic_id, ()))
     if len(ends) != len(old.partitions) or any(end < 0 for end in ends):
         raise KafkaError(
             ErrorCode.LEADER_NOT_AVAILABLE,

@@ -1,4 +1,4 @@
-"""Undelete: a deleted topic lives again under its id, while its data still waits (U3). Pure.
+"""Undelete: a deleted topic lives again under its id, while its data still waits. Pure.
 
     deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored──► (no record)
                           the name is taken;             its nodes are back;
@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.cluster.events import OffsetsRestored, UndeletedTopic, UndeleteTopic
-from pybroker.controller.decision import Decision, nothing
+from pybroker.controller.decision import Decision, decides, nothing
 from pybroker.controller.events import FinishUndelete
 from pybroker.controller.topics import check_name_is_free, create_operations, first_leader_epoch, new_topic
 from pybroker.errors import KafkaError
@@ -32,6 +32,7 @@ from pybroker.metadata.times import time_text
 from pybroker.protocol.error_codes import ErrorCode
 
 
+@decides(UndeleteTopic)
 def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
     """Takes the name and tells the replicas, if the topic can come back."""
     record = image.deletions.get(event.topic_id)
@@ -49,7 +50,7 @@ def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
         restored_ms=event.now_ms,
     )
     after, operations = write_operations(record, after)
-    return Decision(tuple(operations), ImageDelta(deletions=(after,)), name)
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), UndeletedTopic(name, record.topic_id))
 
 
 def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord | None) -> DeletionRecord:
@@ -97,6 +98,7 @@ def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
         ) from None
 
 
+@decides(FinishUndelete)
 def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decision:
     """The topic's nodes come back, or its deletion goes on."""
     record = image.deletions.get(event.topic_id)
@@ -139,6 +141,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
     return Decision(tuple(operations), delta, UndeletedTopic(name, record.topic_id))
 
 
+@decides(OffsetsRestored)
 def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
     """Nothing is left to do: the record of a living topic goes, that of a truncated one forgets its debt."""
     record = image.deletions.get(event.topic_id)

@@ -1,7 +1,7 @@
-"""The life of staged ingests on this broker: begin, commit, abort, expiry, and what a crash leaves to be finished.
+"""The life of staged ingests: begin, commit, abort, expiry, and what a crash leaves to be finished.
 
-Decisions go through the controller and are in the store before anything follows from them; native code stages, seals
-and attaches. One lock an ingest: of two commits that race, the second finds the first one's answer.
+Decisions go through the controller and are in the store before anything follows from them; what the leaders of the
+partitions do is in `leader`. One lock an ingest: of two commits that race, the second finds the first one's answer.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from pybroker.clock import Clock
 from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
+from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig
-from pybroker.controller.controller import Controller
 from pybroker.errors import KafkaError
+from pybroker.ingest.leader import IngestLeader, StagedIngest
 from pybroker.ingest.removal import Removal
-from pybroker.metadata.cache import MetadataCache, RemovedTopic
+from pybroker.metadata.cache import RemovedTopic
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
-from pybroker.native import ListedAttempt, NativeError, NativeIngests, OpenIngest, Uuid
+from pybroker.native import ListedAttempt, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-THREADS = 4
-"""Attaches and seals at a time: each waits for the disk, and syncs of several share its commits."""
 ROUND_S_MAX = 30.0
 """Longest time between two looks at what has expired."""
 ROUND_S_MIN = 0.05
@@ -38,7 +37,8 @@ that they take less than a hundredth of the control plane, whatever clients begi
 RETRY_S = 2.0
 """After an attach that failed (a full disk), or a round of the janitor (a bug)."""
 
-T = TypeVar("T")
+R = TypeVar("R")
+
 
 class CommitOutcome(NamedTuple):
     """The answer to a commit."""
@@ -65,53 +65,50 @@ class Ingests:
     def __init__(
         self,
         *,
-        native: NativeIngests,
-        controller: Controller,
-        cache: MetadataCache,
+        leader: IngestLeader,
+        view: ClusterView,
+        port: ControllerPort,
         config: BrokerConfig,
         clock: Clock,
         resolved_config: Callable[[Uuid], dict[str, str]],
     ) -> None:
-        self._controller = controller
+        self._leader = leader
+        self._view = view
+        self._port = port
         self._config = config
         self._clock = clock
         self._resolved_config = resolved_config
-        self._native = native
         self._running = False
-        self._executor = ThreadPoolExecutor(THREADS, "ingest")
         self._locks: WeakValueDictionary[IngestKey, asyncio.Lock] = WeakValueDictionary()
         self._work: set[asyncio.Task[Any]] = set()
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._finishing: set[IngestKey] = set()
-        self._removal = Removal(self._drop, self._topic, clock)
-        cache.on_topics_removed(self._topics_removed)
-        cache.on_topics_shown(self._topics_shown)
+        self._removal = Removal(leader.drop, self._topic, clock)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Takes up what a former life left: open ingests go on, decided commits are attached, the rest is removed."""
         await self._forget_gone(native=False)
-        image = self._controller.image
+        image = self._view.image
         unfinished = [record for record in image.committed_ingests.values() if record.state == COMMITTING]
-        kept = [(record.topic_id, record.directory) for record in (*image.ingests.values(), *unfinished)]
         try:
             if image.damaged_ingests:
                 log.warning("nothing that ingests have staged is removed: records of ingests are damaged")
-            elif removed := await self._call(self._native.collect, kept):
+            elif removed := await self._leader.collect((*image.ingests.values(), *unfinished)):
                 log.info("removed what %d ended ingests had staged", removed)
         except KafkaError as error:
             # It takes room, no more: not a reason to keep the broker from its other data.
             log.warning("what ended ingests had staged could not be removed: %s", error)
         for record in image.ingests.values():
             try:
-                await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
+                await self._leader.open(record)
             except KafkaError as error:
                 log.warning("ingest %r cannot go on: %s", record.ingest_id, error)
         self._running = True
         # Also of topics that have come back meanwhile.
-        self._topics_shown(self._controller.image.names)
+        self.topics_shown(self._view.image.names)
         self._keeper = asyncio.create_task(self._keep(), name="ingests")
 
     async def stop(self) -> None:
@@ -124,7 +121,7 @@ class Ingests:
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
-        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+        await self._leader.stop()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -143,28 +140,28 @@ class Ingests:
                 # Never one that an earlier life of this id had: its late appends must not fit.
                 random.randrange(1, 2**30),
             )
-            before = self._controller.image.ingests.get(key)
-            record: IngestRecord = await self._decide(event)
+            before = self._view.image.ingests.get(key)
+            record = await self._decide(event)
             if record.state == OPEN:
                 if before is not None and before.epoch != record.epoch:
                     await self._removal.remove(before)
-                await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
+                await self._leader.open(record)
         self._wake.set()
         return record
 
     async def commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
         """Commits what is listed, once. Raises KafkaError when nothing was decided. A client that goes away does not
         stop it."""
-        return await asyncio.shield(self._spawn(self._commit(key, epoch, list(listed))))
+        return await asyncio.shield(self._spawn(self._commit(key, epoch, listed)))
 
     async def abort(self, key: IngestKey, epoch: int) -> str | None:
         """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError when
         nothing was decided."""
         async with self._lock(key):
-            done = self._controller.image.commit_of(key)
+            done = self._view.image.commit_of(key)
             if done is not None:
                 return done.state
-            known = self._controller.image.ingests.get(key)
+            known = self._view.image.ingests.get(key)
             if known is None:
                 return None
             if epoch not in (-1, known.epoch):
@@ -174,19 +171,19 @@ class Ingests:
 
     def views(self, include_committed: bool) -> Iterator[IngestView]:
         """All of them as of the first one's turn, open ones first."""
-        staged = {one.key: one for one in self._native.list()}
-        image = self._controller.image
+        staged = self._leader.staged()
+        image = self._view.image
         for record in image.ingests.values():
-            yield _open_view(record, staged.get(record.key))
+            yield IngestView(record, *staged.get(record.key, StagedIngest(record.created_ms, 0, {})))
         for record in image.committed_ingests.values():
             if include_committed or record.state == COMMITTING:
                 yield IngestView(record, record.committed_ms, 0, {})
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
-    async def _commit(self, key: IngestKey, epoch: int, listed: list[ListedAttempt]) -> CommitOutcome:
+    async def _commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
         async with self._lock(key):
-            record = self._controller.image.commit_of(key)
+            record = self._view.image.commit_of(key)
             repeated = record is not None
             if record is None:
                 record = await self._decide_commit(key, epoch, listed)
@@ -200,21 +197,19 @@ class Ingests:
             self._finish_soon(key)
         return CommitOutcome(record, repeated, problem)
 
-    async def _decide_commit(self, key: IngestKey, epoch: int, listed: list[ListedAttempt]) -> IngestRecord:
-        known = self._controller.image.ingests.get(key)
+    async def _decide_commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> IngestRecord:
+        known = self._view.image.ingests.get(key)
         if known is None:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open: never begun, aborted or expired."
             )
         if known.epoch != epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
-        prepared = await self._call(self._native.prepare, key, epoch, listed)
-        staged = {one.partition: (one.rows, one.bytes) for one in prepared}
-        event = CommitIngest(key, epoch, staged, self._clock.wall_ms())
+        prepared = await self._leader.prepare(key, epoch, listed)
         try:
-            record: IngestRecord = await self._decide(event)
+            record = await self._decide(CommitIngest(key, epoch, prepared, self._clock.wall_ms()))
         except KafkaError:
-            self._native.reopen(key, epoch)
+            self._leader.reopen(key, epoch)
             raise
         if record.key != key:
             # A later batch of the stream was decided meanwhile: this one counts as committed and is of no use.
@@ -225,18 +220,9 @@ class Ingests:
 
     async def _attach(self, record: IngestRecord) -> IngestRecord:
         started = self._clock.monotonic_ms()
-        attaching = [
-            self._call(self._native.attach, record.topic_id, index, record.directory, record.append_time)
-            for index in record.partitions
-        ]
-        results = await asyncio.gather(*attaching, return_exceptions=True)
-        offsets: dict[int, tuple[int, int]] = {}
-        for index, result in zip(record.partitions, results, strict=True):
-            if isinstance(result, BaseException):
-                raise result
-            offsets[index] = (result.base_offset, result.end_offset)
+        offsets = await self._leader.attach(record)
         attached_ms = self._clock.monotonic_ms() - started
-        finished: IngestRecord = await self._decide(FinishIngest(record.key, offsets))
+        finished = await self._decide(FinishIngest(record.key, offsets))
         log.info(
             "ingest %r committed: %d bytes, %d records, attached to %d partitions of topic %s in %d ms",
             record.ingest_id,
@@ -265,17 +251,15 @@ class Ingests:
     async def _finish(self, key: IngestKey) -> None:
         while self._running:
             async with self._lock(key):
-                record = self._controller.image.commit_of(key)
+                record = self._view.image.commit_of(key)
                 if record is None or record.key != key or record.state == COMMITTED:
                     return
-                if self._controller.image.topic_by_id(record.topic_id) is None:
+                if self._view.image.topic_by_id(record.topic_id) is None:
                     return
                 try:
                     await self._attach(record)
                     return
                 except KafkaError as error:
-                    if not self._controller.active:
-                        return
                     log.warning(
                         "ingest %r of topic %s is committed but not attached yet: %s",
                         record.ingest_id,
@@ -293,11 +277,11 @@ class Ingests:
 
     async def _keep(self) -> None:
         while True:
-            image = self._controller.image
+            image = self._view.image
             least = ROUND_S_MIN + ROUND_S_EACH * (len(image.ingests) + len(image.committed_ingests))
             await asyncio.sleep(min(least, ROUND_S_MAX))
             self._wake.clear()
-            ttls = [record.ttl_ms for record in self._controller.image.ingests.values()]
+            ttls = [record.ttl_ms for record in self._view.image.ingests.values()]
             retention = self._config["ingest.id.retention.ms"]
             pause = min([ROUND_S_MAX, retention / 4000, *(ttl / 4000 for ttl in ttls)])
             if pause > least:
@@ -315,14 +299,14 @@ class Ingests:
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
-        for record in list(self._controller.image.ingests.values()):
+        for record in list(self._view.image.ingests.values()):
             touched = now_ms - record.ttl_ms
             if record.created_ms >= touched:
                 continue
             async with self._lock(record.key):
-                if self._controller.image.ingests.get(record.key) != record:
+                if self._view.image.ingests.get(record.key) != record:
                     continue
-                if await self._call(self._native.expire, record.key, record.epoch, touched):
+                if await self._leader.expire(record, touched):
                     log.info(
                         "ingest %r of topic %s took nothing for %d ms and is dropped",
                         record.ingest_id,
@@ -333,30 +317,32 @@ class Ingests:
         before = now_ms - self._config["ingest.id.retention.ms"]
         old = tuple(
             (record.series, record.batch_id)
-            for record in self._controller.image.committed_ingests.values()
+            for record in self._view.image.committed_ingests.values()
             if record.state == COMMITTED and record.committed_ms < before
         )
         if old:
             await self._decide(DropIngests(committed=old))
 
-    def _topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        image = self._controller.image
+    def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+        """Incarnations are no more: what is open for them ends."""
+        image = self._view.image
         concerned = {topic_id for topic_id, *_ in image.ingests}
         if self._running and any(topic.topic_id in concerned for topic in removed):
             self._spawn(self._forget_gone())
 
-    def _topics_shown(self, shown: Collection[Uuid]) -> None:
-        """The start shows all topics before it is this one's turn."""
+    def topics_shown(self, shown: Collection[Uuid]) -> None:
+        """Incarnations have become visible: what is decided for them is attached. Before `start` nothing is done; it
+        looks at all of them."""
         if not self._running:
             return
-        for record in self._controller.image.committed_ingests.values():
+        for record in self._view.image.committed_ingests.values():
             if record.state == COMMITTING and record.topic_id in shown:
                 self._finish_soon(record.key)
 
     async def _forget_gone(self, *, native: bool = True) -> None:
         """Drops the open ingests of deleted topics, and what is remembered of those that cannot come back. Of a topic
         that waits for its removal the commits are remembered: undeleted, it has their records, or gets the rest."""
-        image = self._controller.image
+        image = self._view.image
         ended = [record for record in image.ingests.values() if image.is_deleted(record.topic_id)]
         committed = [record for record in image.committed_ingests.values() if image.is_dead(record.topic_id)]
         topics = {topic_id for topic_id in image.ingest_folders.values() if image.is_dead(topic_id)}
@@ -375,14 +361,11 @@ class Ingests:
                 async with self._lock(record.key):
                     await self._removal.remove(record)
 
-    async def _drop(self, record: IngestRecord) -> None:
-        await self._call(self._native.drop, record.key, record.directory)
-
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _topic(self, record: IngestRecord) -> str:
         """For log lines."""
-        return self._controller.image.describe(record.topic_id)
+        return self._view.image.describe(record.topic_id)
 
     def _lock(self, key: IngestKey) -> asyncio.Lock:
         lock = self._locks.get(key)
@@ -401,22 +384,8 @@ class Ingests:
         if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, KafkaError):
             log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
 
-    async def _decide(self, event: Event[Any]) -> Any:
-        return (await self._controller.submit(event)).reply
-
-    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """A blocking native call; raises KafkaError."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
-        except NativeError as error:
-            raise KafkaError(error.code, error.message) from None
-
-
-def _open_view(record: IngestRecord, staged: OpenIngest | None) -> IngestView:
-    if staged is None:
-        return IngestView(record, record.created_ms, 0, {})
-    partitions = {one.partition: (one.rows, one.bytes) for one in staged.partitions}
-    return IngestView(record, staged.touched_ms, staged.writers, partitions)
+    async def _decide(self, event: Event[R]) -> R:
+        return (await self._port.submit(event)).reply
 
 
 async def _first(wait: Any, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""This broker's view of the cluster, as UpdateMetadata told it: what handlers answer from, and what native code is
-shown.
+"""What clients of this broker may see of the cluster, as UpdateMetadata told it: what handlers answer from, and what
+native code is shown.
 
-One method changes it; the native side gets the same change as an ordered delta in the same call (R12), so that the two
-never disagree for longer than a call. Everything runs on the loop's thread.
+One method changes it; the native side gets the same change as an ordered delta in the same call, so that the two never
+disagree for longer than a call. Everything runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CachedTopic(msgspec.Struct):
 
 
 class RemovedTopic(msgspec.Struct, frozen=True):
-    """An incarnation that is no more; given to `on_topics_removed` listeners."""
+    """An incarnation that is no more."""
 
     name: str
     topic_id: Uuid
@@ -62,8 +62,6 @@ class MetadataCache:
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
-        self._removed_listeners: list[Callable[[Sequence[RemovedTopic]], None]] = []
-        self._shown_listeners: list[Callable[[Sequence[Uuid]], None]] = []
         self._changed_listeners: dict[str, list[Callable[[], None]]] = {}
 
     # --- reads --------------------------------------------------------------------------------------------------------
@@ -96,24 +94,16 @@ class MetadataCache:
         """The name of a live topic."""
         return self._names.get(topic_id)
 
-    def on_topics_removed(self, listener: Callable[[Sequence[RemovedTopic]], None]) -> None:
-        """Calls `listener` after topics were removed, on the loop's thread. It must not raise and must not take
-        long."""
-        self._removed_listeners.append(listener)
-
-    def on_topics_shown(self, listener: Callable[[Sequence[Uuid]], None]) -> None:
-        """As `on_topics_removed`, after incarnations have become visible that were not."""
-        self._shown_listeners.append(listener)
-
     def on_topic_changed(self, name: str, listener: Callable[[], None]) -> None:
-        """As `on_topics_removed`, after anything about the topic of that name has changed: leaders, partitions, its
-        incarnation, its end."""
+        """Calls `listener` after anything about the topic of that name has changed: leaders, partitions, incarnation,
+        its end. On the loop's thread; it must not raise and must not take long."""
         self._changed_listeners.setdefault(name, []).append(listener)
 
     # --- the change ---------------------------------------------------------------------------------------------------
 
-    def update(self, request: UpdateMetadataRequest) -> None:
-        """Applies a request that the caller has found to be current."""
+    def update(self, request: UpdateMetadataRequest) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
+        """Applies a request that the caller has found to be current. Gives the incarnations that are no more, and those
+        that have become visible."""
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
         shown: list[TopicMetadata] = []
@@ -151,12 +141,7 @@ class MetadataCache:
             for name in {state.topic_name for state in request.topic_states}.intersection(self._changed_listeners):
                 for changed in self._changed_listeners[name]:
                     changed()
-        if removed:
-            for listener in self._removed_listeners:
-                listener(removed)
-        if fresh:
-            for shown_to in self._shown_listeners:
-                shown_to(fresh)
+        return removed, fresh
 
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)

@@ -1,18 +1,19 @@
-"""What a controller says to brokers: LeaderAndIsr v5, StopReplica v4, UpdateMetadata v7, in the seeds' shape (groups
-F, H, K; X12–X14).
+"""What a controller says to brokers, and what they answer: LeaderAndIsr v5, StopReplica v4 and UpdateMetadata v7 as
+KIP-516 has them, and the messages that Kafka does not have.
 
-With the embedded store they travel as objects, from the controller's channel to the handlers in `api` (R15).
-Controller and replicas share these nouns and nothing else.
+With the embedded store they travel as objects, from the controller's channel to `api.control`. Controller and replicas
+share these nouns and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 import msgspec
 
-from pybroker.metadata.acls import AclBinding
+from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import Uuid
 
 NO_ERROR = 0
@@ -20,7 +21,7 @@ NO_ERROR = 0
 
 class LeaderAndIsrType(IntEnum):
     """Whether partitions that are missing in the request mean anything (checklist 64, 65). 0 and unknown values are
-    treated as INCREMENTAL: they never delete (A15)."""
+    treated as INCREMENTAL: they never delete."""
 
     UNKNOWN = 0
     INCREMENTAL = 1
@@ -41,7 +42,7 @@ class LeaderAndIsrPartitionState(msgspec.Struct, gc=False):
     removing_replicas: tuple[int, ...]
     is_new: bool
     start_offset: int = 0
-    """Where the log begins if it is new: above 0 it continues an earlier incarnation. A tag of ours (X1)."""
+    """Where the log begins if it is new: above 0 it continues an earlier incarnation. A tag of ours."""
 
 
 class LeaderAndIsrTopicState(msgspec.Struct):
@@ -214,60 +215,101 @@ SECURITY_PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SAS
 """Numbers of security protocols on the wire."""
 
 
-class TopicConfigState(msgspec.Struct, frozen=True):
-    """What is set for one topic (all of it)."""
+class UpdateCluster(msgspec.Struct, frozen=True):
+    """What has changed in the cluster, before the orders that follow from it: settings, for one, are in force before a
+    replica is opened under them. No message of Kafka's.
 
-    topic_id: Uuid
-    topic_name: str
-    config: Mapping[str, str]
+    There is one order of changes for each controller epoch, and every broker gets all of them. What does not follow on
+    what a broker knows is refused with INVALID_UPDATE_VERSION; it then gets everything again.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    number: int
+    """Of the change in that order; with a whole image that of the last change in it."""
+    change: ImageDelta | ClusterImage
+    """The change, or all that there is: what a broker gets first."""
 
 
-class UpdateConfigs(msgspec.Struct, frozen=True):
-    """Dynamic configs that changed. No Kafka message: in a cluster each broker reads `/config` itself; with the
-    embedded store the controller's channel carries it, so that it keeps its place between LeaderAndIsr and the
-    answer."""
-
-    topics: tuple[TopicConfigState, ...]
-    brokers: Mapping[str, Mapping[str, str]]
-    """By broker id as text, or "<default>"."""
-
-
-class UpdateConfigsResponse(msgspec.Struct, frozen=True):
-    """Applied."""
+class UpdateClusterResponse(msgspec.Struct, frozen=True):
+    """Whoever asks this broker from now on is answered from it, and its settings are in force."""
 
     error_code: int = 0
 
 
-class UpdateSecurity(msgspec.Struct, frozen=True):
-    """Access control entries and users that changed; like UpdateConfigs no message of Kafka's."""
+class CloseTopics(msgspec.Struct, frozen=True):
+    """Before topics are deleted or truncated: what the receiver leads of them takes no more appends, and groups that it
+    coordinates no more commits, until ReopenTopics. No message of Kafka's."""
 
-    acls_added: tuple[AclBinding, ...] = ()
-    acls_removed: tuple[AclBinding, ...] = ()
-    users: Mapping[str, Mapping[str, str]] = {}
-    """All that is stored for each user that changed."""
-    full: bool = False
-    """This is all there is; what the broker knew before is void."""
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topics: tuple[Uuid, ...]
 
 
-class UpdateSecurityResponse(msgspec.Struct, frozen=True):
-    """Requests that start from now on obey it."""
+class ClosedTopic(msgspec.Struct, frozen=True):
+    """What one broker has of a topic, and nothing will be added to."""
+
+    topic_id: Uuid
+    ends: Mapping[int, tuple[int, int]]
+    """Log start and log end of the partitions that it leads."""
+    offsets: tuple[Mapping[str, Any], ...]
+    """What groups have committed, in the form of the deletion record."""
+
+
+class CloseTopicsResponse(msgspec.Struct, frozen=True):
+    """Comes when what was taken before is on disk."""
+
+    error_code: int = 0
+    topics: tuple[ClosedTopic, ...] = ()
+
+
+class ReopenTopics(msgspec.Struct, frozen=True):
+    """The decision is made: what still lives takes appends and commits again. Follows on each CloseTopics."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topics: tuple[Uuid, ...]
+
+
+class ReopenTopicsResponse(msgspec.Struct, frozen=True):
+    """Done."""
 
     error_code: int = 0
 
 
 ControlRequest = (
-    LeaderAndIsrRequest
+    UpdateCluster
+    | LeaderAndIsrRequest
     | StopReplicaRequest
     | RestoreReplicasRequest
     | UpdateMetadataRequest
-    | UpdateConfigs
-    | UpdateSecurity
+    | CloseTopics
+    | ReopenTopics
 )
 ControlResponse = (
-    LeaderAndIsrResponse
+    UpdateClusterResponse
+    | LeaderAndIsrResponse
     | StopReplicaResponse
     | RestoreReplicasResponse
     | UpdateMetadataResponse
-    | UpdateConfigsResponse
-    | UpdateSecurityResponse
+    | CloseTopicsResponse
+    | ReopenTopicsResponse
 )
+
+_RESPONSES: dict[type, type[ControlResponse]] = {
+    UpdateCluster: UpdateClusterResponse,
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    StopReplicaRequest: StopReplicaResponse,
+    RestoreReplicasRequest: RestoreReplicasResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+    CloseTopics: CloseTopicsResponse,
+    ReopenTopics: ReopenTopicsResponse,
+}
+
+
+def refusal(request: ControlRequest, error_code: int) -> ControlResponse:
+    """The response that says of a request, as a whole, that it was not obeyed."""
+    return _RESPONSES[type(request)](error_code)

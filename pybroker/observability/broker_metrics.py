@@ -19,7 +19,7 @@ def broker_metrics(services: Services) -> str:
 
 def _sizes(services: Services) -> list[Gauge]:
     """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
-    topics, image = services.cache.topics, services.controller.image
+    topics, image = services.cache.topics, services.view.image
     broker_id = services.broker_id
     leaders = sum(partition.leader == broker_id for topic in image.topics.values() for partition in topic.partitions)
     return [

@@ -1,27 +1,23 @@
-"""`ReplicaManager`: what this broker hosts. Applies LeaderAndIsr, StopReplica and UpdateMetadata; gives orders to
-native code.
+"""`ReplicaManager`: what this broker hosts. Obeys LeaderAndIsr, StopReplica and RestoreReplicas; gives orders to native
+code.
 
-Identity is compared here and in native code, nowhere else. Three rules decide every doubt:
-- A request is obeyed only from the current controller and for this life of the broker (controller epoch, broker epoch).
+Identity is compared here and in native code, nowhere else. Two rules decide every doubt:
 - Deleting needs proof: a StopReplica for that very id, a deletion record, or a successor that begins above every local
-  leader epoch (R10). What is merely unknown stays where it is, unserved, with a line for the operator.
-- A request with thousands of partitions is one call to native code, off the loop (R7).
+  leader epoch. What is merely unknown stays where it is, unserved, with a line for the operator.
+- A request with thousands of partitions is one call to native code, off the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
-import msgspec
-
+from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, resolve_topic_configs
-from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.control_messages import (
-    ControlRequest,
-    ControlResponse,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -33,261 +29,229 @@ from pybroker.metadata.control_messages import (
     StopReplicaRequest,
     StopReplicaResponse,
     TopicPartitionErrors,
-    UpdateConfigs,
-    UpdateConfigsResponse,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
 )
 from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
+from pybroker.replicas.hosted import Hosted
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
 
 log = logging.getLogger(__name__)
 
 
-class _Hosted(msgspec.Struct):
-    """One incarnation with partitions on this broker."""
+class _Wanted(NamedTuple):
+    """A partition to be led."""
 
+    topic_id: Uuid
     name: str
-    epochs: dict[int, int]
-    """Leader epoch by partition."""
+    partition: int
+    epoch: int
+    order: PartitionOrder
+
+
+class _Outcome:
+    """Errors by topic id and partition, in the order of the request's topics."""
+
+    def __init__(self, topics: Iterable[Uuid] = ()) -> None:
+        self._errors: dict[Uuid, list[PartitionError]] = {topic_id: [] for topic_id in topics}
+
+    def note(self, topic_id: Uuid, partition: int, code: int) -> None:
+        self._errors.setdefault(topic_id, []).append(PartitionError(partition, code))
+
+    def answers(self) -> list[TopicPartitionErrors]:
+        return [TopicPartitionErrors(topic_id, found) for topic_id, found in self._errors.items()]
 
 
 class ReplicaManager:
     """Calls come one after another, from the controller's channel; state lives on the loop's thread."""
 
     def __init__(
-        self,
-        *,
-        native: NativeBroker,
-        cache: MetadataCache,
-        config: BrokerConfig,
-        staging: Staging,
-        strays: Strays,
-        broker_id: int,
+        self, *, native: NativeBroker, view: ClusterView, config: BrokerConfig, staging: Staging, strays: Strays
     ) -> None:
         self._native = native
-        self._cache = cache
+        self._view = view
         self._config = config
         self._staging = staging
         self._strays = strays
-        self._broker_id = broker_id
-        self.broker_epoch = -1
-        """Of this life of the broker; requests for an earlier one are refused (KIP-380)."""
-        self._controller_epoch = -1
-        self._hosted: dict[Uuid, _Hosted] = {}
-        self._ids: dict[tuple[str, int], Uuid] = {}
-        self._overrides: dict[Uuid, Mapping[str, str]] = {}
+        self._hosted = Hosted()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
         """What the scan at start has found; before the first request."""
         self._strays.found(local)
 
-    async def handle(self, request: ControlRequest) -> ControlResponse:
-        """One message of the controller."""
-        if isinstance(request, LeaderAndIsrRequest):
-            return await self.leader_and_isr(request)
-        if isinstance(request, StopReplicaRequest):
-            return await self.stop_replica(request)
-        if isinstance(request, RestoreReplicasRequest):
-            return await self.restore_replicas(request)
-        if isinstance(request, UpdateMetadataRequest):
-            return self.update_metadata(request)
-        assert isinstance(request, UpdateConfigs), "users and entries are not the replicas' business"
-        return self.update_configs(request)
+    def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
+        """All settings of a topic on this broker now."""
+        topic = self._view.image.topic_by_id(topic_id)
+        return resolve_topic_configs({} if topic is None else topic.config, self._config)
+
+    @property
+    def _delay_ms(self) -> int:
+        delay_ms: int = self._config["delete.topic.delay.ms"]
+        return delay_ms
 
     # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Becomes leader; a FULL request is also compared with what lies on disk."""
-        refused = self._fence(request.controller_epoch, request.broker_epoch)
-        if refused:
-            return LeaderAndIsrResponse(refused)
-        self._controller_epoch = request.controller_epoch
         if request.type == LeaderAndIsrType.FULL or self._strays.any:
-            await self._strays.settle(request, self._staging, self._config["delete.topic.delay.ms"])
-        errors: dict[Uuid, list[PartitionError]] = {}
-        orders: list[PartitionOrder] = []
-        slots: list[tuple[Uuid, int, str, int]] = []
+            await self._strays.settle(request, self._staging, self._delay_ms)
+        outcome = _Outcome(topic.topic_id for topic in request.topic_states)
+        wanted, replaced = self._check_all(request, outcome)
+        if replaced:
+            wanted = await self._make_room(wanted, replaced, outcome)
+        if wanted:
+            await self._open(wanted, outcome)
+        return LeaderAndIsrResponse(0, outcome.answers())
+
+    def _check_all(
+        self, request: LeaderAndIsrRequest, outcome: _Outcome
+    ) -> tuple[list[_Wanted], list[tuple[Uuid, int]]]:
+        """The orders that may be carried out, and the partitions of other incarnations whose places they take."""
+        wanted: list[_Wanted] = []
         replaced: list[tuple[Uuid, int]] = []
         defaults = resolve_topic_configs({}, self._config)
         for topic in request.topic_states:
-            topic_errors = errors.setdefault(topic.topic_id, [])
             # Topics without settings of their own share one dict, which native code then parses once.
-            config = self.resolved_config(topic.topic_id) if self._overrides.get(topic.topic_id) else defaults
+            known = self._view.image.topic_by_id(topic.topic_id)
+            own = {} if known is None else known.config
+            config = resolve_topic_configs(own, self._config) if own else defaults
             for state in topic.partition_states:
-                code = self._check(topic, state, replaced)
-                if code is not None:
-                    topic_errors.append(PartitionError(state.partition_index, code))
+                code = self._check(topic, state)
+                if code != ErrorCode.NONE:
+                    outcome.note(topic.topic_id, state.partition_index, code)
                     continue
-                slots.append((topic.topic_id, state.partition_index, topic.topic_name, state.leader_epoch))
-                orders.append(
-                    PartitionOrder(
-                        topic_id=topic.topic_id,
-                        topic=topic.topic_name,
-                        partition=state.partition_index,
-                        leader=state.leader,
-                        leader_epoch=state.leader_epoch,
-                        isr=state.isr,
-                        replicas=state.replicas,
-                        is_new=state.is_new,
-                        config=config,
-                        start_offset=state.start_offset,
+                local_id = self._hosted.id_at(topic.topic_name, state.partition_index)
+                if local_id not in (None, topic.topic_id):
+                    replaced.append((local_id, state.partition_index))
+                wanted.append(
+                    _Wanted(
+                        topic.topic_id,
+                        topic.topic_name,
+                        state.partition_index,
+                        state.leader_epoch,
+                        PartitionOrder(
+                            topic_id=topic.topic_id,
+                            topic=topic.topic_name,
+                            partition=state.partition_index,
+                            leader=state.leader,
+                            leader_epoch=state.leader_epoch,
+                            isr=state.isr,
+                            replicas=state.replicas,
+                            is_new=state.is_new,
+                            config=config,
+                            start_offset=state.start_offset,
+                        ),
                     )
                 )
-        if replaced:
-            stayed = await self._stage_replaced(replaced)
-            kept: list[PartitionOrder] = []
-            for (topic_id, partition, name, _), order in zip(slots, orders, strict=True):
-                code = stayed.get((name, partition))
-                if code is None:
-                    kept.append(order)
-                else:
-                    errors[topic_id].append(PartitionError(partition, code))
-            slots = [slot for slot in slots if (slot[2], slot[1]) not in stayed]
-            orders = kept
-        if orders:
-            codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
-            for (topic_id, partition, name, epoch), code in zip(slots, codes, strict=True):
-                errors[topic_id].append(PartitionError(partition, code))
-                if code == ErrorCode.NONE:
-                    self._host(topic_id, name, partition, epoch)
-                else:
-                    reason = error_name(code)
-                    log.error("partition %s-%d (id %s) cannot be served: %s", name, partition, topic_id, reason)
-            if any((name, partition) in self._strays.left_alone for _, partition, name, _ in slots):
-                await self._staging.take_over(self._config["delete.topic.delay.ms"])
-            await self._staging.returned({topic_id for topic_id, *_ in slots if topic_id in self._hosted})
-        return LeaderAndIsrResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
+        return wanted, replaced
 
-    def _fence(self, controller_epoch: int, broker_epoch: int) -> int:
-        if controller_epoch < self._controller_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if broker_epoch != -1 and broker_epoch < self.broker_epoch:
-            return ErrorCode.STALE_BROKER_EPOCH
-        return ErrorCode.NONE
-
-    def _check(
-        self,
-        topic: LeaderAndIsrTopicState,
-        state: LeaderAndIsrPartitionState,
-        replaced: list[tuple[Uuid, int]],
-    ) -> int | None:
-        """The error of a partition that must not be applied; None for one that may. Notes what it takes the place
-        of."""
+    def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
+        """The error of a partition that must not be applied; NONE for one that may."""
         name, partition = topic.topic_name, state.partition_index
         if topic.topic_id == Uuid.ZERO:
             # Kafka sends it for topics from before the migration; here every topic has its id before LeaderAndIsr
-            # (209).
+            # (checklist 209).
             return ErrorCode.UNKNOWN_TOPIC_ID
         problem = self._strays.problem(name, partition)
         if problem is not None:
             log.error("partition %s-%d (id %s) is put aside: %s", name, partition, topic.topic_id, problem.text)
             return problem.code
-        local_id = self._ids.get((name, partition))
-        if local_id is None:
-            return None
-        local_epoch = self._hosted[local_id].epochs[partition]
+        local_id = self._hosted.id_at(name, partition)
+        local_epoch = None if local_id is None else self._hosted.epoch(local_id, partition)
+        if local_epoch is None:
+            return ErrorCode.NONE
         if local_id != topic.topic_id:
-            if state.leader_epoch <= local_epoch:
-                return ErrorCode.INCONSISTENT_TOPIC_ID
-            replaced.append((local_id, partition))
-            return None
-        if state.leader_epoch < local_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        return None
+            # A real successor begins above every leader epoch of the name.
+            return ErrorCode.NONE if state.leader_epoch > local_epoch else ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.NONE if state.leader_epoch >= local_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
-    async def _stage_replaced(self, replaced: list[tuple[Uuid, int]]) -> dict[tuple[str, int], int]:
-        """The local incarnation gives way to its successor (R10, checklist 71, 72). Gives the errors of those that did
-        not, by name and partition: they stay hosted, and their successors must not be opened over them."""
-        names = {topic_id: self._hosted[topic_id].name for topic_id, _ in replaced}
-        await self._staging.promise(names, self._config["delete.topic.delay.ms"])
+    async def _make_room(
+        self, wanted: list[_Wanted], replaced: list[tuple[Uuid, int]], outcome: _Outcome
+    ) -> list[_Wanted]:
+        """Local incarnations give way to their successors (checklist 71, 72). Those that did not stay hosted, and their
+        successors must not be opened over them: gives the others."""
+        names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
+        await self._staging.promise(names, self._delay_ms)
         self._staging.warn("replaced by a new topic of the same name", replaced)
         codes = await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
         self._staging.staged(names)
         stayed: dict[tuple[str, int], int] = {}
         for (topic_id, partition), code in zip(replaced, codes, strict=True):
             if code == ErrorCode.NONE:
-                self._unhost(topic_id, partition)
+                self._hosted.remove(topic_id, partition)
+                continue
+            name, reason = names[topic_id], error_name(code)
+            stayed[name, partition] = code
+            log.error(
+                "partition %s-%d (id %s) cannot be put aside for its successor: %s", name, partition, topic_id, reason
+            )
+        left = []
+        for one in wanted:
+            refused = stayed.get((one.name, one.partition))
+            if refused is None:
+                left.append(one)
             else:
-                name = names[topic_id]
-                stayed[name, partition] = code
-                log.error(
-                    "partition %s-%d (id %s) cannot be put aside for its successor: %s",
-                    name,
-                    partition,
-                    topic_id,
-                    error_name(code),
-                )
-        return stayed
+                outcome.note(one.topic_id, one.partition, refused)
+        return left
+
+    async def _open(self, wanted: list[_Wanted], outcome: _Outcome) -> None:
+        orders = [one.order for one in wanted]
+        codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
+        for one, code in zip(wanted, codes, strict=True):
+            outcome.note(one.topic_id, one.partition, code)
+            if code == ErrorCode.NONE:
+                self._hosted.add(one.topic_id, one.name, one.partition, one.epoch)
+            else:
+                reason = error_name(code)
+                log.error("partition %s-%d (id %s) cannot be served: %s", one.name, one.partition, one.topic_id, reason)
+        if any((one.name, one.partition) in self._strays.left_alone for one in wanted):
+            await self._staging.take_over(self._delay_ms)
+        await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})
 
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
-
-    def _host(self, topic_id: Uuid, name: str, partition: int, epoch: int) -> None:
-        hosted = self._hosted.get(topic_id)
-        if hosted is None:
-            hosted = self._hosted[topic_id] = _Hosted(name, {})
-        hosted.epochs[partition] = epoch
-        self._ids[name, partition] = topic_id
-
-    def _unhost(self, topic_id: Uuid, partition: int) -> None:
-        hosted = self._hosted.get(topic_id)
-        if hosted is None:
-            # A creation that was undone before anything of it was opened has left its settings.
-            self._overrides.pop(topic_id, None)
-            return
-        hosted.epochs.pop(partition, None)
-        if self._ids.get((hosted.name, partition)) == topic_id:
-            del self._ids[hosted.name, partition]
-        if not hosted.epochs:
-            del self._hosted[topic_id]
-            self._overrides.pop(topic_id, None)
 
     # --- StopReplica --------------------------------------------------------------------------------------------------
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is
-        left to do, and a newer topic of the same name is not touched (checklist 86, A18). Only while a log directory is
+        left to do, and a newer topic of the same name is not touched (checklist 86). Only while a log directory is
         offline it does not, see `_hidden`."""
-        refused = self._fence(request.controller_epoch, request.broker_epoch)
-        if refused:
-            return StopReplicaResponse(refused)
-        self._controller_epoch = request.controller_epoch
         names: dict[Uuid, str] = {}
         orders: list[StopOrder] = []
         slots: list[tuple[Uuid, int]] = []
         doomed: list[tuple[Uuid, int]] = []
         unseen: set[tuple[Uuid, int]] = set()
-        # X12: the partition's own flag decides; the one at the top counts only where no partition has one.
+        # The partition's own flag decides; the one at the top counts only where no partition has one.
         none_set = not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
         for topic in request.topic_states:
-            hosted = self._hosted.get(topic.topic_id)
-            name = hosted.name if hosted is not None else self._strays.name_of(topic.topic_id)
+            name = self._hosted.name(topic.topic_id)
+            if name is None:
+                name = self._strays.name_of(topic.topic_id)
             for state in topic.partition_states:
+                slot = (topic.topic_id, state.partition_index)
                 delete = state.delete_partition or (none_set and request.delete_partitions)
-                orders.append(StopOrder(topic.topic_id, state.partition_index, state.leader_epoch, delete))
-                slots.append((topic.topic_id, state.partition_index))
-                if delete and (hosted is None or state.partition_index not in hosted.epochs):
-                    unseen.add(slots[-1])
+                orders.append(StopOrder(*slot, state.leader_epoch, delete))
+                slots.append(slot)
+                if delete and self._hosted.epoch(*slot) is None:
+                    unseen.add(slot)
                 if delete and name is not None:
                     names[topic.topic_id] = name
-                    doomed.append((topic.topic_id, state.partition_index))
+                    doomed.append(slot)
         if names:
-            await self._staging.promise(names, self._config["delete.topic.delay.ms"])
+            await self._staging.promise(names, self._delay_ms)
             self._staging.warn("deleted", doomed)
         codes = await self._stop(orders) if orders else []
         self._staging.staged(names)
         hidden = await self._hidden(unseen) if unseen else frozenset()
-        errors: dict[Uuid, list[PartitionError]] = {}
-        for (topic_id, partition), stopped in zip(slots, codes, strict=True):
-            code = stopped or (ErrorCode.KAFKA_STORAGE_ERROR if (topic_id, partition) in hidden else ErrorCode.NONE)
-            errors.setdefault(topic_id, []).append(PartitionError(partition, code))
+        outcome = _Outcome()
+        for slot, stopped in zip(slots, codes, strict=True):
+            code = stopped or (ErrorCode.KAFKA_STORAGE_ERROR if slot in hidden else ErrorCode.NONE)
+            outcome.note(*slot, code)
             if code == ErrorCode.NONE:
-                self._unhost(topic_id, partition)
-                self._strays.gone(topic_id, partition)
-        return StopReplicaResponse(0, [TopicPartitionErrors(topic_id, found) for topic_id, found in errors.items()])
+                self._hosted.remove(*slot)
+                self._strays.gone(*slot)
+        return StopReplicaResponse(0, outcome.answers())
 
     async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
         """Those of which a log directory that is offline may have the data: they are not hosted and do not wait for
@@ -309,10 +273,6 @@ class ReplicaManager:
     async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
         """Moves data that waits for removal back to its place, unserved (undelete). What has begun to go is refused;
         what is back already is a success."""
-        refused = self._fence(request.controller_epoch, request.broker_epoch)
-        if refused:
-            return RestoreReplicasResponse(refused)
-        self._controller_epoch = request.controller_epoch
         answers: list[TopicPartitionErrors] = []
         for topic in request.topic_states:
             if self._staging.hold(topic.topic_id):
@@ -327,24 +287,3 @@ class ReplicaManager:
             what = "cannot be brought back" if any(codes) else "is brought back from deletion"
             log.info("topic %s (id %s) %s", topic.topic_name, topic.topic_id, what)
         return RestoreReplicasResponse(0, tuple(answers))
-
-    # --- UpdateMetadata and configs -----------------------------------------------------------------------------------
-
-    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Shows the cluster to clients of this broker."""
-        refused = self._fence(request.controller_epoch, request.broker_epoch)
-        if not refused:
-            self._controller_epoch = request.controller_epoch
-            self._cache.update(request)
-        return UpdateMetadataResponse(refused)
-
-    def update_configs(self, request: UpdateConfigs) -> UpdateConfigsResponse:
-        """Keeps what is set for topics, for the time they are opened. What is open gets changes from `admin.configs`,
-        which also puts the broker's own dynamic settings in force."""
-        for topic in request.topics:
-            self._overrides[topic.topic_id] = topic.config
-        return UpdateConfigsResponse()
-
-    def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
-        """All settings of a topic on this broker now."""
-        return resolve_topic_configs(self._overrides.get(topic_id, {}), self._config)

@@ -12,11 +12,11 @@ from typing import Protocol
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
 from pybroker.errors import KafkaError
-from pybroker.metadata.control_messages import UpdateSecurity
 from pybroker.native import AclEntry
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
 from pybroker.security.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
+from pybroker.security.change import SecurityChange
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ class Authorizer:
                 allow_everyone_without_acls=bool(config["allow.everyone.if.no.acl.found"]),
             )
 
-    def update(self, request: UpdateSecurity) -> None:
+    def update(self, change: SecurityChange) -> None:
         """Takes a change over: requests that start from now on obey it."""
-        removed = self._known - set(request.acls_added) if request.full else set(request.acls_removed)
-        added = set(request.acls_added) - self._known
+        removed = self._known - set(change.acls_added) if change.full else set(change.acls_removed)
+        added = set(change.acls_added) - self._known
         self._known = (self._known - removed) | added
         if self.enabled and (added or removed):
             self._native.publish(

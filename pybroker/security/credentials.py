@@ -7,8 +7,8 @@ import hmac
 import logging
 import secrets
 
-from pybroker.metadata.control_messages import UpdateSecurity
 from pybroker.protocol.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
+from pybroker.security.change import SecurityChange
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +24,13 @@ class Credentials:
         self._secret = secrets.token_bytes(32)
         self._models: dict[ScramMechanism, list[ScramCredential]] = {}
 
-    def update(self, request: UpdateSecurity) -> None:
+    def update(self, change: SecurityChange) -> None:
         """Takes a change over."""
         self._models.clear()
-        if request.full:
+        if change.full:
             for users in self._users.values():
                 users.clear()
-        for user, stored in request.users.items():
+        for user, stored in change.users.items():
             for mechanism_name, mechanism in BY_NAME.items():
                 self._users[mechanism].pop(user, None)
                 if mechanism_name in stored:

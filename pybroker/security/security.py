@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pybroker.metadata.control_messages import UpdateSecurity, UpdateSecurityResponse
+from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.security.authorizer import Authorizer
+from pybroker.security.change import security_change
 from pybroker.security.credentials import Credentials
 
 
@@ -15,8 +16,10 @@ class Security(NamedTuple):
     authorizer: Authorizer
     credentials: Credentials
 
-    def update(self, request: UpdateSecurity) -> UpdateSecurityResponse:
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Requests that start after this obey the change."""
-        self.authorizer.update(request)
-        self.credentials.update(request)
-        return UpdateSecurityResponse()
+        del after
+        found = security_change(before, change)
+        if found is not None:
+            self.authorizer.update(found)
+            self.credentials.update(found)

@@ -14,7 +14,7 @@ LAYERS: list[set[str]] = [
     {"cli", "testing"},
     {"process", "offline"},
     {"app"},
-    {"dispatch", "observability", "startup"},
+    {"composition", "dispatch", "observability", "startup"},
     {"services"},
     {"api"},
     {"admin", "coordinators", "ingest"},

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pybroker.config import BrokerConfig
-from pybroker.metadata.control_messages import UpdateSecurity
 from pybroker.native import NativeBroker
 from pybroker.requests.context import RequestContext
 from pybroker.security.acls import WILDCARD, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.security.authorizer import Authorizer
+from pybroker.security.change import SecurityChange
 
 NAMES = ("a", "ab", "abc", "b", "*", "\u00e4b")
 PRINCIPALS = ("User:a", "User:b", "User:*", "User:root")
@@ -76,9 +76,9 @@ def test_random_entries(tmp_path: Path, seed: int) -> None:
         removed = set(chance.sample(sorted(entries), chance.randrange(min(4, len(entries) + 1))))
         entries = (entries - removed) | added
         if chance.random() < 0.2:
-            authorizer.update(UpdateSecurity(tuple(entries), full=True))
+            authorizer.update(SecurityChange(tuple(entries), full=True))
         else:
-            authorizer.update(UpdateSecurity(tuple(added), tuple(removed)))
+            authorizer.update(SecurityChange(tuple(added), tuple(removed)))
         for _ in range(50):
             principal, host = chance.choice(("User:a", "User:b", "User:c", "User:root")), chance.choice(HOSTS[1:4])
             who = RequestContext(0, 0, None, principal, "L", host.removeprefix("::ffff:"), 1)

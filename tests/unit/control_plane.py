@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from pybroker.app import Broker
 from pybroker.clock import FakeClock
+from pybroker.composition import Parts
 from pybroker.config import load_config
 from pybroker.dispatch import routes
 from pybroker.native import NativeBroker
@@ -79,17 +80,23 @@ class ControlPlane:
         broker, self.broker = self.broker, None
         store = broker._store
         assert store is not None
-        assert broker.services is not None
-        assert broker._staging is not None
+        assert broker.parts is not None
         if broker._dispatcher is not None:
             broker._dispatcher.stop()
-        await broker._staging.stop()
-        await broker.services.groups.stop()
-        await broker.services.controller.stop()
+        await broker.parts.staging.stop()
+        await broker.parts.services.groups.stop()
+        await broker.parts.controller.stop()
         store._closed = True
         await asyncio.get_running_loop().run_in_executor(store._executor, store._connection.close)  # type: ignore[union-attr]  # open: there is one
         store._executor.shutdown()
         store._lock.release()
+
+    @property
+    def parts(self) -> Parts:
+        """Of the broker that is up."""
+        assert self.broker is not None
+        assert self.broker.parts is not None
+        return self.broker.parts
 
     async def call(self, api_key: int, message: Any, version: int = 0) -> Any:
         """What a client would be answered."""

@@ -141,7 +141,7 @@ async def test_delete_frees_the_name_at_once_and_epochs_go_on(control_plane: Con
     assert again.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert (await metadata(plane, "a", auto=False)).topics[0].topic_id == second
     assert broker.services is not None
-    record = broker.services.controller.image.deletions[first]
+    record = broker.services.view.image.deletions[first]
     assert record.remove_after_ms == record.deleted_ms + 14_400_000
 
 
@@ -152,18 +152,17 @@ async def test_data_is_removed_after_the_delay_and_never_before(control_plane: C
     broker = await plane.start()
     topic_id = (await create(plane, topic("a", 1, 1))).topics[0].topic_id
     await delete(plane, "a")
-    # X7: the delay begins when the data has been moved, which DeleteTopics does not wait for.
+    # The delay begins when the data has been moved, which DeleteTopics does not wait for.
     services = broker.services
     assert services is not None
-    await until(lambda: services.controller.image.deletions[topic_id].state == "staged")
+    await until(lambda: services.view.image.deletions[topic_id].state == "staged")
     await plane.stop()
     plane.clock.advance(3_599_000)
     broker = await plane.start()
     plane.clock.jump(-7_200_000)
     assert plane.native.purged == []
     plane.clock.advance(999)
-    staging = broker._staging
-    assert staging is not None, "started"
+    staging = plane.parts.staging
     staging._wake.set()
     await asyncio.sleep(0.05)
     assert plane.native.purged == []
@@ -187,15 +186,15 @@ async def test_a_deletion_ends_as_a_tombstone(control_plane: ControlPlane) -> No
     assert services is not None
     topic_id = (await create(control_plane, topic("a", 2, 1))).topics[0].topic_id
     await delete(control_plane, topic_id)
-    await until(lambda: services.controller.image.deletions[topic_id].state == "removed")
+    await until(lambda: services.view.image.deletions[topic_id].state == "removed")
     assert len(control_plane.native.purged) == 2
     # Nothing of it is left to do: what the controller still has to care for is empty, the tombstone is history.
-    left = services.controller._deletions
+    left = control_plane.parts.controller._deletions
     await until(lambda: not any((left._unconfirmed, left._staged, left._unchecked, left._newly_staged)))
     await control_plane.stop()
     again = await control_plane.start()
     assert again.services is not None
-    assert again.services.controller.image.deletions[topic_id].state == "removed"
+    assert again.services.view.image.deletions[topic_id].state == "removed"
 
 
 @pytest.mark.parametrize(

@@ -195,16 +195,15 @@ async def test_settings_that_the_store_does_not_take_are_refused(control_plane: 
 async def test_a_value_that_is_too_large_for_the_store_fails_its_request_only(control_plane: ControlPlane) -> None:
     broker = await control_plane.start()
     await create(control_plane, "t")
-    assert broker.services is not None
-    controller = broker.services.controller
+    port, view = control_plane.parts.port, control_plane.parts.services.view
     entries = tuple(AclBinding(2, 3, "t", f"User:{number}", "h" * 30_000, 3, 3) for number in range(40))
     with pytest.raises(KafkaError) as caught:
-        await controller.submit(CreateAcls(entries))
+        await port.submit(CreateAcls(entries))
     assert caught.value.code == ErrorCode.INVALID_REQUEST
     assert "at most 1048576" in (caught.value.message or "")
     assert not broker.failed.done()
-    await controller.submit(CreateAcls(entries[:1]))
-    assert [node.bindings for node in controller.image.acls.values()] == [entries[:1]]
+    await port.submit(CreateAcls(entries[:1]))
+    assert [node.bindings for node in view.image.acls.values()] == [entries[:1]]
 
 
 async def test_appends_that_meet_lose_nothing(control_plane: ControlPlane) -> None:
@@ -219,13 +218,13 @@ async def test_appends_that_meet_lose_nothing(control_plane: ControlPlane) -> No
 
 
 async def test_settings_meant_for_one_incarnation_never_reach_the_next(control_plane: ControlPlane) -> None:
-    broker = await control_plane.start()
-    assert broker.services is not None
+    await control_plane.start()
     await create(control_plane, "t")
     event = AlterConfigs((ConfigChange("topic", "t", {"retention.ms": "5"}, topic_id=Uuid.random()),))
-    outcome = await broker.services.controller.submit(event)
-    assert outcome.reply[0].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert broker.services.controller.image.topics["t"].config == {}
+    (refused,) = (await control_plane.parts.port.submit(event)).reply
+    assert refused is not None
+    assert refused.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert control_plane.parts.services.view.image.topics["t"].config == {}
 
 
 async def test_cluster_defaults_reach_every_topic_and_survive_a_restart(control_plane: ControlPlane) -> None:
@@ -288,15 +287,14 @@ async def test_logger_levels(control_plane: ControlPlane) -> None:
 
 
 async def test_what_another_version_stored_does_not_stop_the_start(control_plane: ControlPlane) -> None:
-    broker = await control_plane.start()
-    assert broker.services is not None
+    await control_plane.start()
     stored = {
         "log.retention.ms": "nonsense",
         "of.another.version": "x",
         "num.partitions": "9",
         "log.retention.bytes": "4",
     }
-    await broker.services.controller.submit(AlterConfigs((ConfigChange("broker", "<default>", dict(stored)),)))
+    await control_plane.parts.port.submit(AlterConfigs((ConfigChange("broker", "<default>", dict(stored)),)))
     await control_plane.stop()
     broker = await control_plane.start()
     assert broker.services is not None

@@ -26,9 +26,10 @@ from pybroker.controller.brokers import decide_offline, decide_register
 from pybroker.controller.configs import decide_alter_configs
 from pybroker.controller.deletions import RETRIES_MAX, Deletions
 from pybroker.controller.events import AdvanceDeletions, ReplicasOffline
+from pybroker.controller.local_port import LocalPort
 from pybroker.controller.placement import place
-from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance
-from pybroker.controller.topics import decide_create, decide_create_partitions, decide_delete
+from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
+from pybroker.controller.topics import decide_create, decide_create_partitions
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
@@ -227,13 +228,10 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
     assert image.describe(dead) == f"a (id {dead}, deleted 1970-01-02T00:00:00+00:00)"
     assert image.describe(unknown) == f"with id {unknown}, of which nothing is known"
 
-    async def submit(event: object) -> None:
-        raise AssertionError(f"nothing is to be decided: {event}")
-
     async def nobody_confirms() -> None:
         store = await EmbeddedStore.open(tmp_path)
-        deletions = Deletions(store, submit, lambda broker, ids: None, lambda: 1)
-        await deletions.start(image)
+        deletions = Deletions(store, LocalPort(1), lambda broker, ids: None, lambda: 1)
+        deletions.start(image)
         request = StopReplicaRequest(1, 5, 1, True, [StopReplicaTopicState(dead, [])])
         for _ in range(RETRIES_MAX + 1):
             deletions.stopped(1, request, StopReplicaResponse(56))

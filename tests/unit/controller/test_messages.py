@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import control
+from pybroker.api.control import ControlReceiver
 from pybroker.controller import deletions
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import (
+    CloseTopics,
     LeaderAndIsrRequest,
     PartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
     TopicPartitionErrors,
+    UpdateCluster,
     UpdateMetadataRequest,
 )
 from pybroker.metadata.deletion_records import DELETING, STAGED
@@ -32,13 +34,13 @@ INCREMENTAL, FULL = 1, 2
 def said(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every message that a controller sends from here on, in order."""
     sent: list[Any] = []
-    handle = control.handle
+    handle = ControlReceiver.handle
 
     async def listening(*bound_and_request: Any) -> Any:
         sent.append(bound_and_request[-1])
         return await handle(*bound_and_request)
 
-    monkeypatch.setattr(control, "handle", listening)
+    monkeypatch.setattr(ControlReceiver, "handle", listening)
     return sent
 
 
@@ -103,11 +105,15 @@ async def test_a_deletion_is_stored_shown_and_then_collected_by_id(
     said.clear()
     await delete(plane, topic_id)
     assert broker.services is not None
-    store, image = broker.services.store, broker.services.controller.image
+    store, image = broker.services.store, broker.services.view.image
     # Answered: the name is free and the deletion is stored, in the same change.
     assert await store.exists(znodes.topic_path("a")) is None
     assert topic_id in image.deletions
-    shown, stopped = said[0], said[1]
+    # Closed, decided; then all know it, clients see it no more, and what is left of it is collected.
+    closed, known, shown, stopped = said[:4]
+    assert isinstance(closed, CloseTopics)
+    assert closed.topics == (topic_id,)
+    assert isinstance(known, UpdateCluster)
     assert isinstance(shown, UpdateMetadataRequest)
     assert [(topic.topic_name, topic.topic_id) for topic in shown.topic_states] == [("a", topic_id)]
     assert isinstance(stopped, StopReplicaRequest)
@@ -131,7 +137,7 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing, stops = True, 0
-    handle = control.handle
+    handle = ControlReceiver.handle
 
     async def disk_that_fails(*bound_and_request: Any) -> Any:
         nonlocal stops
@@ -145,7 +151,7 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
             0, [TopicPartitionErrors(each.topic_id, [PartitionError(0, 56)]) for each in request.topic_states]
         )
 
-    monkeypatch.setattr(control, "handle", disk_that_fails)
+    monkeypatch.setattr(ControlReceiver, "handle", disk_that_fails)
     monkeypatch.setattr(deletions, "RETRY_S", 0.001)
     monkeypatch.setattr(deletions, "RETRIES_MAX", 5)
     plane = control_plane
@@ -154,14 +160,14 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
     first = await create(plane, "a", 1)
     await delete(plane, first)  # answered although no replica has confirmed
     await until(lambda: "does not confirm" in caplog.text, "the controller gives up")
-    assert (stops, broker.services.controller.image.deletions[first].state) == (1 + 5, DELETING)
+    assert (stops, broker.services.view.image.deletions[first].state) == (1 + 5, DELETING)
     # The next controller begins anew with what is stored; this time the disk obeys.
     await plane.stop()
     failing, stops = False, 0
     broker = await plane.start()
     assert broker.services is not None
-    controller = broker.services.controller
-    await until(lambda: controller.image.deletions[first].state == STAGED, "the deletion goes on")
+    view = broker.services.view
+    await until(lambda: view.image.deletions[first].state == STAGED, "the deletion goes on")
     assert stops == 1
     # And one that fails twice is finished by the third word.
     second = await create(plane, "a", 1)
@@ -169,4 +175,4 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
     await delete(plane, second)
     await until(lambda: stops >= 2, "the controller asks again")
     failing = False
-    await until(lambda: controller.image.deletions[second].state == STAGED, "it is confirmed")
+    await until(lambda: view.image.deletions[second].state == STAGED, "it is confirmed")

@@ -14,6 +14,7 @@ from pybroker.cluster.events import (
     CreateTopics,
     NewPartitions,
     NewTopic,
+    UndeletedTopic,
     UndeleteTopic,
 )
 from pybroker.controller.configs import decide_alter_configs
@@ -110,6 +111,7 @@ def test_a_deletion_by_order_gives_the_name_up_when_it_moves_on() -> None:
     assert len(gone) == 2 * len(topic.partitions) + 3
     image = image.apply(decision.delta)
     assert (image.deletions[topic.topic_id].by_order, dict(image.reserved)) == (False, {})
-    assert decide_undelete(image, UndeleteTopic(topic.topic_id, None, "User:x", 1)).reply == "a"
+    back = decide_undelete(image, UndeleteTopic(topic.topic_id, None, "User:x", 1)).reply
+    assert back == UndeletedTopic("a", topic.topic_id)
     late = decide_advance(image, AdvanceDeletions(staged=(topic.topic_id,)))
     assert late.operations == (), "the name may be another topic's by now"

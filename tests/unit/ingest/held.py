@@ -11,6 +11,7 @@ from pybroker.metadata.ingest_records import COMMITTED, IngestedPartition, Inges
 from pybroker.native import AttachedPartition, ListedAttempt, NativeError, StagedPartition, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateTopicsRequest, CreateTopicsRequest_CreatableTopic
+from pybroker.replicas.known_cluster import KnownCluster
 from tests.support.fake_native import FakeIngests
 from tests.unit.control_plane import ControlPlane
 
@@ -72,14 +73,14 @@ async def create(plane: ControlPlane, name: str = "t") -> Uuid:
 def remember(
     plane: ControlPlane, topic_id: Uuid, count: int, *, named: str = "", partitions: int = 0, batch_id: int = -1
 ) -> None:
-    """Puts commits into the image that nobody has made. Their names are numbers, unless one is given."""
-    assert plane.broker is not None
-    assert plane.broker.services is not None
-    controller = plane.broker.services.controller
+    """Puts commits into the images that nobody has made. Their names are numbers, unless one is given."""
     now = plane.clock.wall_ms()
     parts = {index: IngestedPartition(1, 70, 0, 1) for index in range(partitions)}
     many = tuple(
         IngestRecord(topic_id, named or str(number), batch_id, 1, COMMITTED, 1000, now, {}, now, parts)
         for number in range(count)
     )
-    controller._image = controller.image.apply(ImageDelta(committed_ingests=many))
+    view = plane.parts.services.view
+    assert isinstance(view, KnownCluster)
+    for knows in (view, plane.parts.controller):
+        knows._image = knows._image.apply(ImageDelta(committed_ingests=many))

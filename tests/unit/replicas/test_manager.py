@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 
+from pybroker.api.control import ControlReceiver
 from pybroker.clock import FakeClock
 from pybroker.config import load_config
 from pybroker.metadata import znodes
-from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.metadata.control_messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -25,23 +26,38 @@ from pybroker.metadata.control_messages import (
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
-    TopicConfigState,
-    UpdateConfigs,
+    UpdateCluster,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
 from pybroker.metadata.deletion_records import DeletionRecord, write_operations
 from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, StopOrder, Uuid
+from pybroker.replicas.closing import TopicClosing
+from pybroker.replicas.fence import Fence
+from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.manager import ReplicaManager
+from pybroker.replicas.metadata_updates import MetadataUpdates
 from pybroker.replicas.staging import Staging, ranges
 from pybroker.replicas.strays import Strays
 from tests.support.fake_native import FakeLocalPartition, FakeNative
 
 INCREMENTAL, FULL = 1, 2
 A, B = Uuid.random(), Uuid.random()
+
+
+class NoGroups:
+    """A group coordinator without groups."""
+
+    async def hold_commits(self, topic_id: Uuid) -> None: ...
+
+    def release_commits(self, topic_id: Uuid) -> None: ...
+
+    def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
+        return ()
 
 
 class Host:
@@ -56,15 +72,23 @@ class Host:
         self.staging = Staging(native, store, self.clock, 1)
         self.cache = MetadataCache(native, "cluster")
         config, _ = load_config(None, ["log.dirs=/data"])
+        self.view = KnownCluster([])
         self.manager = ReplicaManager(
-            native=native,
-            cache=self.cache,
-            config=config,
-            staging=self.staging,
-            strays=Strays(native, store),
-            broker_id=1,
+            native=native, view=self.view, config=config, staging=self.staging, strays=Strays(native, store)
         )
-        self.manager.broker_epoch = 10
+        self.removed: list[tuple[str, Uuid]] = []
+        fence = Fence()
+        fence.registered(10)
+        self.receiver = ControlReceiver(
+            fence=fence,
+            cluster=self.view,
+            replicas=self.manager,
+            metadata=MetadataUpdates(self.cache, on_removed=[self._note_removed], on_shown=[]),
+            closing=TopicClosing(native.partitions, NoGroups(), self.view),
+        )
+
+    def _note_removed(self, gone: Sequence[RemovedTopic]) -> None:
+        self.removed += [(one.name, one.topic_id) for one in gone]
 
     def found(self, *local: FakeLocalPartition) -> None:
         for one in local:
@@ -98,7 +122,7 @@ class Host:
             for index in partitions
         ]
         topics = [LeaderAndIsrTopicState(name, topic_id, states)] if states else []
-        response = await self.manager.handle(LeaderAndIsrRequest(1, controller_epoch, broker_epoch, kind, topics, []))
+        response = await self.receiver.handle(LeaderAndIsrRequest(1, controller_epoch, broker_epoch, kind, topics, []))
         assert isinstance(response, LeaderAndIsrResponse)
         if response.error_code:
             return [response.error_code]
@@ -106,7 +130,7 @@ class Host:
 
     async def stop(self, topic_id: Uuid, *partitions: int) -> None:
         states = [StopReplicaPartitionState(index, -2, True) for index in partitions]
-        await self.manager.handle(StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(topic_id, states)]))
+        await self.receiver.handle(StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(topic_id, states)]))
 
     @property
     def staged(self) -> set[tuple[Uuid, int]]:
@@ -186,14 +210,14 @@ async def test_a_stop_is_not_confirmed_for_what_may_lie_in_a_lost_directory(host
     states = [StopReplicaPartitionState(index, -2, True) for index in range(2)]
     request = StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(A, states)])
     for _ in range(2):  # said again: what waits for removal is confirmed, the other still not
-        response = await host.manager.handle(request)
+        response = await host.receiver.handle(request)
         assert isinstance(response, StopReplicaResponse)
         assert [(one.partition_index, one.error_code) for one in response.topics[0].partition_errors] == [
             (0, 0),
             (1, 56),
         ]
     host.native.offline = False
-    response = await host.manager.handle(request)
+    response = await host.receiver.handle(request)
     assert isinstance(response, StopReplicaResponse)
     assert {one.error_code for one in response.topics[0].partition_errors} == {0}
 
@@ -219,13 +243,13 @@ async def test_the_partitions_own_flag_decides_what_is_deleted(
         StopReplicaTopicState(topic_id, [StopReplicaPartitionState(0, -2, flag)])
         for topic_id, flag in zip(ids.values(), flags, strict=True)
     ]
-    response = await host.manager.handle(StopReplicaRequest(1, 1, 10, whole, topics))
+    response = await host.receiver.handle(StopReplicaRequest(1, 1, 10, whole, topics))
     assert isinstance(response, StopReplicaResponse)
     # Grouped by id, no names.
     assert [(each.topic_id, each.partition_errors[0].error_code) for each in response.topics] == [(A, 0), (B, 0)]
     assert host.staged == {(ids[name], 0) for name in staged}
     assert host.hosted == set(), "not hosted any more, deleted or not"
-    unknown = await host.manager.handle(
+    unknown = await host.receiver.handle(
         StopReplicaRequest(
             1, 1, 10, True, [StopReplicaTopicState(Uuid.random(), [StopReplicaPartitionState(0, -2, True)])]
         )
@@ -354,26 +378,23 @@ def test_ranges() -> None:
 
 @pytest.mark.checklist(105)
 async def test_the_cache_follows_and_tells(host: Host) -> None:
-    removed: list[tuple[str, Uuid]] = []
-    host.cache.on_topics_removed(lambda gone: removed.extend((one.name, one.topic_id) for one in gone))
-
-    def show(topic_id: Uuid, leader: int, *indexes: int) -> None:
+    async def show(topic_id: Uuid, leader: int, *indexes: int) -> None:
         states = [UpdateMetadataPartitionState(index, 1, leader, 0, (1,), 0, (1,), ()) for index in indexes]
         topic = UpdateMetadataTopicState("a", topic_id, states)
-        host.manager.update_metadata(UpdateMetadataRequest(1, 1, 10, [topic], []))
+        await host.receiver.handle(UpdateMetadataRequest(1, 1, 10, [topic], []))
 
-    show(A, 1, 0, 1)
-    show(A, 1, 2)
+    await show(A, 1, 0, 1)
+    await show(A, 1, 2)
     topic = host.cache.topic("a")
     assert topic is not None
     assert [partition.partition_index for partition in topic.partitions] == [0, 1, 2]
-    show(B, 1, 0)
-    assert (host.cache.topic_id("a"), host.cache.topic_name(A), removed) == (B, None, [("a", A)])
-    show(A, -2, 0)
+    await show(B, 1, 0)
+    assert (host.cache.topic_id("a"), host.cache.topic_name(A), host.removed) == (B, None, [("a", A)])
+    await show(A, -2, 0)
     assert host.cache.topic_id("a") == B
-    show(B, -2, 0)
+    await show(B, -2, 0)
     assert host.cache.topics == {}
-    assert removed == [("a", A), ("a", B)]
+    assert host.removed == [("a", A), ("a", B)]
     assert host.native.deltas[-1].topics_removed == [B]
 
 
@@ -405,12 +426,20 @@ async def test_a_predecessor_that_cannot_be_put_aside_keeps_its_place(host: Host
     assert (host.hosted, host.staged) == ({(B, 0), (B, 1)}, {(A, 0), (A, 1)})
 
 
-async def test_settings_of_a_topic_that_was_never_opened_are_forgotten_with_it(host: Host) -> None:
-    config = TopicConfigState(A, "a", {"retention.ms": "5"})
-    await host.manager.handle(UpdateConfigs((config,), {}))
+async def test_settings_of_a_topic_are_those_that_the_controller_told_last(host: Host) -> None:
+    def topic(**config: str) -> TopicImage:
+        own = {name.replace("_", "."): value for name, value in config.items()}
+        return TopicImage("a", A, (), own, 0, 0, 0)
+
+    async def tell(number: int, change: ClusterImage | ImageDelta) -> None:
+        assert (await host.receiver.handle(UpdateCluster(1, 1, 10, number, change))).error_code == 0
+
+    await tell(7, ClusterImage.initial(1).apply(ImageDelta(topics=(topic(retention_ms="5"),))))
     assert host.manager.resolved_config(A)["retention.ms"] == "5"
-    await host.stop(A, 0)
-    assert host.manager.resolved_config(A)["retention.ms"] != "5"
+    await tell(8, ImageDelta(topics=(topic(retention_ms="6"),)))
+    assert host.manager.resolved_config(A)["retention.ms"] == "6"
+    await tell(9, ImageDelta(removed=(topic(),)))
+    assert host.manager.resolved_config(A)["retention.ms"] != "6"
 
 
 @pytest.mark.checklist("A9")

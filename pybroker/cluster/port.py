@@ -1,0 +1,42 @@
+"""The way to the controller, wherever it is."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from pybroker.cluster.events import Event
+
+R = TypeVar("R")
+
+
+class Answer(msgspec.Struct, Generic[R], frozen=True):
+    """What became of an event: it is decided and durable."""
+
+    reply: R
+    in_force: bool
+    """False: the time was over before; it comes into force later."""
+
+
+class ControllerPort(Protocol):
+    """Takes events. Who holds it knows nothing else of the controller."""
+
+    async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
+        """Has an event decided, and answers when the decision is in force: when this broker's view and its clients see
+        it, and beyond that when
+
+        - CreateTopics, CreatePartitions, TruncateTopics: the leaders take records. A topic that no disk took is taken
+          back, and its reply is the error;
+        - DeleteTopics: the name is free;
+        - UndeleteTopic: the topic is in service, or could not be brought back, which is its reply then;
+        - AlterConfigs, CreateAcls, DeleteAcls, AlterUsers, RegisterBroker: every live broker obeys.
+
+        With `timeout_ms`, which counts from the call on, it answers then at the latest, but never before the decision.
+        Who is cancelled while waiting does not stop what was submitted.
+
+        Raises KafkaError, and then nothing was changed: NOT_CONTROLLER (nobody decides now; try again),
+        REQUEST_TIMED_OUT (too many events wait), KAFKA_STORAGE_ERROR (the store has failed), or why the event is
+        refused as a whole.
+        """
+        ...

@@ -1,0 +1,219 @@
+"""Builds the objects of one broker, from the bottom up: what each needs is there when it is made.
+
+The circle in what they do (whoever decides tells whom it concerns, and those have things decided) is open here: events
+go into the port, from which the controller, built last, takes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pybroker.admin.acls import AclAdmin
+from pybroker.admin.cluster import ClusterAdmin
+from pybroker.admin.configs import ConfigAdmin
+from pybroker.admin.lineage import LineageAdmin, Waiting
+from pybroker.admin.log_dirs import LogDirAdmin
+from pybroker.admin.records import RecordAdmin
+from pybroker.admin.topics import TopicAdmin
+from pybroker.admin.users import UserAdmin
+from pybroker.api.control import ControlReceiver
+from pybroker.clock import Clock
+from pybroker.cluster.port import ControllerPort
+from pybroker.config import BrokerConfig
+from pybroker.controller.controller import Controller
+from pybroker.controller.local_channel import LocalChannel
+from pybroker.controller.local_port import LocalPort
+from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.ports import Settings
+from pybroker.coordinators.producer_ids import ProducerIds
+from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.shards.topic_view import CachedTopics
+from pybroker.errors import FatalError
+from pybroker.ingest.ingests import Ingests
+from pybroker.ingest.leader import IngestLeader
+from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.store import MetadataStore
+from pybroker.native import NativeBroker, Uuid
+from pybroker.replicas.closing import TopicClosing
+from pybroker.replicas.dynamic_configs import DynamicConfigs
+from pybroker.replicas.fence import Fence
+from pybroker.replicas.known_cluster import KnownCluster
+from pybroker.replicas.manager import ReplicaManager
+from pybroker.replicas.membership import Membership
+from pybroker.replicas.metadata_updates import MetadataUpdates
+from pybroker.replicas.staging import Staging
+from pybroker.replicas.strays import Strays
+from pybroker.security.authorizer import Authorizer
+from pybroker.security.credentials import Credentials
+from pybroker.security.sasl import SaslServer
+from pybroker.security.security import Security
+from pybroker.services import Services
+
+
+class Ground(NamedTuple):
+    """What everything stands on."""
+
+    broker_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    native: NativeBroker
+    store: MetadataStore
+
+
+class Local(NamedTuple):
+    """What this broker knows and has, as the controller tells it."""
+
+    view: KnownCluster
+    cache: MetadataCache
+    staging: Staging
+    replicas: ReplicaManager
+    authorizer: Authorizer
+    credentials: Credentials
+
+
+class Followers(NamedTuple):
+    """What goes on by itself as topics come and go."""
+
+    appends: NativeAppends
+    group_topics: CachedTopics
+    groups: GroupCoordinator
+    ingests: Ingests
+    lineage: LineageAdmin
+
+
+@dataclass(slots=True)
+class Parts:
+    """A broker that has not started."""
+
+    services: Services
+    """What handlers are bound to."""
+    fence: Fence
+    staging: Staging
+    membership: Membership
+    port: ControllerPort
+    controller: Controller
+
+
+def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
+    """Everything, tied together. `on_fatal` is called when the broker cannot go on."""
+    port = LocalPort(ground.broker_id)
+    local = _local(ground)
+    topics = TopicAdmin(local.view, port, ground.config, ground.clock)
+    followers = _followers(ground, local, topics, port)
+    fence = Fence()
+    receiver = _receiver(ground, local, followers, fence)
+    return Parts(
+        services=_services(ground, local, followers, topics, port),
+        fence=fence,
+        staging=local.staging,
+        membership=Membership(ground.store, ground.clock, ground.broker_id, ground.config["log.flush.mode"]),
+        port=port,
+        controller=Controller(
+            port=port,
+            store=ground.store,
+            clock=ground.clock,
+            broker_id=ground.broker_id,
+            channels={ground.broker_id: LocalChannel(receiver.handle)},
+            tombstones_max=lambda: ground.config["topic.history.max.incarnations"],
+            on_fatal=on_fatal,
+        ),
+    )
+
+
+def _local(ground: Ground) -> Local:
+    native, config = ground.native, ground.config
+    authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
+    # Who may do what comes before the settings of topics: it must not wait for them.
+    view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native)])
+    staging = Staging(native, ground.store, ground.clock, ground.broker_id)
+    replicas = ReplicaManager(
+        native=native, view=view, config=config, staging=staging, strays=Strays(native, ground.store)
+    )
+    return Local(view, MetadataCache(native, ground.cluster_id), staging, replicas, authorizer, credentials)
+
+
+def _followers(ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort) -> Followers:
+    native, view = ground.native, local.view
+
+    def owns_epoch(topic_id: Uuid, leader_epoch: int) -> bool:
+        topic = view.image.topic_by_id(topic_id)
+        return topic is None or topic.lineage.owns_epoch(leader_epoch)
+
+    appends = NativeAppends(native.partitions, ground.loop)
+    group_topics = CachedTopics(local.cache, owns_epoch)
+    groups = GroupCoordinator(
+        Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics),
+        Settings(ground.config),
+    )
+    ingests = Ingests(
+        leader=IngestLeader(native.ingests),
+        view=view,
+        port=port,
+        config=ground.config,
+        clock=ground.clock,
+        resolved_config=local.replicas.resolved_config,
+    )
+    lineage = LineageAdmin(
+        view=view,
+        port=port,
+        config=ground.config,
+        clock=ground.clock,
+        native=native,
+        broker_id=ground.broker_id,
+        waiting=Waiting(local.staging.remaining_ms, local.staging.is_removing),
+        restore_offsets=groups.give_back,
+    )
+    return Followers(appends, group_topics, groups, ingests, lineage)
+
+
+def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) -> ControlReceiver:
+    return ControlReceiver(
+        fence=fence,
+        cluster=local.view,
+        replicas=local.replicas,
+        metadata=MetadataUpdates(
+            local.cache,
+            on_removed=[followers.groups.topics_removed, followers.ingests.topics_removed],
+            on_shown=[followers.ingests.topics_shown, followers.lineage.topics_shown],
+        ),
+        closing=TopicClosing(ground.native.partitions, followers.groups, local.view),
+    )
+
+
+def _services(
+    ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort
+) -> Services:
+    native, config, view = ground.native, ground.config, local.view
+    return Services(
+        broker_id=ground.broker_id,
+        cluster_id=ground.cluster_id,
+        config=config,
+        clock=ground.clock,
+        loop=ground.loop,
+        native=native,
+        appends=followers.appends,
+        store=ground.store,
+        view=view,
+        cache=local.cache,
+        replicas=local.replicas,
+        topics=topics,
+        lineage=followers.lineage,
+        cluster=ClusterAdmin(local.cache),
+        records=RecordAdmin(native, local.cache, local.replicas),
+        configs=ConfigAdmin(ground.broker_id, config, view, port),
+        log_dirs=LogDirAdmin(native.log_dirs, local.cache.topic_id),
+        groups=followers.groups,
+        ingests=followers.ingests,
+        group_topics=followers.group_topics,
+        producer_ids=ProducerIds(ground.store, ground.broker_id),
+        authorizer=local.authorizer,
+        sasl=SaslServer(config, local.credentials, ground.clock),
+        acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
+        users=UserAdmin(view, port),
+    )

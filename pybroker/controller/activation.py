@@ -1,0 +1,72 @@
+"""Becoming controller: taking the office, with a new epoch, and loading everything before a word is said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from pybroker.errors import FatalError
+from pybroker.metadata import znodes
+from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
+from pybroker.metadata.image import ConfigImage
+from pybroker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image
+from pybroker.metadata.store import (
+    Check,
+    Create,
+    MetadataStore,
+    MultiError,
+    NodeExistsError,
+    Operation,
+    Set,
+    get_or_none,
+)
+
+FindLocalIds = Callable[[], Awaitable[LocalIds]]
+"""What `partition.metadata` on this broker says about names; asked only when a topic has no id."""
+ShowsTopicIds = Callable[[Mapping[str, ConfigImage]], bool]
+"""Whether the protocol version gives topics ids, under these stored settings of brokers."""
+
+
+class Office(NamedTuple):
+    """The right to write, as long as nobody has taken the office since."""
+
+    epoch: int
+    epoch_version: int
+
+    def check(self) -> Operation:
+        """Comes first in every multi, so that nothing is written under a successor (KAFKA-6082)."""
+        return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
+
+
+async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Office:
+    """Makes a broker the controller. Raises FatalError: another one is it."""
+    node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
+    epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
+    data = str(epoch).encode()
+    office = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
+    number: Operation = (
+        Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version)
+    )
+    try:
+        await store.multi([office, number])
+    except MultiError as error:
+        if isinstance(error.cause, NodeExistsError):
+            raise FatalError("another broker is the controller of this metadata store") from error
+        raise
+    return Office(epoch, 0 if node is None else node.version + 1)
+
+
+async def load_cluster(
+    store: MetadataStore, office: Office, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
+) -> LoadedImage:
+    """Reads everything and mends what is incomplete. Raises LoweredError: topics have ids already, and the protocol
+    version does not know them."""
+    names = (znodes.BROKER_IDS, znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest")
+    nodes = Nodes(*[await store.subtree(name) for name in names])
+    # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
+    local_ids = await find_local_ids() if lacks_ids(nodes) else {}
+    topic_ids = shows_topic_ids(broker_configs(nodes.configs))
+    loaded = load_image(office.epoch, nodes, local_ids, topic_ids=topic_ids)
+    if loaded.repairs:
+        await store.multi([office.check(), *loaded.repairs])
+    return loaded

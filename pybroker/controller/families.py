@@ -1,0 +1,17 @@
+"""The families of events: importing them is what registers their decisions."""
+
+from __future__ import annotations
+
+from pybroker.controller import (
+    brokers,
+    configs,
+    ingests,
+    migration,
+    security,
+    topic_deletion,
+    topics,
+    truncate,
+    undelete,
+)
+
+FAMILIES = (brokers, configs, ingests, migration, security, topic_deletion, topics, truncate, undelete)

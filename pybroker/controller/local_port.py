@@ -1,0 +1,92 @@
+"""The port of the broker that is the controller: a queue in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pybroker.cluster.events import Event
+from pybroker.cluster.port import Answer
+from pybroker.controller.closing import ClosedTopics
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+EVENTS_QUEUED_MAX = 10_000
+"""Events that wait for their turn. Clients wait for their own answers, so this many means that something is wrong."""
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """An event on its way to its answer."""
+
+    event: Event[Any]
+    asked_by: int
+    """The broker that waits for the answer, and whose view shows the change by then."""
+    deadline: float | None
+    """By the loop's clock."""
+    answered: asyncio.Future[Answer[Any]]
+    closed: ClosedTopics | None = None
+    """What was closed for its decision; until then it may have to wait."""
+
+    def answer(self, answer: Answer[Any]) -> None:
+        """Unless who asked has gone."""
+        if not self.answered.done():
+            self.answered.set_result(answer)
+
+    def fail(self, error: KafkaError) -> None:
+        """As `answer`."""
+        if not self.answered.done():
+            self.answered.set_exception(error)
+
+
+class LocalPort:
+    """`cluster.port.ControllerPort`; the controller takes from the other end."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self._queue: asyncio.Queue[Submission] = asyncio.Queue()
+        self._open = False
+
+    async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
+        """See `ControllerPort`."""
+        if not self._open:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer[R]] = loop.create_future()
+        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        if self._queue.qsize() >= EVENTS_QUEUED_MAX:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
+            )
+        self._queue.put_nowait(Submission(event, self._broker_id, deadline, answered))
+        return await answered
+
+    # --- the controller's end -----------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Somebody takes events from now on."""
+        self._open = True
+
+    def close(self) -> None:
+        """Nobody does any more."""
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether events are taken."""
+        return self._open
+
+    async def take(self) -> Submission:
+        """The next one."""
+        return await self._queue.get()
+
+    def put_back(self, submission: Submission) -> None:
+        """One that was taken, and had to wait for something; behind what has come since."""
+        self._queue.put_nowait(submission)
+
+    def left(self) -> list[Submission]:
+        """All that nobody took."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

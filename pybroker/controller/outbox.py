@@ -1,0 +1,126 @@
+"""What the controller says to brokers: numbers it, hands it to their channels, and passes on what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from pybroker.controller.broadcast import Broadcast
+from pybroker.controller.channel import Channel
+from pybroker.metadata.control_messages import (
+    CloseTopics,
+    ControlRequest,
+    ControlResponse,
+    ReopenTopics,
+    UpdateCluster,
+    UpdateMetadataRequest,
+)
+from pybroker.metadata.deletion_records import DELETING, DeletionRecord
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.native import Uuid
+
+Answered = Callable[[int, ControlRequest, ControlResponse], None]
+
+
+class SentMessage(NamedTuple):
+    """A message on its way."""
+
+    broker_id: int
+    request: ControlRequest
+    response: asyncio.Future[ControlResponse]
+
+
+Sent = tuple[SentMessage, ...]
+"""Everything that was sent for one decision."""
+
+
+def shown_to(sent: Sent, broker_id: int) -> list[asyncio.Future[ControlResponse]]:
+    """Done when the broker knows the change and its clients see it."""
+    return [
+        one.response
+        for one in sent
+        if one.broker_id == broker_id and isinstance(one.request, UpdateCluster | UpdateMetadataRequest)
+    ]
+
+
+def applied(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
+    """Done when every live broker has obeyed: leaders take records, data of deleted topics is staged."""
+    return [one.response for one in sent]
+
+
+class Outbox:
+    """Of one controller."""
+
+    def __init__(self, controller_id: int, channels: Mapping[int, Channel], answered: Answered) -> None:
+        self._broadcast = Broadcast(controller_id)
+        self._controller_id = controller_id
+        self._channels = channels
+        self._answered = answered
+        self._number = 0
+
+    def send_change(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Sent:
+        """Tells every live broker of a decision that is durable."""
+        if not delta.empty:
+            self._number += 1
+        messages = self._broadcast.changes(before, after, delta, self._number)
+        return tuple(one for broker_id, out in messages.items() for one in self._send(broker_id, out))
+
+    def send_whole(self, image: ClusterImage, broker_id: int) -> None:
+        """Tells a broker everything anew that it may have missed a change of."""
+        if broker_id in image.brokers:
+            self._send(broker_id, [self._broadcast.whole(image, broker_id, self._number)])
+
+    def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> Sent:
+        """Repeats to a broker what it has to do for topics that are being deleted or undeleted."""
+        if broker_id not in image.brokers:
+            return ()
+        records: list[DeletionRecord] = [image.deletions[one] for one in ids if one in image.deletions]
+        stopping = [record for record in records if record.state == DELETING]
+        messages: list[ControlRequest] = []
+        if stopping:
+            messages.append(self._broadcast.stop_again(image, broker_id, stopping))
+        restore = self._broadcast.restore(image, broker_id, records)
+        if restore is not None:
+            messages.append(restore)
+        return tuple(self._send(broker_id, messages))
+
+    def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...]) -> list[SentMessage]:
+        """Asks every live broker at once."""
+        asked = []
+        for broker in image.brokers.values():
+            channel = self._channels.get(broker.broker_id)
+            if channel is not None:
+                question = CloseTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)
+                asked.append(SentMessage(broker.broker_id, question, channel.ask(question)))
+        return asked
+
+    def send_reopen(self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...]) -> None:
+        """After the decision, to those that were asked."""
+        for broker_id in asked:
+            broker = image.brokers.get(broker_id)
+            if broker is not None:
+                self._send(
+                    broker_id, [ReopenTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)]
+                )
+
+    async def drain(self) -> None:
+        """Waits until everything is answered."""
+        for channel in self._channels.values():
+            await channel.drain()
+
+    def _send(self, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            return []
+        sent = []
+        for message in messages:
+            response = channel.send(message)
+            response.add_done_callback(partial(self._done, broker_id, message))
+            sent.append(SentMessage(broker_id, message, response))
+        return sent
+
+    def _done(self, broker_id: int, request: ControlRequest, response: asyncio.Future[ControlResponse]) -> None:
+        if not response.cancelled():
+            self._answered(broker_id, request, response.result())

@@ -1,0 +1,90 @@
+"""Settings that are stored in the cluster, in force on this broker: those of brokers, and those of topics that are
+open here. What is opened later takes its settings from the image then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from pybroker.config import BROKER_SETTINGS, BrokerConfig, InvalidValue, Scope, resolve_topic_configs
+from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
+from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.native import NativeBroker
+
+log = logging.getLogger(__name__)
+
+TOPICS_A_TURN = 200
+"""When a default changes, every topic is told; this many, then other requests get their turn."""
+
+_NOTHING_STORED = ConfigImage({}, -1)
+
+
+def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, ConfigImage]) -> BrokerConfig:
+    """A broker's settings under the dynamic ones of the store."""
+    cluster, broker = _layers(broker_id, stored)
+    return config.with_dynamic(cluster=usable(cluster), broker=usable(broker))
+
+
+def usable(stored: Mapping[str, str]) -> dict[str, str]:
+    """The stored settings that this version can obey; another version may have stored others."""
+    return {name: text for name, text in stored.items() if _obstacle(name, text) is None}
+
+
+class DynamicConfigs:
+    """`known_cluster.Obeys`."""
+
+    def __init__(self, broker_id: int, config: BrokerConfig, native: NativeBroker) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._native = native
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Settings of brokers first: they are the defaults of topics."""
+        if isinstance(change, ClusterImage) or change.broker_configs:
+            self._load(after.broker_configs)
+            await self._put_in_force(topic for topic in after.topics.values() if topic.topic_id in before.names)
+        else:
+            await self._put_in_force(topic for topic in change.topics if _is_set_anew(before, topic))
+
+    def _load(self, stored: Mapping[str, ConfigImage]) -> None:
+        cluster, broker = _layers(self._broker_id, stored)
+        for name, text in (*cluster.items(), *broker.items()):
+            problem = _obstacle(name, text)
+            if problem is not None:
+                log.warning("The stored broker setting %s has no effect: %s", name, problem)
+        self._config.set_dynamic(cluster=usable(cluster), broker=usable(broker))
+        self._native.set_settings(self._config.native_settings())
+
+    async def _put_in_force(self, topics: Iterable[TopicImage]) -> None:
+        partitions = self._native.partitions
+        for number, topic in enumerate(topics, 1):
+            try:
+                partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
+            except ValueError as problem:
+                # Stored by another version or by hand: the topic keeps what was in force, the other topics go on.
+                log.error("The settings of topic %s (%s) are not in force: %s", topic.name, topic.topic_id, problem)
+            if number % TOPICS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+
+def _is_set_anew(before: ClusterImage, topic: TopicImage) -> bool:
+    known = before.topic_by_id(topic.topic_id)
+    return known is not None and known.config != topic.config
+
+
+def _layers(broker_id: int, stored: Mapping[str, ConfigImage]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What is stored for all brokers, and for this one."""
+    cluster, broker = (stored.get(name, _NOTHING_STORED).config for name in (DEFAULT_BROKER_CONFIG, str(broker_id)))
+    return cluster, broker
+
+
+def _obstacle(name: str, text: str) -> str | None:
+    key = BROKER_SETTINGS.get(name)
+    if key is None or key.scope is Scope.READ_ONLY:
+        return "it is not a dynamic setting of this version"
+    try:
+        key.parse(text)
+    except InvalidValue as problem:
+        return str(problem)
+    return None

@@ -1,0 +1,57 @@
+"""Which partitions this broker serves, and of which incarnation of their topics."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.native import Uuid
+
+
+class _Topic(msgspec.Struct):
+    name: str
+    epochs: dict[int, int]
+    """Leader epoch by partition."""
+
+
+class Hosted:
+    """By id, and by place (name and partition): two incarnations cannot have one place."""
+
+    def __init__(self) -> None:
+        self._topics: dict[Uuid, _Topic] = {}
+        self._ids: dict[tuple[str, int], Uuid] = {}
+
+    def __contains__(self, topic_id: Uuid) -> bool:
+        return topic_id in self._topics
+
+    def id_at(self, name: str, partition: int) -> Uuid | None:
+        """The incarnation that has a place."""
+        return self._ids.get((name, partition))
+
+    def name(self, topic_id: Uuid) -> str | None:
+        """What an incarnation of which something is served is called."""
+        topic = self._topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    def epoch(self, topic_id: Uuid, partition: int) -> int | None:
+        """The leader epoch of a partition; None if it is not served."""
+        topic = self._topics.get(topic_id)
+        return None if topic is None else topic.epochs.get(partition)
+
+    def add(self, topic_id: Uuid, name: str, partition: int, epoch: int) -> None:
+        """It is served with this leader epoch."""
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            topic = self._topics[topic_id] = _Topic(name, {})
+        topic.epochs[partition] = epoch
+        self._ids[name, partition] = topic_id
+
+    def remove(self, topic_id: Uuid, partition: int) -> None:
+        """It is not served any more."""
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            return
+        topic.epochs.pop(partition, None)
+        if self._ids.get((topic.name, partition)) == topic_id:
+            del self._ids[topic.name, partition]
+        if not topic.epochs:
+            del self._topics[topic_id]

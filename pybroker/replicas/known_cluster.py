@@ -1,0 +1,47 @@
+"""What the controller has told this broker of the cluster, change by change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pybroker.metadata.control_messages import UpdateCluster, UpdateClusterResponse
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class Obeys(Protocol):
+    """What on this broker follows the cluster's metadata directly: settings, access control."""
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Puts a change in force. Must not raise."""
+        ...
+
+
+class KnownCluster:
+    """`cluster.view.ClusterView` of this broker."""
+
+    def __init__(self, obeyed_by: Sequence[Obeys]) -> None:
+        self._obeyed_by = tuple(obeyed_by)
+        self._image = ClusterImage.initial(-1)
+        self._number = 0
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as far as this broker has heard."""
+        return self._image
+
+    async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
+        """Takes the next change, or a whole image; answers when it is in force. A change that does not follow on what
+        is known is refused: guessing what lies between would be believing something that never was."""
+        before, change = self._image, request.change
+        if isinstance(change, ClusterImage):
+            after = change
+        elif request.controller_epoch == before.controller_epoch and request.number == self._number + 1:
+            after = before.apply(change)
+        else:
+            return UpdateClusterResponse(ErrorCode.INVALID_UPDATE_VERSION)
+        self._image, self._number = after, request.number
+        for one in self._obeyed_by:
+            await one.obey(before, after, change)
+        return UpdateClusterResponse()

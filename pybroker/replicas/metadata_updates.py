@@ -1,0 +1,34 @@
+"""UpdateMetadata on this broker: clients see the change, and those are told who follow which topics come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pybroker.metadata.cache import MetadataCache, RemovedTopic
+from pybroker.metadata.control_messages import UpdateMetadataRequest, UpdateMetadataResponse
+from pybroker.native import Uuid
+
+OnRemoved = Callable[[Sequence[RemovedTopic]], None]
+"""Incarnations are no more. Must not raise and must not take long."""
+OnShown = Callable[[Sequence[Uuid]], None]
+"""Incarnations have become visible that were not. As above."""
+
+
+class MetadataUpdates:
+    """All listeners are called in the turn of the loop in which clients begin to see the change."""
+
+    def __init__(self, cache: MetadataCache, *, on_removed: Sequence[OnRemoved], on_shown: Sequence[OnShown]) -> None:
+        self._cache = cache
+        self._on_removed = tuple(on_removed)
+        self._on_shown = tuple(on_shown)
+
+    def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Applies a request that the caller has found to be current."""
+        removed, shown = self._cache.update(request)
+        if removed:
+            for gone in self._on_removed:
+                gone(removed)
+        if shown:
+            for come in self._on_shown:
+                come(shown)
+        return UpdateMetadataResponse(0)

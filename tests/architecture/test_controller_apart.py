@@ -1,0 +1,37 @@
+"""Nobody knows whether this broker is the controller: its inside is imported where it is put together, nowhere else.
+
+What others need of it are `cluster.events`, `cluster.port` and `cluster.view`, and the messages that it sends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.architecture.python_modules import imports
+
+ROOT = Path(__file__).parents[2] / "pybroker"
+
+PUTS_TOGETHER = {"pybroker.composition"}
+
+
+def test_the_inside_of_the_controller_is_its_own() -> None:
+    strangers = {
+        f"{name} imports {target}"
+        for name, targets in imports(ROOT).items()
+        for target in targets
+        if target.startswith("pybroker.controller") and not name.startswith("pybroker.controller")
+        if name not in PUTS_TOGETHER
+    }
+    assert strangers == set()
+
+
+def test_the_controller_knows_nobody_who_asks_it() -> None:
+    """It reaches brokers by its channels only, its own too."""
+    allowed = ("controller", "cluster", "metadata", "clock", "errors", "native", "protocol")
+    known = {
+        target
+        for name, targets in imports(ROOT).items()
+        for target in targets
+        if name.startswith("pybroker.controller")
+    }
+    assert {target for target in known if target.split(".")[1] not in allowed} == set()

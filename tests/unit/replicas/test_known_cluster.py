@@ -1,0 +1,90 @@
+"""What a broker knows of the cluster follows the controller's changes in their order, or is told anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker.api.control import ControlReceiver
+from pybroker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, UpdateCluster
+from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replicas.known_cluster import KnownCluster
+from tests.unit.control_plane import ControlPlane, until
+from tests.unit.controller.test_messages import create
+
+
+class Obedient:
+    """Notes what it was told, with what was known before and after."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int, object]] = []
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        self.told.append((len(before.floors), len(after.floors), change))
+
+
+def change(number: int, what: ImageDelta | ClusterImage, epoch: int = 5) -> UpdateCluster:
+    return UpdateCluster(1, epoch, 1, number, what)
+
+
+async def test_changes_follow_on_one_another() -> None:
+    obedient = Obedient()
+    known = KnownCluster([obedient])
+    a, b, c = (ImageDelta(floors={name: 1}) for name in "abc")
+    whole = ClusterImage.initial(5).apply(a)
+    refused = ErrorCode.INVALID_UPDATE_VERSION
+    assert (await known.update(change(1, a))).error_code == refused, "nothing is known yet"
+    assert (await known.update(change(3, whole))).error_code == 0
+    assert (await known.update(change(5, c))).error_code == refused, "one is missing"
+    assert (await known.update(change(4, b, epoch=6))).error_code == refused, "another controller's"
+    assert (await known.update(change(4, b))).error_code == 0
+    assert (await known.update(change(4, b))).error_code == refused, "known already"
+    assert set(known.image.floors) == {"a", "b"}
+    assert obedient.told == [(0, 1, whole), (1, 2, b)]
+
+
+@pytest.mark.checklist("R12")
+async def test_who_has_missed_a_change_gets_the_whole_image(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = ControlReceiver.handle
+    lost = 0
+
+    async def lossy(self: ControlReceiver, request: ControlRequest) -> Any:
+        nonlocal lost
+        if isinstance(request, UpdateCluster) and isinstance(request.change, ImageDelta) and not lost:
+            lost += 1
+            control_plane.parts.services.view._number -= 1  # type: ignore[attr-defined]  # as if one had not come
+        return await handle(self, request)
+
+    monkeypatch.setattr(ControlReceiver, "handle", lossy)
+    await control_plane.start()
+    first = await create(control_plane, "a", 1)
+    view = control_plane.parts.services.view
+    await until(lambda: "a" in view.image.topics)
+    assert "has missed a change" in caplog.text
+    second = await create(control_plane, "b", 1)
+    assert {one.topic_id for one in view.image.topics.values()} == {first, second}
+
+
+async def test_settings_are_in_force_before_a_replica_is_opened(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = control_plane
+    said: list[ControlRequest] = []
+    handle = ControlReceiver.handle
+
+    async def listening(self: ControlReceiver, request: ControlRequest) -> Any:
+        said.append(request)
+        return await handle(self, request)
+
+    monkeypatch.setattr(ControlReceiver, "handle", listening)
+    broker = await plane.start()
+    assert isinstance(said[0], UpdateCluster)
+    assert isinstance(said[0].change, ClusterImage)
+    assert isinstance(said[1], LeaderAndIsrRequest)
+    assert plane.native.calls.index("set_settings") < plane.native.calls.index("start_accepting")
+    assert broker.services is not None
+    assert broker.services.view.image.broker_configs.get("<default>", ConfigImage({}, -1)).config == {}
