@@ -757,19 +757,92 @@ def message_class(name: str, *, interbroker: bool = False) -> type | None:
 def message_names(*, interbroker: bool = False) -> list[str]:
     """The messages that a registry describes itself."""
 
-def message_schema(
-    name: str, *, interbroker: bool = False
-) -> tuple[str, int | None, int, int, list[tuple[str, list[_FieldRow]]]] | None:
-    """(kind, key, lowest version, highest version, [(class, fields)])."""
+def message_schema(name: str, *, interbroker: bool = False) -> MessageSchema | None:
+    """What a schema says of a message; None if there is none of that name."""
 
-# (name, type, versions that have it, versions in which it may be null, default); versions are (first, last).
-_FieldRow = tuple[str, str, tuple[int, int], tuple[int, int], str]
+@final
+class MessageSchema:
+    """What a schema says of a message."""
 
-def api_table() -> list[tuple[int, str, int, int, str, bool]]:
-    """(key, name, lowest, highest version on client listeners, "native" or "python", served) of every API."""
+    @property
+    def kind(self) -> str:
+        """request, response, header or data."""
+    @property
+    def api_key(self) -> int | None: ...
+    @property
+    def min_version(self) -> int: ...
+    @property
+    def max_version(self) -> int: ...
+    @property
+    def structs(self) -> list[StructSchema]:
+        """The message's own one first."""
 
-def error_code_table() -> list[tuple[int, str, bool]]:
-    """(code, name, whether clients retry) of every error code."""
+@final
+class StructSchema:
+    """A message's own struct or one in it."""
+
+    @property
+    def name(self) -> str:
+        """Of its class."""
+    @property
+    def fields(self) -> list[FieldSchema]: ...
+
+@final
+class FieldSchema:
+    """A field as its schema describes it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type_name(self) -> str:
+        """As the schema writes it, but with the full names of classes: `[]CreateTopicsRequest_CreatableTopic`."""
+    @property
+    def versions(self) -> tuple[int, int]:
+        """(first, last) that have it; none if first > last."""
+    @property
+    def nullable(self) -> tuple[int, int]:
+        """(first, last) in which it may be null; none if first > last."""
+    @property
+    def default(self) -> str:
+        """As Python writes it."""
+
+def api_table() -> list[ApiInfo]:
+    """Every API."""
+
+@final
+class ApiInfo:
+    """An API as clients meet it."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def min_version(self) -> int:
+        """On client listeners."""
+    @property
+    def max_version(self) -> int:
+        """On client listeners."""
+    @property
+    def plane(self) -> str:
+        """Who answers it: native or python."""
+    @property
+    def served(self) -> bool: ...
+
+def error_code_table() -> list[ErrorCodeInfo]:
+    """Every error code."""
+
+@final
+class ErrorCodeInfo:
+    """An error code of Kafka's."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def retriable(self) -> bool:
+        """Whether clients try again."""
 
 # ----------------------------------------------------------------------------------------------------------
 # Functions of the data path, callable for measurement: the same code that serves the sockets
@@ -788,14 +861,26 @@ def decode_hot(api_key: int, version: int, data: bytes, request: bool) -> int:
     """Decodes a body of Produce (key 0) or Fetch (key 1); gives its number of partitions. Raises CodecError."""
 
 @final
+class TopicPartitions:
+    """A topic and how many partitions it has."""
+
+    def __new__(cls, topic_id: Uuid, topic: str, partitions: int) -> TopicPartitions: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partitions(self) -> int: ...
+
+@final
 class HotResponse:
     """What a Produce or Fetch response is about, ready to be encoded."""
 
     def __new__(
-        cls, api_key: int, version: int, topics: Sequence[tuple[str, Uuid, int]], records: bytes = b""
+        cls, api_key: int, version: int, topics: Sequence[TopicPartitions], records: bytes = b""
     ) -> HotResponse:
-        """`topics`: (name, id, number of partitions); each partition of a Fetch response carries `records`. Raises
-        ValueError for a version that is not served."""
+        """Each partition of a Fetch response carries `records`. Raises ValueError for a version that is not
+        served."""
     def encode(self) -> bytes:
         """The body."""
 
@@ -803,8 +888,7 @@ class HotResponse:
 class PartitionIndex:
     """The map topic id → partitions, name → topic id, as Produce and Fetch use it."""
 
-    def __new__(cls, topics: Sequence[tuple[Uuid, str, int]]) -> PartitionIndex:
-        """(topic id, name, number of partitions)"""
+    def __new__(cls, topics: Sequence[TopicPartitions]) -> PartitionIndex: ...
     def by_id(self, topic_id: Uuid, partition: int) -> bool:
         """Whether the partition is there."""
     def by_name(self, topic: str, partition: int) -> bool:
@@ -923,22 +1007,40 @@ class ConsumerRecord:
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
 
-def decode_records(
-    data: bytes,
-    from_offset: int,
-    topic: str,
-    topic_id: Uuid,
-    partition: int,
-    *,
-    check_crcs: bool = True,
-    aborted: Sequence[tuple[int, int]] | None = None,
-    key_deserializer: Any = None,
-    value_deserializer: Any = None,
-) -> tuple[list[ConsumerRecord], int, tuple[int, Exception] | None]:
-    """The records of a Fetch answer from `from_offset` on, and the next offset. Control batches are left out; with
-    `aborted`, (producer id, first offset), aborted transactions too. Deserializers are called with (topic, bytes or
-    None, headers). What precedes a damaged batch (NativeError) or a record whose deserializer raises is given; the
-    third part is its offset and the exception."""
+@final
+class RecordDecoder:
+    """Makes records of what a consumer fetched."""
+
+    def __new__(
+        cls, *, check_crcs: bool = True, key_deserializer: Any = None, value_deserializer: Any = None
+    ) -> RecordDecoder:
+        """Deserializers are called with (topic, bytes or None, headers)."""
+    def decode(
+        self,
+        data: bytes,
+        from_offset: int,
+        *,
+        topic: str,
+        topic_id: Uuid,
+        partition: int,
+        aborted: Sequence[tuple[int, int]] | None = None,
+    ) -> DecodedRecords:
+        """The records of a Fetch answer from `from_offset` on. Control batches are left out; with `aborted`,
+        (producer id, first offset), aborted transactions too."""
+
+@final
+class DecodedRecords:
+    """The records of a Fetch answer."""
+
+    @property
+    def records(self) -> list[ConsumerRecord]:
+        """With an error those that precede it."""
+    @property
+    def next_offset(self) -> int:
+        """Where to go on; with an error the offset of what cannot be read."""
+    @property
+    def error(self) -> BaseException | None:
+        """A damaged batch (NativeError), or what a deserializer raised."""
 
 # Spark: rows as Arrow batches, requests for planning
 
@@ -957,30 +1059,86 @@ class BlockingClient:
         """The response to a message of `pybroker.protocol.messages`. Raises NativeError, CodecError."""
 
 @final
+class SinkTarget:
+    """A topic that rows go to."""
+
+    def __new__(cls, topic_id: Uuid, topic: str, partitions: int, batch_bytes_max: int) -> SinkTarget: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partitions(self) -> int:
+        """How many it has."""
+    @property
+    def batch_bytes_max(self) -> int:
+        """Of the largest batch that it takes."""
+
+@final
+class IngestAttempt:
+    """Which attempt of which writer of a staged ingest rows belong to."""
+
+    def __new__(cls, ingest_id: str, batch_id: int, epoch: int, writer: int, attempt: int) -> IngestAttempt: ...
+    @property
+    def ingest_id(self) -> str: ...
+    @property
+    def batch_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def writer(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+
+@final
+class WrittenPartition:
+    """What was written to one partition."""
+
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def payload_bytes(self) -> int:
+        """Of keys and values."""
+    @property
+    def batch_bytes(self) -> int: ...
+    @property
+    def checksum(self) -> int:
+        """CRC-32C over the batches' checksums."""
+    @property
+    def first_offset(self) -> int:
+        """-1 if it is not known."""
+    @property
+    def last_offset(self) -> int:
+        """-1 if it is not known."""
+
+@final
 class ArrowSink:
     """One task's writer: Arrow batches become record batches, sent five at a time to each broker.
 
-    `targets`: (topic id, name, partitions, largest batch in bytes). `topic_column`: the column `topic` chooses
-    instead. `staging`: (ingest id, batch id, epoch, writer, attempt) of a staged ingest; None = Produce. `seed`
+    `topic_column`: the column `topic` chooses instead of `targets`. `staging`: rows are staged; None = Produce. `seed`
     spreads records without key."""
 
     def __new__(
         cls,
         settings: Mapping[str, str],
-        targets: Sequence[tuple[Uuid, str, int, int]],
+        targets: Sequence[SinkTarget],
         *,
         topic_column: bool = False,
-        staging: tuple[str, int, int, int, int] | None = None,
+        staging: IngestAttempt | None = None,
         seed: int = 0,
     ) -> ArrowSink:
         """Connects. Raises NativeError."""
     def write(self, batch: object) -> None:
         """Rows of anything with `__arrow_c_array__`: columns value, and if there are key, topic, partition, headers,
         timestamp. Raises NativeError, ValueError for what is no Arrow data."""
-    def finish(self) -> list[tuple[Uuid, str, int, int, int, int, int, int, int]]:
-        """Waits for all answers. By partition: (topic id, name, partition, records, bytes of keys and values, bytes of
-        batches, CRC-32C over the batches' checksums, first offset, last offset); offsets are −1 where they are not
-        known. Raises NativeError; RuntimeError the second time."""
+    def finish(self) -> list[WrittenPartition]:
+        """Waits for all answers. Raises NativeError; RuntimeError the second time."""
 
 @final
 class ArrowBatch:
@@ -991,19 +1149,27 @@ class ArrowBatch:
         """The Arrow PyCapsule interface: (schema, array)."""
 
 @final
+class SourceRange:
+    """Offsets `start`..`end` (exclusive) of one partition."""
+
+    def __new__(cls, topic_id: Uuid, topic: str, partition: int, start: int, end: int) -> SourceRange: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+@final
 class ArrowSource:
-    """Reads offsets `start`..`end` (exclusive) of a partition; `columns` as the data source names them."""
+    """Reads records as Arrow batches; `columns` as the data source names them."""
 
     def __new__(
-        cls,
-        settings: Mapping[str, str],
-        topic_id: Uuid,
-        topic: str,
-        partition: int,
-        start: int,
-        end: int,
-        columns: Sequence[str],
-        cluster_id: str = "",
+        cls, settings: Mapping[str, str], offsets: SourceRange, columns: Sequence[str], cluster_id: str = ""
     ) -> ArrowSource:
         """Connects at the first `next`. Raises ValueError, NativeError."""
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benches.native.topics import COUNTS, topics
-from pybroker.native import PartitionIndex
+from pybroker.native import PartitionIndex, TopicPartitions
 
 LOOKUPS = 1_000
 
@@ -18,7 +18,7 @@ LOOKUPS = 1_000
 @lru_cache(maxsize=1)
 def index_of(count: int) -> PartitionIndex:
     """The map of Produce and Fetch, with so many partitions."""
-    return PartitionIndex([(topic_id, name, 1) for topic_id, name in topics(count)])
+    return PartitionIndex([TopicPartitions(topic_id, name, 1) for topic_id, name in topics(count)])
 
 
 @pytest.mark.checklist(332)

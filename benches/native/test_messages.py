@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benches.native.topics import COUNTS, topics
-from pybroker.native import HotResponse, Uuid, build_batch, decode_hot, encode
+from pybroker.native import HotResponse, TopicPartitions, Uuid, build_batch, decode_hot, encode
 from pybroker.protocol import messages
 
 IN_ONE_MAX = 100_000
@@ -78,7 +78,8 @@ def test_requests_are_decoded(benchmark: Any, message: str, count: int, by: str)
 def test_responses_are_encoded(benchmark: Any, message: str, count: int, by: str) -> None:
     """What the server writes around the records: here there are none."""
     key, version = KEYS[message], VERSIONS[by]
-    responses = [HotResponse(key, version, [(name, topic_id, 1) for topic_id, name in part]) for part in parts(count)]
+    made = ([TopicPartitions(topic_id, name, 1) for topic_id, name in part] for part in parts(count))
+    responses = [HotResponse(key, version, topics) for topics in made]
     benchmark.group = f"encode {message} responses"
     benchmark.extra_info["bytes"] = sum(map(len, benchmark(lambda: [response.encode() for response in responses])))
 

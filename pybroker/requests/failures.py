@@ -42,12 +42,15 @@ def _shapes(message: str) -> dict[str, _Shape]:
     if schema is None:
         return {}
     shapes: dict[str, _Shape] = {}
-    for name, fields in schema[4]:
+    for struct in schema.structs:
+        fields = struct.fields
         arrays = tuple(
-            _Array(field, kind.removeprefix("[]")) for field, kind, *_ in fields if kind.startswith(f"[]{message}_")
+            _Array(field.name, field.type_name.removeprefix("[]"))
+            for field in fields
+            if field.type_name.startswith(f"[]{message}_")
         )
         structs = {array.field for array in arrays}
-        shapes[name] = _Shape(frozenset(field for field, *_ in fields if field not in structs), arrays)
+        shapes[struct.name] = _Shape(frozenset(field.name for field in fields if field.name not in structs), arrays)
     return shapes
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pybroker.native import ArrowSource, NativeError, Uuid
+from pybroker.native import ArrowSource, NativeError, SourceRange, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.spark import starting
 from pybroker.spark.cluster import EARLIEST, Cluster
@@ -64,16 +64,10 @@ class TaskReader:
 
     def _source(self, partition: RangePartition, start: int) -> ArrowSource:
         wanted = partition.offsets
-        return ArrowSource(
-            self._client,
-            Uuid.parse(wanted.topic_id),
-            wanted.topic,
-            wanted.partition,
-            start,
-            wanted.end,
-            list(self._schema.fieldNames()),
-            partition.cluster_id,
+        offsets = SourceRange(
+            Uuid.parse(wanted.topic_id), wanted.topic, wanted.partition, start=start, end=wanted.end
         )
+        return ArrowSource(self._client, offsets, list(self._schema.fieldNames()), partition.cluster_id)
 
     def _batches(self, source: ArrowSource) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pybroker.native import ArrowSink, NativeError, Uuid
+from pybroker.native import ArrowSink, IngestAttempt, NativeError, SinkTarget, Uuid
 from pybroker.spark import ingest
 from pybroker.spark.cluster import Cluster, Topic
 from pybroker.spark.errors import OptionError, SparkSourceError
@@ -89,7 +89,7 @@ class Task:
         client, staging = dict(self._options.client), None
         batch_bytes_max = self._batch_bytes_max
         if begun is not None:
-            staging = (begun.ingest_id, begun.batch_id, begun.epoch, writer, attempt)
+            staging = IngestAttempt(begun.ingest_id, begun.batch_id, begun.epoch, writer, attempt)
             batch_bytes_max = begun.batch_bytes_max
             if begun.compression_type != "producer":
                 client["compression.type"] = begun.compression_type.replace("uncompressed", "none")
@@ -97,18 +97,20 @@ class Task:
         if self._topic is not None:
             topic = self._topic
             limit = max(1, batch_bytes_max - BATCH_MARGIN)
-            targets.append((Uuid.parse(topic.id), topic.name, topic.partitions, limit))
+            targets.append(SinkTarget(Uuid.parse(topic.id), topic.name, topic.partitions, limit))
         sink = ArrowSink(client, targets, topic_column=self._topic is None, staging=staging, seed=attempt)
         for batch in rows:
             sink.write(batch)
         written = sink.finish()
-        shares = tuple(ingest.Share(part, records, size, crc) for _, _, part, records, _, size, crc, _, _ in written)
+        shares = tuple(ingest.Share(one.partition, one.records, one.batch_bytes, one.checksum) for one in written)
         return Staged(
             rows=sum(share.rows for share in shares),
-            bytes=sum(each[4] for each in written),
+            bytes=sum(one.payload_bytes for one in written),
             begun=begun,
             attempt=ingest.Attempt(writer, attempt, shares) if begun is not None else None,
-            offsets={(each[1], each[2]): (each[7], each[8]) for each in written if begun is None},
+            offsets={
+                (one.topic, one.partition): (one.first_offset, one.last_offset) for one in written if begun is None
+            },
         )
 
 

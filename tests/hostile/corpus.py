@@ -16,16 +16,15 @@ EXTREMES = (
     b"\x00\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x00\x01",
 )  # fmt: skip
 
-Versions = tuple[int, int]
-# class → (field, type, versions that have it, versions in which it may be null, default)
-Fields = dict[str, list[tuple[str, str, Versions, Versions, str]]]
+Fields = dict[str, list[native.FieldSchema]]
+"""By class."""
 
 
 def _message(name: str, chance: random.Random) -> object:
     """An instance of a message class with every field of every version filled."""
     schema = native.message_schema(name)
     assert schema is not None, name
-    return _struct(name, dict(schema[4]), chance)
+    return _struct(name, {one.name: one.fields for one in schema.structs}, chance)
 
 
 def _struct(name: str, fields: Fields, chance: random.Random) -> object:
@@ -33,8 +32,8 @@ def _struct(name: str, fields: Fields, chance: random.Random) -> object:
     assert cls is not None, name
     return cls(
         **{
-            field: _value(kind, nullable[0] <= nullable[1], fields, chance)
-            for field, kind, _versions, nullable, _default in fields[name]
+            field.name: _value(field.type_name, field.nullable[0] <= field.nullable[1], fields, chance)
+            for field in fields[name]
         }
     )
 
@@ -80,12 +79,13 @@ def _batch(chance: random.Random) -> bytes:
 
 def requests(chance: random.Random) -> Iterator[bytes]:
     """For ever: requests (header and body, no length) of all served APIs and versions in random order."""
-    served = [(name, low, high) for _key, name, low, high, _plane, is_served in native.api_table() if is_served]
+    served = [row for row in native.api_table() if row.served]
     while True:
-        name, low, high = chance.choice(served)
-        version = chance.randint(low, high)
+        row = chance.choice(served)
+        version = chance.randint(row.min_version, row.max_version)
         try:
-            yield native.encode_request(_message(f"{name}Request", chance), version, chance.randrange(2**31), "hostile")
+            message = _message(f"{row.name}Request", chance)
+            yield native.encode_request(message, version, chance.randrange(2**31), "hostile")
         except native.CodecError:
             continue  # this version cannot carry a field that was filled
 

@@ -101,7 +101,7 @@ def test_lengths_in_a_batch_that_lie(broker: BrokerProcess, clients: WorkingClie
 
 def test_versions_and_keys_that_are_not_served(broker: BrokerProcess, clients: WorkingClients) -> None:
     """The layout of an answer is not known, so there is none, as in Kafka; ApiVersions alone says so (KIP-511)."""
-    table = [(row[0], row[3]) for row in native.api_table() if row[5]]
+    table = [(row.key, row.max_version) for row in native.api_table() if row.served]
     asked = [(key, version) for key, highest in table for version in (highest + 1, 32_767, -1)]
     for key, version in [*asked, (-1, 0), (9_999, 0), (32_767, 3), (-32_768, -1)]:
         body = struct.pack(">hhih", key, version, 7, 1) + b"x\x00"

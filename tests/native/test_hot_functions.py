@@ -12,6 +12,7 @@ from pybroker.native import (
     NativeError,
     PartitionIndex,
     TopicKeys,
+    TopicPartitions,
     Uuid,
     build_batch,
     crc32c,
@@ -43,7 +44,7 @@ def test_a_batch_is_validated_as_produce_does() -> None:
 @pytest.mark.parametrize(("key", "version"), [(PRODUCE, 12), (PRODUCE, 13), (FETCH, 12), (FETCH, 17)])
 def test_responses_of_the_hot_codec_are_those_of_the_schema(key: int, version: int) -> None:
     ids = [Uuid.random(), Uuid.random()]
-    topics = [("a", ids[0], 2), ("b", ids[1], 1)]
+    topics = [TopicPartitions(ids[0], "a", 2), TopicPartitions(ids[1], "b", 1)]
     records = build_batch([(None, b"v")], 1_000)
     body = HotResponse(key, version, topics, records).encode()
     assert decode_hot(key, version, body, False) == 3
@@ -68,7 +69,7 @@ def test_requests() -> None:
 
 def test_the_index_finds_by_id_and_by_name() -> None:
     one, two = Uuid.random(), Uuid.random()
-    index = PartitionIndex([(one, "one", 2), (two, "two", 1)])
+    index = PartitionIndex([TopicPartitions(one, "one", 2), TopicPartitions(two, "two", 1)])
     assert index.by_id(one, 1)
     assert not index.by_id(one, 2)
     assert not index.by_id(Uuid.random(), 0)

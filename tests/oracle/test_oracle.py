@@ -111,7 +111,7 @@ def test_bytes_are_equal_in_both_directions(oracle: Oracle) -> None:
 def _decode(name: str, version: int, body: bytes) -> object:
     schema = native.message_schema(name)
     assert schema is not None
-    kind, key = schema[:2]
+    kind, key = schema.kind, schema.api_key
     if key is None:
         return native.decode_data(name, version, body)
     return native.decode(key, version, body, kind == "request")

@@ -13,7 +13,7 @@ from pybroker.protocol import messages as m
 from pybroker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from tests.wire.client import WireClient
 
-VERSIONS = {key: highest for key, _, _, highest, _, _ in native.api_table()}
+VERSIONS = {row.key: row.max_version for row in native.api_table()}
 ROOT = "root"
 
 NEVER_SECONDS = 60.0
@@ -58,7 +58,7 @@ def call(client: WireClient, request: Any, version: int | None = None) -> Any:
     """In the highest version, unless told otherwise."""
     schema = native.message_schema(type(request).__name__)
     assert schema is not None
-    key = schema[1]
+    key = schema.api_key
     assert key is not None
     return client.call(request, VERSIONS[key] if version is None else version)
 

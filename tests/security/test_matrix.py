@@ -96,7 +96,7 @@ def entries(number: int, row: Row, case: str) -> Iterator[m.CreateAclsRequest_Ac
 
 @pytest.mark.checklist("H1", "H6")
 def test_every_served_key_has_a_row() -> None:
-    served = {key for key, _, _, _, _, served in native.api_table() if served}
+    served = {row.key for row in native.api_table() if row.served}
     assert served == {row.key for row in ROWS} | set(EXEMPT)
 
 

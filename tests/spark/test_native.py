@@ -12,7 +12,18 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pybroker.native import ArrowSink, ArrowSource, NativeError, Uuid, crc32c, partition_of_key
+from pybroker.native import (
+    ArrowSink,
+    ArrowSource,
+    IngestAttempt,
+    NativeError,
+    SinkTarget,
+    SourceRange,
+    Uuid,
+    WrittenPartition,
+    crc32c,
+    partition_of_key,
+)
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.spark import ingest
 from pybroker.spark.cluster import Cluster
@@ -38,22 +49,22 @@ ALL = [
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 Found = tuple[int | None, bytes | None, bytes | None, Any, int]
-Write = Callable[..., list[tuple[Uuid, str, int, int, int, int, int, int, int]]]
+Write = Callable[..., list[WrittenPartition]]
 
 
 @pytest.fixture
-def target(broker: BrokerProcess, topic: str) -> tuple[Uuid, str, int, int]:
+def target(broker: BrokerProcess, topic: str) -> SinkTarget:
     """A topic as a sink wants it."""
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
-    return Uuid.parse(found.id), topic, PARTITIONS, 1_000_000
+    return SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
 
 
 @pytest.fixture
-def write(broker: BrokerProcess, target: tuple[Uuid, str, int, int]) -> Write:
+def write(broker: BrokerProcess, target: SinkTarget) -> Write:
     """Writes rows and finishes."""
 
-    def run(*batches: pa.RecordBatch, **settings: str) -> list[tuple[Uuid, str, int, int, int, int, int, int, int]]:
+    def run(*batches: pa.RecordBatch, **settings: str) -> list[WrittenPartition]:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         sink = ArrowSink({"bootstrap.servers": broker.bootstrap, **given}, [target], seed=7)
         for batch in batches:
@@ -98,8 +109,9 @@ def consumed(broker: BrokerProcess, topic: str) -> list[Found]:
         consumer.close()
 
 
-def read(broker: BrokerProcess, target: tuple[Uuid, str, int, int], partition: int, start: int, end: int) -> pa.Table:
-    source = ArrowSource({"bootstrap.servers": broker.bootstrap}, target[0], target[1], partition, start, end, ALL, "c")
+def read(broker: BrokerProcess, target: SinkTarget, partition: int, start: int, end: int) -> pa.Table:
+    offsets = SourceRange(target.topic_id, target.topic, partition, start, end)
+    source = ArrowSource({"bootstrap.servers": broker.bootstrap}, offsets, ALL, "c")
     batches = []
     while (rows := source.next()) is not None:
         batches.append(pa.record_batch(rows))
@@ -108,7 +120,7 @@ def read(broker: BrokerProcess, target: tuple[Uuid, str, int, int], partition: i
 
 @pytest.mark.parametrize("codec", COMPRESSIONS)
 def test_what_is_written_is_what_another_client_reads(
-    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write, codec: str
+    broker: BrokerProcess, target: SinkTarget, write: Write, codec: str
 ) -> None:
     """Keys, values, nulls, headers and times, in every compression; and what we read is the same again."""
     count = 1000
@@ -119,8 +131,8 @@ def test_what_is_written_is_what_another_client_reads(
         timestamp=pa.array([LATELY_US + number * 1000 for number in range(count)], pa.timestamp("us", "UTC")),
     )
     written = write(rows, compression_type=codec, batch_size="9000")
-    assert sum(each[3] for each in written) == count
-    found = consumed(broker, target[1])
+    assert sum(each.records for each in written) == count
+    found = consumed(broker, target.topic)
     sent = [(row["key"], row["value"], row["timestamp"], row["headers"] or []) for row in rows.to_pylist()]
     expected = sorted(
         (value or b"", key.encode() if key else b"", round(when.timestamp() * 1000), len(inside))
@@ -129,41 +141,42 @@ def test_what_is_written_is_what_another_client_reads(
     assert sorted((value or b"", key or b"", at, len(inside)) for _, key, value, inside, at in found) == expected
     assert {len(inside): inside for _, _, _, inside, _ in found}[2] == [("a", b"1"), ("b", None)]
     assert any(value is None for _, _, value, _, _ in found)
-    tables = [read(broker, target, each[2], each[7], each[8] + 1) for each in written]
+    tables = [read(broker, target, each.partition, each.first_offset, each.last_offset + 1) for each in written]
     ours = [row for table in tables for row in table.to_pylist()]
     again = sorted(
         (row["value"] or b"", row["key"] or b"", round(row["timestamp"].timestamp() * 1000), len(row["headers"] or []))
         for row in ours
     )
     assert again == expected
-    assert {(row["topic"], row["topic_id"], row["cluster_id"]) for row in ours} == {(target[1], str(target[0]), "c")}
+    origins = {(row["topic"], row["topic_id"], row["cluster_id"]) for row in ours}
+    assert origins == {(target.topic, str(target.topic_id), "c")}
 
 
 def test_a_key_goes_where_the_java_client_sends_it(
-    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+    broker: BrokerProcess, target: SinkTarget, write: Write
 ) -> None:
     """librdkafka's `murmur2_random` is Java's default partitioner."""
     keys = [f"key-{number}" for number in range(500)]
     producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
     for key in keys:
-        producer.produce(target[1], key=key, value=b"theirs")
+        producer.produce(target.topic, key=key, value=b"theirs")
     assert producer.flush(60) == 0
     write(pa.RecordBatch.from_pydict({"key": keys, "value": [b"ours"] * len(keys)}))
     by_key: dict[bytes | None, set[int]] = {}
-    for found in consumed(broker, target[1]):
+    for found in consumed(broker, target.topic):
         by_key.setdefault(found[1], set()).add(found[0] or 0)
     assert len(by_key) == len(keys)
     assert all(places == {partition_of_key(key or b"", PARTITIONS)} for key, places in by_key.items())
 
 
 def test_rows_without_key_spread_in_whole_batches(
-    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+    broker: BrokerProcess, target: SinkTarget, write: Write
 ) -> None:
     """A batch a partition, as the Java producer's sticky partitioner does (KIP-480)."""
     rows = pa.RecordBatch.from_pydict({"value": [b"x" * 100] * 6000})
     written = write(rows, batch_size="10000")
     assert len(written) == PARTITIONS
-    assert all(each[3] >= 500 for each in written), written
+    assert all(each.records >= 500 for each in written), written
 
 
 def test_the_topic_column_keeps_to_the_largest_batch_of_each_topic(broker: BrokerProcess, topic: str) -> None:
@@ -176,30 +189,30 @@ def test_the_topic_column_keeps_to_the_largest_batch_of_each_topic(broker: Broke
     sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [], topic_column=True)
     names = [topic if number % 2 else small.topic for number in range(rows)]
     sink.write(pa.RecordBatch.from_pydict({"value": [b"x" * 100] * rows, "topic": names}))
-    written = {each[1]: each for each in sink.finish()}
-    assert {name: each[3] for name, each in written.items()} == {topic: rows // 2, small.topic: rows // 2}
+    written = {each.topic: each for each in sink.finish()}
+    assert {name: each.records for name, each in written.items()} == {topic: rows // 2, small.topic: rows // 2}
 
 
-def test_the_partition_column_decides_and_is_checked(target: tuple[Uuid, str, int, int], write: Write) -> None:
+def test_the_partition_column_decides_and_is_checked(target: SinkTarget, write: Write) -> None:
     """A null leaves it to the key."""
     rows = pa.RecordBatch.from_pydict(
         {"key": ["a", "a"], "value": [b"1", b"2"], "partition": pa.array([2, None], pa.int32())}
     )
-    assert {each[2] for each in write(rows)} == {2, partition_of_key(b"a", PARTITIONS)}
+    assert {each.partition for each in write(rows)} == {2, partition_of_key(b"a", PARTITIONS)}
     beyond = pa.RecordBatch.from_pydict({"value": [b"1"], "partition": pa.array([PARTITIONS], pa.int32())})
     with pytest.raises(NativeError, match=f"column partition is {PARTITIONS}, but .* has {PARTITIONS} partitions"):
         write(beyond)
 
 
 def test_fields_of_a_header_go_by_their_names(
-    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+    broker: BrokerProcess, target: SinkTarget, write: Write
 ) -> None:
     """A struct that names its value first, as Spark's named_struct can, means the same header."""
     swapped = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
     for kind in (swapped, HEADERS):
         entries = pa.array([[{"key": "trace", "value": b"7"}, {"key": "no-value", "value": None}]], kind)
         write(pa.RecordBatch.from_pydict({"value": [b"v"], "headers": entries}))
-    assert [found[3] for found in consumed(broker, target[1])] == [[("trace", b"7"), ("no-value", None)]] * 2
+    assert [found[3] for found in consumed(broker, target.topic)] == [[("trace", b"7"), ("no-value", None)]] * 2
 
 
 @pytest.mark.parametrize(
@@ -233,22 +246,22 @@ def test_what_is_no_arrow_batch_is_refused(write: Write) -> None:
 
 @pytest.mark.checklist(2, 92)
 def test_a_topic_of_the_same_name_gets_and_gives_nothing(
-    broker: BrokerProcess, target: tuple[Uuid, str, int, int], write: Write
+    broker: BrokerProcess, target: SinkTarget, write: Write
 ) -> None:
     """Sink and source know the id: after a re-creation both end with UNKNOWN_TOPIC_ID."""
     write(batch(10))
     sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [target])
     sink.write(batch(10))
     client = Confluent(broker.bootstrap)
-    client.delete_topic(target[1])
-    client.create_topic(target[1], PARTITIONS)
+    client.delete_topic(target.topic)
+    client.create_topic(target.topic, PARTITIONS)
     with pytest.raises(NativeError) as refused:
         sink.finish()
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
     with pytest.raises(NativeError) as refused:
         read(broker, target, 0, 0, 5)
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert consumed(broker, target[1]) == []
+    assert consumed(broker, target.topic) == []
 
 
 def test_a_broker_that_is_restarted_costs_nothing_but_time(
@@ -258,7 +271,7 @@ def test_a_broker_that_is_restarted_costs_nothing_but_time(
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
-    target = Uuid.parse(found.id), topic, PARTITIONS, 1_000_000
+    target = SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
     sink = ArrowSink({"bootstrap.servers": broker.bootstrap, "batch.size": "5000"}, [target])
     for round_ in range(6):
         sink.write(batch(2000))
@@ -269,14 +282,14 @@ def test_a_broker_that_is_restarted_costs_nothing_but_time(
 
 
 def test_the_checksum_that_commit_lists_is_over_the_batches_own(
-    target: tuple[Uuid, str, int, int], write: Write
+    target: SinkTarget, write: Write
 ) -> None:
     """An empty job lists nothing; one batch lists the CRC of its four bytes."""
     assert write() == []
     (only,) = write(pa.RecordBatch.from_pydict({"key": ["a"], "value": [b"1"]}))
-    assert only[3:6] == (1, 2, only[5])
-    assert 0 < only[6] < 2**32
-    assert only[6] != zlib.crc32(b"")
+    assert (only.records, only.payload_bytes) == (1, 2)
+    assert 0 < only.checksum < 2**32
+    assert only.checksum != zlib.crc32(b"")
     assert crc32c(b"") == 0
 
 
@@ -289,17 +302,18 @@ def test_what_is_staged_outlives_a_broker_that_is_killed(
     cluster = Cluster({"bootstrap.servers": broker.bootstrap})
     found = cluster.topics_named([topic])[topic]
     begun = ingest.begin(cluster, found.id, topic, join=False)
-    target = Uuid.parse(found.id), topic, PARTITIONS, 1_000_000
+    target = SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
     sink = ArrowSink(
         {"bootstrap.servers": broker.bootstrap, "batch.size": "5000"},
         [target],
-        staging=(begun.ingest_id, begun.batch_id, begun.epoch, 0, 77),
+        staging=IngestAttempt(begun.ingest_id, begun.batch_id, begun.epoch, 0, 77),
     )
     for round_ in range(6):
         sink.write(batch(2000))
         if round_ in (1, 3):
             broker.restart(crash=True)
-    shares = tuple(ingest.Share(each[2], each[3], each[5], each[6]) for each in sink.finish())
+    written = sink.finish()
+    shares = tuple(ingest.Share(each.partition, each.records, each.batch_bytes, each.checksum) for each in written)
     assert consumed(broker, topic) == []
     for repeated in (False, True):
         outcome = ingest.commit(cluster, begun, [ingest.Attempt(0, 77, shares)])
@@ -315,7 +329,7 @@ def test_a_damaged_batch_ends_a_read_with_an_error(start_broker: Callable[..., B
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, 1)
     found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
-    target = Uuid.parse(found.id), topic, 1, 1_000_000
+    target = SinkTarget(Uuid.parse(found.id), topic, 1, 1_000_000)
     for number in range(5):
         sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [target])
         sink.write(pa.RecordBatch.from_pydict({"value": [f"batch{number}-row{row}" for row in range(10)]}))
@@ -324,13 +338,14 @@ def test_a_damaged_batch_ends_a_read_with_an_error(start_broker: Callable[..., B
     with log.open("r+b") as file:
         file.seek(log.read_bytes().index(b"batch2-row3"))
         file.write(b"B")
-    source = ArrowSource({"bootstrap.servers": broker.bootstrap}, target[0], topic, 0, 0, 50, ["offset"])
+    offsets = SourceRange(target.topic_id, topic, 0, 0, 50)
+    source = ArrowSource({"bootstrap.servers": broker.bootstrap}, offsets, ["offset"])
     rows = pa.record_batch(source.next())
     assert rows.column(0).to_pylist() == list(range(20))
     with pytest.raises(NativeError) as damage:
         source.next()
     assert damage.value.code == ErrorCode.CORRUPT_MESSAGE
-    assert f"{topic} ({target[0]}) partition 0 at offset 20: " in str(damage.value)
+    assert f"{topic} ({target.topic_id}) partition 0 at offset 20: " in str(damage.value)
 
 
 def test_a_connection_that_the_broker_closed_while_idle_costs_the_driver_nothing(

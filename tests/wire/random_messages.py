@@ -24,24 +24,24 @@ class RandomMessages:
         """A `message` that `version` carries whole: fields that it does not have keep their defaults."""
         schema = native.message_schema(message, interbroker=self.interbroker)
         assert schema is not None, message
-        return self._struct(dict(schema[4]), message, version)
+        return self._struct({one.name: one.fields for one in schema.structs}, message, version)
 
     def _struct(self, classes: dict[str, Any], name: str, version: int) -> Any:
         chosen: dict[str, Any] = {}
-        for field, kind, (first, last), (null_first, null_last), _ in classes[name]:
-            if not first <= version <= last or self.random.random() < 0.1:
+        for field in classes[name]:
+            if not _within(field.versions, version) or self.random.random() < 0.1:
                 continue  # the default, which may be null only where null is allowed
-            if null_first <= version <= null_last and self.random.random() < 0.2:
-                chosen[field] = None
+            if _within(field.nullable, version) and self.random.random() < 0.2:
+                chosen[field.name] = None
             else:
-                chosen[field] = self._value(classes, kind, version)
+                chosen[field.name] = self._value(classes, field.type_name, version)
         made = native.message_class(name, interbroker=self.interbroker)
         assert made is not None, name
         message = made(**chosen)
-        for field, kind, (first, last), (null_first, null_last), _ in classes[name]:
-            null_allowed = null_first <= version <= null_last
-            if first <= version <= last and getattr(message, field) is None and not null_allowed:
-                setattr(message, field, self._value(classes, kind, version))
+        for field in classes[name]:
+            given = _within(field.versions, version) and not _within(field.nullable, version)
+            if given and getattr(message, field.name) is None:
+                setattr(message, field.name, self._value(classes, field.type_name, version))
         return message
 
     def _value(self, classes: dict[str, Any], kind: str, version: int) -> Any:
@@ -65,8 +65,12 @@ class RandomMessages:
         return self._struct(classes, kind, version)
 
 
+def _within(versions: tuple[int, int], version: int) -> bool:
+    return versions[0] <= version <= versions[1]
+
+
 def versions(message: str, *, interbroker: bool = False) -> range:
     """The versions of a message."""
     schema = native.message_schema(message, interbroker=interbroker)
     assert schema is not None, message
-    return range(schema[2], schema[3] + 1)
+    return range(schema.min_version, schema.max_version + 1)

@@ -13,7 +13,7 @@ def as_wire(classes: dict[str, Any], kind: str, value: Any) -> Any:
         return [as_wire(classes, kind[2:], each) for each in value]
     if kind not in classes:
         return value
-    fields = {name: field_kind for name, field_kind, *_ in classes[kind]}
+    fields = {field.name: field.type_name for field in classes[kind]}
     assert set(type(value).__struct_fields__) == set(fields), kind
     made = native.message_class(kind, interbroker=True)
     assert made is not None
@@ -25,7 +25,8 @@ def there_and_back(message: Any) -> tuple[Any, Any]:
     name = type(message).__name__
     schema = native.message_schema(name, interbroker=True)
     assert schema is not None
-    kind, key, version, _, classes = schema
-    assert key is not None
-    sent = as_wire(dict(classes), name, message)
-    return sent, native.decode(key, version, native.encode(sent, version), kind == "request", interbroker=True)
+    assert schema.api_key is not None
+    sent = as_wire({one.name: one.fields for one in schema.structs}, name, message)
+    body = native.encode(sent, schema.min_version)
+    request = schema.kind == "request"
+    return sent, native.decode(schema.api_key, schema.min_version, body, request, interbroker=True)

@@ -23,12 +23,12 @@ class _Anything(SimpleNamespace):
 
 
 def test_python_answers_exactly_the_served_keys_of_its_plane() -> None:
-    served = {key for key, _, _, _, plane, served in native.api_table() if served and plane == "python"}
+    served = {row.key for row in native.api_table() if row.served and row.plane == "python"}
     assert set(routes(_Anything())) - {METADATA} == served  # type: ignore[arg-type]  # answers to every name
 
 
 def test_each_file_of_the_api_is_named_after_its_key() -> None:
     for key in routes(_Anything()):  # type: ignore[arg-type]  # answers to every name
-        name = next(row[1] for row in native.api_table() if row[0] == key)
+        name = next(row.name for row in native.api_table() if row.key == key)
         snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
         assert key == importlib.import_module(f"pybroker.api.k{key:02}{snake}").API_KEY

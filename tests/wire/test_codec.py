@@ -17,7 +17,7 @@ from tests.wire.random_messages import RandomMessages, versions
 def _key_and_kind(name: str, *, interbroker: bool) -> tuple[int | None, str]:
     schema = native.message_schema(name, interbroker=interbroker)
     assert schema is not None
-    return schema[1], schema[0]
+    return schema.api_key, schema.kind
 
 
 @pytest.mark.parametrize("interbroker", [False, True])
@@ -40,9 +40,8 @@ def test_mutants_raise_codec_errors_and_nothing_else() -> None:
     choose = random.Random(2)
     maker = RandomMessages(seed=2)
     for row in native.api_table():
-        key, name, lowest, highest = row[:4]
-        for version in range(lowest, highest + 1):
-            body = native.encode(maker.make(f"{name}Request", version), version)
+        for version in range(row.min_version, row.max_version + 1):
+            body = native.encode(maker.make(f"{row.name}Request", version), version)
             for _ in range(20):
                 mutant = bytearray(body)
                 for _ in range(choose.randrange(1, 4)):
@@ -50,7 +49,7 @@ def test_mutants_raise_codec_errors_and_nothing_else() -> None:
                     mutant[place : place + choose.randrange(3)] = choose.randbytes(choose.randrange(5))
                 # A codec error or a message, whatever the bytes are.
                 with contextlib.suppress(CodecError):
-                    native.decode(key, version, bytes(mutant), True)
+                    native.decode(row.key, version, bytes(mutant), True)
 
 
 @pytest.mark.parametrize(

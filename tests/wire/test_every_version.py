@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -20,22 +19,21 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
         yield connected
 
 
-SERVED = [row for row in native.api_table() if row[5]]
+SERVED = [row for row in native.api_table() if row.served]
 
 
 def test_advertised_versions_are_the_tables(client: WireClient) -> None:
     answer = client.call(m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
     advertised = [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys]
-    assert sorted(advertised) == [(key, low, high) for key, _, low, high, _, _ in SERVED]
+    assert sorted(advertised) == [(row.key, row.min_version, row.max_version) for row in SERVED]
 
 
 @pytest.mark.checklist("D38")
-@pytest.mark.parametrize("row", SERVED, ids=lambda row: row[1])
-def test_every_version_is_answered_in_its_layout(client: WireClient, row: tuple[Any, ...]) -> None:
-    _, name, lowest, highest = row[:4]
-    made = native.message_class(f"{name}Request")
+@pytest.mark.parametrize("row", SERVED, ids=lambda row: row.name)
+def test_every_version_is_answered_in_its_layout(client: WireClient, row: native.ApiInfo) -> None:
+    made = native.message_class(f"{row.name}Request")
     assert made is not None
-    for version in range(lowest, highest + 1):
+    for version in range(row.min_version, row.max_version + 1):
         request = made()
         if isinstance(request, m.ProduceRequest):
             request.acks = -1

@@ -468,10 +468,10 @@ def test_bytes_are_the_texts(point: str, message: Any, version: int, text: str) 
     name = type(message).__name__
     schema = native.message_schema(name, interbroker=True)
     assert schema is not None
-    kind, key, lowest, highest = schema[:4]
-    assert (lowest, highest) == (version, version)
-    assert key is not None
-    assert native.decode(key, version, body, kind == "request", interbroker=True) == message, point
+    assert (schema.min_version, schema.max_version) == (version, version)
+    assert schema.api_key is not None
+    request = schema.kind == "request"
+    assert native.decode(schema.api_key, version, body, request, interbroker=True) == message, point
 
 
 def test_every_inter_broker_message_has_its_bytes() -> None:

@@ -82,7 +82,7 @@ def test_the_question_got_no_flags_that_leave_things_out() -> None:
     """KIP-142 rejects them: a smaller answer is another request's."""
     schema = native.message_schema("MetadataRequest")
     assert schema is not None
-    fields = {name: [field for field, *_ in of] for name, of in schema[4]}
+    fields = {struct.name: [field.name for field in struct.fields] for struct in schema.structs}
     assert fields == {
         "MetadataRequest": [
             "topics",

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_error_codes_are_the_native_ones() -> None:
-    table = native.error_code_table()
+    table = [(row.code, row.name, row.retriable) for row in native.error_code_table()]
     assert [(code.value, code.name, code.retriable) for code in sorted(ErrorCode)] == table
 
 
@@ -29,7 +29,7 @@ def test_api_keys_are_the_native_ones() -> None:
     def python_name(name: str) -> str:
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
 
-    assert [(key.value, key.name) for key in ApiKey] == [(row[0], python_name(row[1])) for row in native.api_table()]
+    assert [(key.value, key.name) for key in ApiKey] == [(row.key, python_name(row.name)) for row in native.api_table()]
 
 
 @pytest.mark.parametrize("module", ["messages", "interbroker"])
@@ -44,12 +44,12 @@ def test_every_class_has_the_schemas_fields_and_defaults(between_brokers: bool) 
     for name in native.message_names(interbroker=between_brokers):
         schema = native.message_schema(name, interbroker=between_brokers)
         assert schema is not None
-        for class_name, fields in schema[4]:
-            made = native.message_class(class_name, interbroker=between_brokers)
+        for struct in schema.structs:
+            made = native.message_class(struct.name, interbroker=between_brokers)
             assert made is not None
             assert issubclass(made, msgspec.Struct)
-            assert made.__name__ == class_name
-            assert made.__struct_fields__ == tuple(field[0] for field in fields)
+            assert made.__name__ == struct.name
+            assert made.__struct_fields__ == tuple(field.name for field in struct.fields)
             assert not any(map(keyword.iskeyword, made.__struct_fields__))
             made()
 

@@ -19,7 +19,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use classes::Classes;
-pub use inspect::{api_table, error_code_table, message_class, message_names, message_schema};
+pub use inspect::{
+    ApiInfo, ErrorCodeInfo, FieldSchema, MessageSchema, StructSchema, api_table, error_code_table,
+    message_class, message_names, message_schema,
+};
 use sink::PySink;
 use source::PySource;
 

@@ -45,14 +45,17 @@ mod _native {
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};
     #[pymodule_export]
-    use crate::client::records::{ConsumerRecord, decode_records};
+    use crate::client::records::{ConsumerRecord, DecodedRecords, RecordDecoder};
     #[pymodule_export]
     use crate::codec::{
-        CodecError, api_table, decode, decode_data, decode_response, encode, encode_request,
-        error_code_table, message_class, message_names, message_schema,
+        ApiInfo, CodecError, ErrorCodeInfo, FieldSchema, MessageSchema, StructSchema, api_table,
+        decode, decode_data, decode_response, encode, encode_request, error_code_table,
+        message_class, message_names, message_schema,
     };
     #[pymodule_export]
     use crate::errors::{ListenerError, LogDirError, NativeError};
+    #[pymodule_export]
+    use crate::measure::TopicPartitions;
     #[pymodule_export]
     use crate::measure::batches::{build_batch, crc32c, validate_batch};
     #[pymodule_export]
@@ -62,7 +65,10 @@ mod _native {
     #[pymodule_export]
     use crate::measure::topic_keys::TopicKeys;
     #[pymodule_export]
-    use crate::spark::{ArrowBatch, ArrowSink, ArrowSource, BlockingClient};
+    use crate::spark::{
+        ArrowBatch, ArrowSink, ArrowSource, BlockingClient, IngestAttempt, SinkTarget, SourceRange,
+        WrittenPartition,
+    };
     #[pymodule_export]
     use crate::uuid::Uuid;
 

@@ -4,3 +4,6 @@ pub(crate) mod batches;
 pub(crate) mod hot;
 pub(crate) mod partition_index;
 pub(crate) mod topic_keys;
+mod topic_partitions;
+
+pub(crate) use topic_partitions::TopicPartitions;

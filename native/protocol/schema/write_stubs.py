@@ -39,17 +39,18 @@ def classes(message: str, *, interbroker: bool) -> list[str]:
     schema = native.message_schema(message, interbroker=interbroker)
     if schema is None:
         raise LookupError(message)
-    kind, key, lowest, highest, structs = schema
-    place = f"key {key}, " if key is not None else ""
+    place = f"key {schema.api_key}, " if schema.api_key is not None else ""
+    versions = f"versions {schema.min_version}-{schema.max_version}"
     texts = []
-    for number, (name, fields) in enumerate(structs):
-        lines = [f"class {name}(msgspec.Struct):"]
+    for number, struct in enumerate(schema.structs):
+        lines = [f"class {struct.name}(msgspec.Struct):"]
         if number == 0:
-            lines.append(f'    """{kind.capitalize()}, {place}versions {lowest}-{highest}."""\n')
-        for field, field_type, _, (null_first, null_last), default in fields:
-            optional = " | None" if null_first <= null_last or default == "None" else ""
-            lines.append(f"    {field}: {python_type(field_type)}{optional} = {default}")
-        if not fields:
+            lines.append(f'    """{schema.kind.capitalize()}, {place}{versions}."""\n')
+        for field in struct.fields:
+            null_first, null_last = field.nullable
+            optional = " | None" if null_first <= null_last or field.default == "None" else ""
+            lines.append(f"    {field.name}: {python_type(field.type_name)}{optional} = {field.default}")
+        if not struct.fields:
             lines.append("    ...")
         texts.append("\n".join(lines) + "\n")
     return texts
@@ -62,11 +63,8 @@ def stub(module: str) -> str:
     names = native.message_names(interbroker=interbroker)
     if not interbroker:
         shared = [name for name in native.message_names(interbroker=True) if name.startswith(BETWEEN_BROKERS)]
-        structs = [
-            name
-            for message in shared
-            for name, _ in (native.message_schema(message, interbroker=True) or ("", None, 0, 0, []))[4]
-        ]
+        schemas = [native.message_schema(message, interbroker=True) for message in shared]
+        structs = [struct.name for schema in schemas if schema is not None for struct in schema.structs]
         origin = "from pybroker.protocol.interbroker import"
         parts[0] += "".join(f"{origin} (\n    {name} as {name},\n)\n" for name in sorted(structs))
         names = [name for name in names if not name.startswith(BETWEEN_BROKERS)]

@@ -58,9 +58,10 @@ def message_facts(kind: type) -> MessageFacts:
     facts = _facts.get(kind)
     if facts is None:
         found = message_schema(kind.__name__)
-        if found is None or found[0] != "request" or found[1] is None:
+        if found is None or found.kind != "request" or found.api_key is None:
             raise TypeError(f"{kind.__name__} is no request")
-        facts = MessageFacts(kind.__name__.removesuffix("Request"), found[1], found[2], found[3])
+        name = kind.__name__.removesuffix("Request")
+        facts = MessageFacts(name, found.api_key, found.min_version, found.max_version)
         _facts[kind] = facts
     return facts
 

@@ -19,7 +19,7 @@ from pybroker.client.errors import KafkaError, NoOffsetError, TopicRecreatedErro
 from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.client.plugins.serialization import Deserialize
-from pybroker.native import Uuid, decode_records
+from pybroker.native import RecordDecoder, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -56,7 +56,9 @@ class Fetcher:
         self._network = network
         self._positions = positions
         self._metrics = metrics
-        self._key_deserializer, self._value_deserializer = deserializers
+        self._decoder = RecordDecoder(
+            check_crcs=config["check.crcs"], key_deserializer=deserializers[0], value_deserializer=deserializers[1]
+        )
         self._arrived = arrived
         self._tell_recreated = recreated
         self._loop = asyncio.get_running_loop()
@@ -203,24 +205,21 @@ class Fetcher:
         if self._committed_only:
             aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         self._metrics.add("bytes-consumed-total", len(row.records))
-        records, next_offset, problem = decode_records(
+        decoded = self._decoder.decode(
             row.records,
             state.fetch_offset,
-            state.where.topic,
-            state.topic_id,
-            state.where.partition,
-            check_crcs=self._config["check.crcs"],
+            topic=state.where.topic,
+            topic_id=state.topic_id,
+            partition=state.where.partition,
             aborted=aborted,
-            key_deserializer=self._key_deserializer,
-            value_deserializer=self._value_deserializer,
         )
-        error = None
-        if problem is not None:
+        records, next_offset, error = decoded.records, decoded.next_offset, None
+        if decoded.error is not None:
             error = KafkaError(
-                getattr(problem[1], "code", ErrorCode.INVALID_RECORD),
-                f"{state.where}, offset {problem[0]} cannot be read: {problem[1]!r}; seek past it to go on",
+                getattr(decoded.error, "code", ErrorCode.INVALID_RECORD),
+                f"{state.where}, offset {next_offset} cannot be read: {decoded.error!r}; seek past it to go on",
             )
-            error.__cause__ = problem[1]
+            error.__cause__ = decoded.error
         state.fetch_offset = max(next_offset, state.fetch_offset)
         if records or error is not None or not state.chunks:
             state.chunks.append(Chunk(records, next_offset, error))

@@ -246,87 +246,137 @@ fn is_abort(header: &BatchHeader, batch: &[u8]) -> bool {
         .is_some_and(|(kind, _)| kind == ControlType::Abort)
 }
 
-type DecodedForPython<'py> = (Bound<'py, PyList>, i64, Option<(i64, PyErr)>);
+/// The records of a Fetch answer.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+pub(crate) struct DecodedRecords {
+    records: Py<PyList>,
+    /// Where to go on; with an error the offset of what cannot be read.
+    next_offset: i64,
+    error: Option<Py<PyAny>>,
+}
 
-/// The records of a Fetch answer from `from_offset` on: (records, next offset, None or (offset, exception)). Control
-/// batches and, if `aborted` is given, aborted transactions are left out. What precedes a damaged batch, or a record
-/// whose deserializer raises, is given.
-#[pyfunction]
-#[pyo3(signature = (data, from_offset, topic, topic_id, partition, *, check_crcs = true, aborted = None,
-                    key_deserializer = None, value_deserializer = None))]
-#[allow(clippy::too_many_arguments)] // named ones
-pub(crate) fn decode_records<'py>(
-    py: Python<'py>,
-    data: &[u8],
-    from_offset: i64,
-    topic: &Bound<'py, PyString>,
-    topic_id: Uuid,
-    partition: i32,
+/// Makes records of what was fetched.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct RecordDecoder {
     check_crcs: bool,
-    aborted: Option<Vec<(i64, i64)>>,
-    key_deserializer: Option<Bound<'py, PyAny>>,
-    value_deserializer: Option<Bound<'py, PyAny>>,
-) -> PyResult<DecodedForPython<'py>> {
-    let decoded = py.detach(|| decode(data, from_offset, check_crcs, aborted));
-    let part = |range: &Range<usize>| PyBytes::new(py, &decoded.bytes[range.clone()]);
-    let no_headers = PyTuple::empty(py);
-    let to_object = |range: &Option<Range<usize>>,
-                     deserializer: Option<&Bound<'py, PyAny>>,
-                     headers: &Bound<'py, PyTuple>|
-     -> PyResult<Option<Py<PyAny>>> {
-        let bytes = range.as_ref().map(part);
-        match deserializer {
-            None => Ok(bytes.map(|bytes| bytes.into_any().unbind())),
-            Some(deserializer) => {
-                let object = deserializer.call1((topic, bytes, headers))?;
-                Ok((!object.is_none()).then(|| object.unbind()))
+    key_deserializer: Option<Py<PyAny>>,
+    value_deserializer: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl RecordDecoder {
+    #[new]
+    #[pyo3(signature = (*, check_crcs = true, key_deserializer = None, value_deserializer = None))]
+    const fn new(
+        check_crcs: bool,
+        key_deserializer: Option<Py<PyAny>>,
+        value_deserializer: Option<Py<PyAny>>,
+    ) -> Self {
+        Self {
+            check_crcs,
+            key_deserializer,
+            value_deserializer,
+        }
+    }
+
+    #[pyo3(signature = (data, from_offset, *, topic, topic_id, partition, aborted = None))]
+    fn decode(
+        &self,
+        data: &[u8],
+        from_offset: i64,
+        topic: &Bound<'_, PyString>,
+        topic_id: Uuid,
+        partition: i32,
+        aborted: Option<Vec<(i64, i64)>>,
+    ) -> PyResult<DecodedRecords> {
+        let py = topic.py();
+        let decoded = py.detach(|| decode(data, from_offset, self.check_crcs, aborted));
+        let no_headers = PyTuple::empty(py);
+        let records = PyList::empty(py);
+        let done = |next_offset, error: Option<PyErr>| DecodedRecords {
+            records: records.clone().unbind(),
+            next_offset,
+            error: error.map(|error| error.into_value(py).into_any()),
+        };
+        for found in &decoded.records {
+            let headers = decoded.headers(py, found, &no_headers)?;
+            match self.key_and_value(topic, &decoded, found, &headers) {
+                Err(error) => return Ok(done(found.offset, Some(error))),
+                Ok((key, value)) => records.append(Bound::new(
+                    py,
+                    ConsumerRecord {
+                        topic: topic.clone().unbind(),
+                        topic_id,
+                        partition,
+                        offset: found.offset,
+                        timestamp: found.timestamp,
+                        timestamp_type: i8::from(found.append_time),
+                        leader_epoch: found.leader_epoch,
+                        key,
+                        value,
+                        headers: headers.unbind(),
+                    },
+                )?)?,
             }
         }
-    };
-    let records = PyList::empty(py);
-    for found in &decoded.records {
-        let headers = if found.headers.is_empty() {
-            no_headers.clone()
-        } else {
-            PyTuple::new(
-                py,
-                found.headers.iter().map(|(name, value)| {
-                    (
-                        String::from_utf8_lossy(&decoded.bytes[name.clone()]).into_owned(),
-                        value.as_ref().map(part),
-                    )
-                }),
-            )?
-        };
-        let key = to_object(&found.key, key_deserializer.as_ref(), &headers);
-        let value = match key {
-            Ok(_) => to_object(&found.value, value_deserializer.as_ref(), &headers),
-            Err(_) => Ok(None),
-        };
-        let (key, value) = match (key, value) {
-            (Ok(key), Ok(value)) => (key, value),
-            (Err(error), _) | (_, Err(error)) => {
-                return Ok((records, found.offset, Some((found.offset, error))));
+        Ok(match &decoded.damage {
+            Some((offset, error)) => done(*offset, Some(batch_error(error))),
+            None => done(decoded.next_offset, None),
+        })
+    }
+}
+
+type Object = Option<Py<PyAny>>;
+
+impl RecordDecoder {
+    /// A deserializer's own exception comes back as the error.
+    fn key_and_value(
+        &self,
+        topic: &Bound<'_, PyString>,
+        decoded: &Decoded,
+        found: &Found,
+        headers: &Bound<'_, PyTuple>,
+    ) -> PyResult<(Object, Object)> {
+        let py = topic.py();
+        let object = |range: &Option<Range<usize>>, deserializer: &Object| -> PyResult<Object> {
+            let bytes = range.as_ref().map(|range| decoded.part(py, range));
+            match deserializer {
+                None => Ok(bytes.map(|bytes| bytes.into_any().unbind())),
+                Some(deserializer) => {
+                    let object = deserializer.bind(py).call1((topic, bytes, headers))?;
+                    Ok((!object.is_none()).then(|| object.unbind()))
+                }
             }
         };
-        records.append(Bound::new(
-            py,
-            ConsumerRecord {
-                topic: topic.clone().unbind(),
-                topic_id,
-                partition,
-                offset: found.offset,
-                timestamp: found.timestamp,
-                timestamp_type: i8::from(found.append_time),
-                leader_epoch: found.leader_epoch,
-                key,
-                value,
-                headers: headers.unbind(),
-            },
-        )?)?;
+        Ok((
+            object(&found.key, &self.key_deserializer)?,
+            object(&found.value, &self.value_deserializer)?,
+        ))
     }
-    let damage = decoded
-        .damage
-        .map(|(offset, error)| (offset, batch_error(&error)));
-    Ok((records, decoded.next_offset, damage))
+}
+
+impl Decoded {
+    fn part<'py>(&self, py: Python<'py>, range: &Range<usize>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bytes[range.clone()])
+    }
+
+    fn headers<'py>(
+        &self,
+        py: Python<'py>,
+        found: &Found,
+        none: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        if found.headers.is_empty() {
+            return Ok(none.clone());
+        }
+        PyTuple::new(
+            py,
+            found.headers.iter().map(|(name, value)| {
+                (
+                    String::from_utf8_lossy(&self.bytes[name.clone()]).into_owned(),
+                    value.as_ref().map(|range| self.part(py, range)),
+                )
+            }),
+        )
+    }
 }

@@ -7,6 +7,7 @@ use pyo3::types::PyType;
 
 use super::classes::Classes;
 use super::registry_of;
+use crate::convert::shown;
 
 /// The class of a message or of one of its structs (`CreateTopicsRequest`, `CreateTopicsRequest_CreatableTopic`);
 /// None if there is none of that name.
@@ -33,23 +34,81 @@ pub fn message_names(interbroker: bool) -> Vec<&'static str> {
     registry_of(interbroker).names().collect()
 }
 
-/// (field, type as the schema writes it but with full class names, versions that have it, versions in which it may
-/// be null, default as Python writes it); versions are (first, last), none if first > last.
-type FieldRow = (String, String, (i16, i16), (i16, i16), String);
+/// (first, last), none if first > last.
+type Versions = (i16, i16);
 
-/// (kind, key or None, lowest version, highest version, [(class, fields)]).
-type MessageRow = (
-    &'static str,
-    Option<i16>,
-    i16,
-    i16,
-    Vec<(String, Vec<FieldRow>)>,
+/// A field as its schema describes it.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldSchema {
+    name: String,
+    /// As the schema writes it, but with full class names.
+    type_name: String,
+    /// Those that have it.
+    versions: Versions,
+    /// Those in which it may be null.
+    nullable: Versions,
+    /// As Python writes it.
+    default: String,
+}
+
+/// A message's own struct or one in it.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct StructSchema {
+    name: String,
+    fields: Vec<FieldSchema>,
+}
+
+/// What a schema says of a message.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub struct MessageSchema {
+    /// request, response, header or data.
+    kind: &'static str,
+    api_key: Option<i16>,
+    min_version: i16,
+    max_version: i16,
+    /// The message's own one first.
+    structs: Vec<StructSchema>,
+}
+
+/// An API as clients meet it.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub struct ApiInfo {
+    key: i16,
+    name: &'static str,
+    /// On client listeners.
+    min_version: i16,
+    max_version: i16,
+    /// native or python.
+    plane: &'static str,
+    served: bool,
+}
+
+/// An error code of Kafka's.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub struct ErrorCodeInfo {
+    code: i16,
+    name: &'static str,
+    /// Whether clients try again.
+    retriable: bool,
+}
+
+shown!(
+    FieldSchema,
+    StructSchema,
+    MessageSchema,
+    ApiInfo,
+    ErrorCodeInfo
 );
 
 /// What a schema says of a message; None if there is none of that name.
 #[pyfunction]
 #[pyo3(signature = (name, *, interbroker = false))]
-pub fn message_schema(name: &str, interbroker: bool) -> Option<MessageRow> {
+pub fn message_schema(name: &str, interbroker: bool) -> Option<MessageSchema> {
     let message = registry_of(interbroker).named(name)?;
     let kind = match message.kind {
         MessageKind::Request => "request",
@@ -57,25 +116,26 @@ pub fn message_schema(name: &str, interbroker: bool) -> Option<MessageRow> {
         MessageKind::Header => "header",
         MessageKind::Data => "data",
     };
-    let classes = message.classes.iter().map(|class| {
-        let fields = class.fields.iter().map(|field| {
-            (
-                field.name.clone(),
-                type_text(message, &field.kind),
-                (field.versions.first, field.versions.last),
-                (field.nullable.first, field.nullable.last),
-                default_text(&field.default),
-            )
+    let structs = message.classes.iter().map(|class| {
+        let fields = class.fields.iter().map(|field| FieldSchema {
+            name: field.name.clone(),
+            type_name: type_text(message, &field.kind),
+            versions: (field.versions.first, field.versions.last),
+            nullable: (field.nullable.first, field.nullable.last),
+            default: default_text(&field.default),
         });
-        (class.name.clone(), fields.collect())
+        StructSchema {
+            name: class.name.clone(),
+            fields: fields.collect(),
+        }
     });
-    Some((
+    Some(MessageSchema {
         kind,
-        message.api_key,
-        message.versions.first,
-        message.versions.last,
-        classes.collect(),
-    ))
+        api_key: message.api_key,
+        min_version: message.versions.first,
+        max_version: message.versions.last,
+        structs: structs.collect(),
+    })
 }
 
 fn type_text(message: &Message, kind: &FieldType) -> String {
@@ -101,33 +161,34 @@ fn default_text(default: &DefaultValue) -> String {
     }
 }
 
-/// (key, name, lowest, highest version on client listeners, plane, whether it is served) of every API.
+/// Every API.
 #[pyfunction]
-pub fn api_table() -> Vec<(i16, &'static str, i16, i16, &'static str, bool)> {
+pub fn api_table() -> Vec<ApiInfo> {
     api_key::APIS
         .iter()
-        .map(|api: &Api| {
-            let plane = match api.plane {
+        .map(|api: &Api| ApiInfo {
+            key: api.key.code(),
+            name: api.name(),
+            min_version: api.min_version,
+            max_version: api.max_version,
+            plane: match api.plane {
                 Plane::Native => "native",
                 Plane::Python => "python",
-            };
-            (
-                api.key.code(),
-                api.name(),
-                api.min_version,
-                api.max_version,
-                plane,
-                api.served,
-            )
+            },
+            served: api.served,
         })
         .collect()
 }
 
-/// (code, name, whether clients retry) of every error code.
+/// Every error code.
 #[pyfunction]
-pub fn error_code_table() -> Vec<(i16, &'static str, bool)> {
+pub fn error_code_table() -> Vec<ErrorCodeInfo> {
     ErrorCode::ALL
         .iter()
-        .map(|&(code, name)| (code.0, name, code.is_retriable()))
+        .map(|&(code, name)| ErrorCodeInfo {
+            code: code.0,
+            name,
+            retriable: code.is_retriable(),
+        })
         .collect()
 }

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 
-use pybroker_model::Uuid as Id;
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::hot::fetch_request::{self, FetchRequest};
 use pybroker_protocol::hot::fetch_response::{
@@ -18,8 +17,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::topic_partitions::TopicPartitions;
 use crate::codec::CodecError;
-use crate::uuid::Uuid;
 
 const PRODUCE: i16 = ApiKey::Produce as i16;
 const FETCH: i16 = ApiKey::Fetch as i16;
@@ -69,7 +68,7 @@ pub(crate) fn decode_hot(
 pub(crate) struct HotResponse {
     version: i16,
     fetch: bool,
-    topics: Vec<(String, Id, i32)>,
+    topics: Vec<TopicPartitions>,
     records: Vec<u8>,
 }
 
@@ -80,7 +79,7 @@ impl HotResponse {
     fn new(
         api_key: i16,
         version: i16,
-        topics: Vec<(String, Uuid, i32)>,
+        topics: Vec<TopicPartitions>,
         records: Vec<u8>,
     ) -> PyResult<Self> {
         let fetch = match api_key {
@@ -98,13 +97,9 @@ impl HotResponse {
                 "version {version} is not served"
             )));
         }
-        if topics.iter().any(|(_, _, partitions)| *partitions < 0) {
+        if topics.iter().any(|topic| topic.partitions < 0) {
             return Err(PyValueError::new_err("a number of partitions is negative"));
         }
-        let topics = topics
-            .into_iter()
-            .map(|(name, id, partitions)| (name, id.0, partitions))
-            .collect();
         Ok(Self {
             version,
             fetch,
@@ -129,8 +124,13 @@ impl HotResponse {
     fn encode_fetch(&self, out: &mut Vec<u8>) {
         let writer = FetchResponseWriter::new(self.version);
         writer.start(out, 0, 0, 0, self.topics.len());
-        for (name, id, partitions) in &self.topics {
-            writer.topic(out, name, *id, *partitions as usize);
+        for TopicPartitions {
+            topic_id,
+            topic,
+            partitions,
+        } in &self.topics
+        {
+            writer.topic(out, topic, topic_id.0, *partitions as usize);
             for partition in 0..*partitions {
                 let head = FetchPartitionHead {
                     high_watermark: 1,
@@ -149,8 +149,13 @@ impl HotResponse {
 
     fn encode_produce(&self, out: &mut Vec<u8>) {
         let mut writer = ProduceResponseWriter::new(out, self.version, self.topics.len());
-        for (name, id, partitions) in &self.topics {
-            writer.topic(name, *id, *partitions as usize);
+        for TopicPartitions {
+            topic_id,
+            topic,
+            partitions,
+        } in &self.topics
+        {
+            writer.topic(topic, topic_id.0, *partitions as usize);
             for partition in 0..*partitions {
                 let written = PartitionProduceResponse {
                     base_offset: 0,

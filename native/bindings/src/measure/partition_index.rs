@@ -9,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::topic_partitions::TopicPartitions;
 use crate::convert::topic_id;
 use crate::uuid::Uuid;
 
@@ -21,11 +22,16 @@ const KEY_BYTES: usize = 20;
 #[pymethods]
 impl PartitionIndex {
     #[new]
-    fn new(topics: Vec<(Uuid, String, i32)>) -> PyResult<Self> {
+    fn new(topics: Vec<TopicPartitions>) -> PyResult<Self> {
         let nothing = Arc::new(());
         let mut placed = Vec::new();
-        for (id, name, partitions) in topics {
-            let (id, name): (_, Arc<str>) = (topic_id(id)?, name.into());
+        for TopicPartitions {
+            topic_id: id,
+            topic,
+            partitions,
+        } in topics
+        {
+            let (id, name): (_, Arc<str>) = (topic_id(id)?, topic.into());
             if partitions > pybroker_replica::PARTITION_INDEX_MAX {
                 return Err(PyValueError::new_err(format!(
                     "{partitions} partitions are too many"

@@ -1,0 +1,24 @@
+//! A topic for functions that measure.
+
+use pyo3::prelude::*;
+
+use crate::convert::shown;
+use crate::uuid::Uuid;
+
+/// A topic and how many partitions it has.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TopicPartitions {
+    pub(super) topic_id: Uuid,
+    pub(super) topic: String,
+    pub(super) partitions: i32,
+}
+
+shown!(TopicPartitions);
