@@ -262,21 +262,6 @@ apis! {
     32154 ListIngests 0..=0 flexible 0 Python served;
 }
 
-/// The versions spoken on the inter-broker listener where they are the KIP-516 text's own:
-/// (key, lowest, highest). Layouts: `schema/interbroker`.
-pub static INTER_BROKER_VERSIONS: &[(ApiKey, i16, i16)] = &[
-    (ApiKey::Produce, 9, 9),
-    (ApiKey::Fetch, 13, 13),
-    (ApiKey::ListOffsets, 6, 6),
-    (ApiKey::LeaderAndIsr, 5, 5),
-    (ApiKey::StopReplica, 4, 4),
-    (ApiKey::UpdateMetadata, 7, 7),
-    (ApiKey::OffsetForLeaderEpoch, 4, 4),
-    (ApiKey::Vote, 0, 0),
-    (ApiKey::BeginQuorumEpoch, 0, 0),
-    (ApiKey::EndQuorumEpoch, 0, 0),
-];
-
 impl ApiKey {
     /// The number on the wire.
     pub const fn code(self) -> i16 {
@@ -309,14 +294,6 @@ impl Api {
                     .find(|api| api.key.code() == code)
             })
     }
-
-    /// What ApiVersions advertises on client listeners: row, lowest and highest version, ascending.
-    pub fn advertised(topic_ids: bool) -> impl Iterator<Item = (&'static Api, i16, i16)> {
-        APIS.iter()
-            .filter(|api| api.served)
-            .map(move |api| (api, api.min_version, api.newest(topic_ids)))
-            .filter(|(_, lowest, highest)| lowest <= highest)
-    }
 }
 
 #[cfg(test)]
@@ -343,50 +320,5 @@ mod tests {
             ApiKey::from_code(32142).map(ApiKey::name),
             Some("ListTopics")
         );
-    }
-
-    #[test]
-    fn without_topic_ids_only_versions_by_name_are_left() {
-        let rows: Vec<_> = Api::advertised(false)
-            .filter(|(api, _, highest)| *highest < api.max_version)
-            .map(|(api, lowest, highest)| (api.key, lowest, highest))
-            .collect();
-        assert_eq!(
-            rows,
-            [
-                (ApiKey::Produce, 0, 12),
-                (ApiKey::Fetch, 4, 12),
-                (ApiKey::Metadata, 0, 9),
-                (ApiKey::OffsetCommit, 1, 9),
-                (ApiKey::OffsetFetch, 1, 9),
-                (ApiKey::CreateTopics, 0, 6),
-                (ApiKey::DeleteTopics, 0, 5),
-                (ApiKey::ListTopics, 0, 0),
-            ]
-        );
-        let gone = Api::advertised(true).count() - Api::advertised(false).count();
-        assert_eq!(gone, 10);
-    }
-
-    #[test]
-    fn produce_below_3_is_advertised_but_not_supported() {
-        let produce = ApiKey::Produce.api();
-        assert_eq!((produce.min_version, produce.max_version), (0, 13));
-        assert!(!produce.supports(2));
-        assert!(produce.supports(3));
-    }
-
-    #[test]
-    fn header_versions_follow_the_first_flexible_version() {
-        assert_eq!(ApiKey::Metadata.api().request_header_version(8), 1);
-        assert_eq!(ApiKey::Metadata.api().request_header_version(9), 2);
-        assert_eq!(ApiKey::Metadata.api().response_header_version(9), 1);
-        assert_eq!(ApiKey::ApiVersions.api().request_header_version(3), 2);
-        assert_eq!(ApiKey::ApiVersions.api().response_header_version(3), 0);
-        assert_eq!(
-            ApiKey::ControlledShutdown.api().request_header_version(0),
-            0
-        );
-        assert_eq!(ApiKey::SaslHandshake.api().request_header_version(1), 1);
     }
 }

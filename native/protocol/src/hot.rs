@@ -11,11 +11,15 @@ pub mod ingest_append;
 pub mod list_offsets;
 pub mod list_topics;
 pub mod metadata;
+pub mod of_topic;
 pub mod offset_for_leader_epoch;
 pub mod produce_request;
 pub mod produce_response;
 #[cfg(test)]
 mod tests;
+mod wire_version;
+
+pub use wire_version::WireVersion;
 
 use crate::primitives::{DecodeError, Reader, Writer};
 

@@ -7,6 +7,7 @@ pub mod frame;
 pub mod header;
 pub mod hot;
 pub mod primitives;
+pub mod served;
 
 pub use api_key::{Api, ApiKey, Plane};
 pub use error_code::ErrorCode;

@@ -26,6 +26,8 @@ pub(crate) struct Progress {
     led: Mutex<Option<ReplicaEnds>>,
     pub(crate) high_watermark: Arc<Watched>,
     pub(crate) last_stable: Arc<Watched>,
+    /// How far followers may read.
+    pub(crate) log_end: Arc<Watched>,
 }
 
 impl Progress {
@@ -36,6 +38,7 @@ impl Progress {
             led: Mutex::new(None),
             high_watermark: Arc::new(Watched::new(high_watermark)),
             last_stable: Arc::new(Watched::new(high_watermark)),
+            log_end: Arc::new(Watched::new(high_watermark)),
         }
     }
 
@@ -83,10 +86,12 @@ impl Progress {
         self.high_watermark.raise(high_watermark);
     }
 
-    /// Notes how far a follower has got. True if it counts.
-    pub(crate) fn claim(&self, broker: i32, end: i64) -> bool {
+    /// Notes how far a follower has got under a leader epoch. True if it counts: it is in sync, and the epoch is that of
+    /// this leadership.
+    pub(crate) fn claim(&self, broker: i32, leader_epoch: i32, end: i64) -> bool {
         let mut led = self.led.lock();
-        led.as_mut().is_some_and(|ends| ends.claim(broker, end))
+        self.role.load().leader_epoch() == leader_epoch
+            && led.as_mut().is_some_and(|ends| ends.claim(broker, end))
     }
 
     /// This broker leads from now on; `same_epoch`: it did before, only the ISR changed.
@@ -115,6 +120,7 @@ impl Progress {
     fn wake_all(&self) {
         self.high_watermark.wake_all();
         self.last_stable.wake_all();
+        self.log_end.wake_all();
     }
 
     /// Whether `last_offset` is committed; `Ok(false)`: not yet.

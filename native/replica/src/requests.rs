@@ -35,6 +35,8 @@ pub struct FetchRead {
 pub struct PartitionRead {
     /// The records; length 0 at the end of what may be read.
     pub records: LogSlice,
+    /// That end, for this isolation level.
+    pub bound: i64,
     /// As the response shows it.
     pub high_watermark: i64,
     /// As the response shows it.

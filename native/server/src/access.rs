@@ -8,7 +8,7 @@ use pybroker_protocol::ErrorCode;
 use crate::authorizer::{
     CLUSTER_NAME, Operation, ResourceType, Rules, Subject, supported_operations,
 };
-use crate::config::LogLevel;
+use crate::config::{LogLevel, Registry};
 use crate::connection_info::ConnectionInfo;
 use crate::metadata_view::MetadataView;
 use crate::resolve::ResolvedTopic;
@@ -36,7 +36,7 @@ impl<'a> Access<'a> {
         self.rules.is_some()
     }
 
-    /// The error for a topic that must not be used so; `given` is the name that the client knows, if it goes by name.
+    /// The error for a topic that must not be used so, or for one who asks as a broker and may not; `given` is the name that the client knows, if it goes by name.
     /// An id that does not exist is not refused here: the client is told that it is unknown.
     #[inline]
     pub(crate) fn refuse(
@@ -47,6 +47,11 @@ impl<'a> Access<'a> {
         view: &MetadataView,
     ) -> Option<ErrorCode> {
         let rules = self.rules.as_ref()?;
+        if self.connection.registry == Registry::InterBroker {
+            // Brokers act for the cluster, whatever the topic.
+            return (!self.permits_on_cluster(Operation::CLUSTER_ACTION))
+                .then_some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+        }
         let name = given.or_else(|| topic.name(view))?;
         (!self.decide(rules, operation, name)).then_some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
     }

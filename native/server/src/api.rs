@@ -1,6 +1,7 @@
 //! One file per API key that the data plane answers by itself.
 
 mod call;
+mod each_partition;
 pub(crate) mod k00_produce;
 pub(crate) mod k01_fetch;
 pub(crate) mod k02_list_offsets;

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use pybroker_protocol::codec::Registry;
+
 use crate::limits::Limits;
 
 /// How a listener secures its connections.
@@ -15,13 +17,6 @@ pub enum SecurityProtocol {
     SaslPlaintext,
 }
 
-/// Which requests a listener serves: chosen by listener, never by looking at the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Registry {
-    /// Released Apache Kafka.
-    Client,
-}
-
 /// One listening socket.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
@@ -31,7 +26,7 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
     /// How connections are secured.
     pub security: SecurityProtocol,
-    /// Which requests it serves.
+    /// Which requests it serves, and in which layouts: chosen by listener, never by looking at the bytes.
     pub registry: Registry,
 }
 

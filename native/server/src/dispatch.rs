@@ -99,11 +99,13 @@ fn admit(
         api_key,
         api_version,
     };
-    let Some(api) = Api::find(api_key).filter(|api| api.served) else {
+    let (registry, topic_ids) = (turn.connection.registry, turn.thread.settings.topic_ids);
+    let Some((api, (lowest, newest))) =
+        Api::find(api_key).and_then(|api| Some((api, api.versions_on(registry, topic_ids)?)))
+    else {
         return Err(not_served);
     };
-    let newest = api.newest(turn.thread.settings.topic_ids);
-    let supported = api_version >= api.min_version && api_version <= newest;
+    let supported = (lowest..=newest).contains(&api_version);
     if !sasl::may_come_first(api.key) {
         if !turn.connection.authenticated {
             return Err(CloseReason::Unauthenticated { api_key });

@@ -132,6 +132,7 @@ pub(crate) async fn accept_all(
                 address: peer,
             }),
             config.security,
+            config.registry,
             Arc::clone(&anonymous),
         );
         let handed = match prepare(socket, peer) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pybroker_model::{TopicId, Uuid};
 use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::of_topic::TopicRef;
 use pybroker_protocol::hot::{LeaderIdAndEpoch, NodeEndpoint};
 use pybroker_replica::{HostedTopic, Partition, TopicMap};
 
@@ -49,6 +50,18 @@ impl<'s> ResolvedTopic<'s> {
             hosted,
             id,
             naming: Naming::Id,
+        }
+    }
+
+    /// As a message names it.
+    pub(crate) fn of(
+        map: &'s TopicMap<Partition>,
+        view: &MetadataView,
+        topic: TopicRef<'_>,
+    ) -> Self {
+        match topic {
+            TopicRef::Name(name) => Self::by_name(map, view, name),
+            TopicRef::Id(id) => Self::by_id(map, view, id),
         }
     }
 

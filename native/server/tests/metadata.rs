@@ -4,6 +4,7 @@ mod support;
 
 use bytes::Bytes;
 use pybroker_model::Uuid;
+use pybroker_protocol::codec::Registry;
 use pybroker_protocol::hot::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use pybroker_protocol::hot::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, OPERATIONS_OMITTED,
@@ -262,7 +263,7 @@ fn versions_of_the_api() {
         let response = versions(&mut client, version, &good);
         assert_eq!(
             (response.error_code, response.api_keys.len()),
-            (0, Api::advertised(true).count())
+            (0, Api::advertised(Registry::Client, true).count())
         );
     }
     for version in [6, 99, i16::MAX] {

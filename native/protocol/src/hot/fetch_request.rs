@@ -1,5 +1,5 @@
 //! Fetch request (key 1), versions 4–18: sessions from v7 (KIP-227), flexible from v12, by topic id from v13
-//! (KIP-516), replica state as a tagged field from v15 (KIP-903), replica directory v17, high watermark v18.
+//! (KIP-516; version 13 of that text, among brokers, is the same request), replica state as a tagged field from v15 (KIP-903), replica directory v17, high watermark v18.
 
 use pybroker_model::Uuid;
 

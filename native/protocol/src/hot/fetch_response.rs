@@ -1,13 +1,15 @@
 //! Fetch response (key 1), versions 4–18. Written in pieces, so that records can stay in their file: head of a
-//! partition, then its records (bytes here or file bytes later), then its tail.
+//! partition, then its records (bytes here or file bytes later), then its tail. Among brokers version 13, where what
+//! released Kafka has as tagged fields stands between the others.
 
 use pybroker_model::Uuid;
 
 use super::fetch_request::{BY_ID, FLEXIBLE, SESSIONS, VERSIONS};
-use super::{
-    LeaderIdAndEpoch, NodeEndpoint, check_version, read_endpoints, write_endpoints_section,
-};
+use super::{LeaderIdAndEpoch, NodeEndpoint, WireVersion, read_endpoints, write_endpoints_section};
 use crate::primitives::{DecodeError, Reader, Writer};
+
+/// The KIP-516 text's version.
+pub const INTER_BROKER: i16 = 13;
 
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,12 +112,17 @@ impl FetchPartitionHead {
 #[derive(Debug, Clone, Copy)]
 pub struct FetchResponseWriter {
     version: i16,
+    inter_broker: bool,
 }
 
 impl FetchResponseWriter {
     /// For one version.
-    pub fn new(version: i16) -> Self {
-        FetchResponseWriter { version }
+    pub fn new(version: impl Into<WireVersion>) -> Self {
+        let version = version.into();
+        FetchResponseWriter {
+            version: version.number,
+            inter_broker: version.is_inter_broker(),
+        }
     }
 
     #[inline]
@@ -169,6 +176,9 @@ impl FetchResponseWriter {
         if self.version >= 5 {
             writer.i64(head.log_start_offset);
         }
+        if self.inter_broker {
+            write_inline(&mut writer, head);
+        }
         match &head.aborted_transactions {
             None => writer.nullable_len(None),
             Some(transactions) => {
@@ -192,6 +202,9 @@ impl FetchResponseWriter {
         let mut writer = self.writer(out);
         if self.version < FLEXIBLE {
             return;
+        }
+        if self.inter_broker {
+            return writer.no_tags();
         }
         let count = u32::from(head.diverging_epoch.is_some())
             + u32::from(head.current_leader.is_some())
@@ -238,7 +251,7 @@ impl FetchResponseWriter {
 
 impl<'a> FetchResponse<'a> {
     /// Appends the response body.
-    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let writer = FetchResponseWriter::new(version);
         writer.start(
             out,
@@ -260,8 +273,10 @@ impl<'a> FetchResponse<'a> {
     }
 
     /// Reads a response body.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
-        check_version(version, VERSIONS)?;
+    pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
+        let wire = version.into();
+        wire.check(VERSIONS, INTER_BROKER)?;
+        let version = wire.number;
         let flexible = version >= FLEXIBLE;
         let by_id = version >= BY_ID;
         let mut reader = Reader::new(body);
@@ -288,7 +303,7 @@ impl<'a> FetchResponse<'a> {
             let count = reader.array_len(flexible, 24)?;
             let mut partitions = Vec::with_capacity(count);
             for _ in 0..count {
-                partitions.push(read_partition(&mut reader, version)?);
+                partitions.push(read_partition(&mut reader, wire)?);
             }
             reader.skip_tags(flexible)?;
             topics.push(FetchableTopicResponse {
@@ -320,14 +335,18 @@ impl<'a> FetchResponse<'a> {
 
 fn read_partition<'a>(
     reader: &mut Reader<'a>,
-    version: i16,
+    wire: WireVersion,
 ) -> Result<FetchPartitionResponse<'a>, DecodeError> {
+    let version = wire.number;
     let flexible = version >= FLEXIBLE;
     let mut head = FetchPartitionHead::refused(reader.i32()?, reader.i16()?);
     head.high_watermark = reader.i64()?;
     head.last_stable_offset = reader.i64()?;
     if version >= 5 {
         head.log_start_offset = reader.i64()?;
+    }
+    if wire.is_inter_broker() {
+        read_inline(reader, &mut head)?;
     }
     if let Some(count) = reader.nullable_array(flexible, 16)? {
         let mut transactions = Vec::with_capacity(count);
@@ -344,7 +363,9 @@ fn read_partition<'a>(
         head.preferred_read_replica = reader.i32()?;
     }
     let records = reader.nullable_bytes(flexible)?;
-    if flexible {
+    if wire.is_inter_broker() {
+        reader.skip_tags(true)?;
+    } else if flexible {
         reader.tags(|tag, value| match tag {
             0 => {
                 head.diverging_epoch = Some(EpochEndOffset {
@@ -369,4 +390,30 @@ fn read_partition<'a>(
         })?;
     }
     Ok(FetchPartitionResponse { head, records })
+}
+
+/// What released Kafka has as tagged fields, as structs in their place; −1 in all of their fields = none.
+fn write_inline(writer: &mut Writer<'_>, head: &FetchPartitionHead) {
+    let diverging = head.diverging_epoch.unwrap_or(EpochEndOffset {
+        epoch: -1,
+        end_offset: -1,
+    });
+    writer.i32(diverging.epoch);
+    writer.i64(diverging.end_offset);
+    writer.no_tags();
+    let none = LeaderIdAndEpoch {
+        leader_id: -1,
+        leader_epoch: -1,
+    };
+    head.current_leader.unwrap_or(none).write(writer);
+}
+
+fn read_inline(reader: &mut Reader<'_>, head: &mut FetchPartitionHead) -> Result<(), DecodeError> {
+    let (epoch, end_offset) = (reader.i32()?, reader.i64()?);
+    reader.skip_tags(true)?;
+    head.diverging_epoch =
+        ((epoch, end_offset) != (-1, -1)).then_some(EpochEndOffset { epoch, end_offset });
+    let leader = LeaderIdAndEpoch::read(reader)?;
+    head.current_leader = ((leader.leader_id, leader.leader_epoch) != (-1, -1)).then_some(leader);
+    Ok(())
 }

@@ -1,11 +1,15 @@
 //! ListOffsets (key 2), versions 0–11. v0 answers with several offsets, v1 with one and its timestamp; isolation
-//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Special timestamps: see `k02`.
+//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Among brokers version 6, by topic id.
+//! Special timestamps: see `k02`.
 
-use super::check_version;
+use super::WireVersion;
+use super::of_topic::{self, Form, OfTopic};
 use crate::primitives::{DecodeError, Reader, Writer};
 
 /// Versions of the message.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=11;
+/// The KIP-516 text's version.
+pub const INTER_BROKER: i16 = 6;
 const FLEXIBLE: i16 = 6;
 
 /// The request.
@@ -16,18 +20,9 @@ pub struct ListOffsetsRequest<'a> {
     /// 0 = read uncommitted, 1 = read committed (v2+).
     pub isolation_level: i8,
     /// The topics.
-    pub topics: Vec<ListOffsetsTopic<'a>>,
+    pub topics: Vec<OfTopic<'a, ListOffsetsPartition>>,
     /// How long a look-up in remote storage may take (v10+).
     pub timeout_ms: i32,
-}
-
-/// One topic of the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListOffsetsTopic<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its partitions.
-    pub partitions: Vec<ListOffsetsPartition>,
 }
 
 /// One partition of the request.
@@ -43,34 +38,32 @@ pub struct ListOffsetsPartition {
     pub max_num_offsets: i32,
 }
 
+fn form(version: WireVersion) -> Form {
+    Form {
+        flexible: version.number >= FLEXIBLE,
+        by_id: version.is_inter_broker(),
+    }
+}
+
 impl<'a> ListOffsetsRequest<'a> {
     /// Reads a request body.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
-        check_version(version, VERSIONS)?;
-        let flexible = version >= FLEXIBLE;
+    pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
+        let wire = version.into();
+        wire.check(VERSIONS, INTER_BROKER)?;
+        let version = wire.number;
         let mut reader = Reader::new(body);
         let replica_id = reader.i32()?;
         let isolation_level = if version >= 2 { reader.i8()? } else { 0 };
-        let count = reader.array_len(flexible, if flexible { 3 } else { 6 })?;
-        let mut topics = Vec::with_capacity(count);
-        for _ in 0..count {
-            let name = reader.string(flexible)?;
-            let count = reader.array_len(flexible, 12)?;
-            let mut partitions = Vec::with_capacity(count);
-            for _ in 0..count {
-                partitions.push(ListOffsetsPartition {
-                    partition: reader.i32()?,
-                    current_leader_epoch: if version >= 4 { reader.i32()? } else { -1 },
-                    timestamp: reader.i64()?,
-                    max_num_offsets: if version == 0 { reader.i32()? } else { 1 },
-                });
-                reader.skip_tags(flexible)?;
-            }
-            reader.skip_tags(flexible)?;
-            topics.push(ListOffsetsTopic { name, partitions });
-        }
+        let topics = of_topic::read(&mut reader, form(wire), 12, |reader| {
+            Ok(ListOffsetsPartition {
+                partition: reader.i32()?,
+                current_leader_epoch: if version >= 4 { reader.i32()? } else { -1 },
+                timestamp: reader.i64()?,
+                max_num_offsets: if version == 0 { reader.i32()? } else { 1 },
+            })
+        })?;
         let timeout_ms = if version >= 10 { reader.i32()? } else { 0 };
-        reader.skip_tags(flexible)?;
+        reader.skip_tags(version >= FLEXIBLE)?;
         reader.finish()?;
         Ok(ListOffsetsRequest {
             replica_id,
@@ -81,29 +74,23 @@ impl<'a> ListOffsetsRequest<'a> {
     }
 
     /// Appends the request body.
-    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
+        let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         writer.i32(self.replica_id);
         if version >= 2 {
             writer.i8(self.isolation_level);
         }
-        writer.array_len(self.topics.len());
-        for topic in &self.topics {
-            writer.string(topic.name);
-            writer.array_len(topic.partitions.len());
-            for partition in &topic.partitions {
-                writer.i32(partition.partition);
-                if version >= 4 {
-                    writer.i32(partition.current_leader_epoch);
-                }
-                writer.i64(partition.timestamp);
-                if version == 0 {
-                    writer.i32(partition.max_num_offsets);
-                }
-                writer.no_tags();
+        of_topic::write(&mut writer, &self.topics, |writer, partition| {
+            writer.i32(partition.partition);
+            if version >= 4 {
+                writer.i32(partition.current_leader_epoch);
             }
-            writer.no_tags();
-        }
+            writer.i64(partition.timestamp);
+            if version == 0 {
+                writer.i32(partition.max_num_offsets);
+            }
+        });
         if version >= 10 {
             writer.i32(self.timeout_ms);
         }
@@ -117,16 +104,7 @@ pub struct ListOffsetsResponse<'a> {
     /// How long the client was throttled (v2+).
     pub throttle_time_ms: i32,
     /// The topics, as in the request.
-    pub topics: Vec<ListOffsetsTopicResponse<'a>>,
-}
-
-/// One topic of the response.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListOffsetsTopicResponse<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its partitions.
-    pub partitions: Vec<ListOffsetsPartitionResponse>,
+    pub topics: Vec<OfTopic<'a, ListOffsetsPartitionResponse>>,
 }
 
 /// One partition of the response.
@@ -148,78 +126,62 @@ pub struct ListOffsetsPartitionResponse {
 
 impl<'a> ListOffsetsResponse<'a> {
     /// Appends the response body.
-    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
+        let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         if version >= 2 {
             writer.i32(self.throttle_time_ms);
         }
-        writer.array_len(self.topics.len());
-        for topic in &self.topics {
-            writer.string(topic.name);
-            writer.array_len(topic.partitions.len());
-            for partition in &topic.partitions {
-                writer.i32(partition.partition);
-                writer.i16(partition.error_code);
-                if version == 0 {
-                    writer.array_len(partition.old_style_offsets.len());
-                    for offset in &partition.old_style_offsets {
-                        writer.i64(*offset);
-                    }
-                } else {
-                    writer.i64(partition.timestamp);
-                    writer.i64(partition.offset);
+        of_topic::write(&mut writer, &self.topics, |writer, partition| {
+            writer.i32(partition.partition);
+            writer.i16(partition.error_code);
+            if version == 0 {
+                writer.array_len(partition.old_style_offsets.len());
+                for offset in &partition.old_style_offsets {
+                    writer.i64(*offset);
                 }
-                if version >= 4 {
-                    writer.i32(partition.leader_epoch);
-                }
-                writer.no_tags();
+            } else {
+                writer.i64(partition.timestamp);
+                writer.i64(partition.offset);
             }
-            writer.no_tags();
-        }
+            if version >= 4 {
+                writer.i32(partition.leader_epoch);
+            }
+        });
         writer.no_tags();
     }
 
     /// Reads a response body.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
-        check_version(version, VERSIONS)?;
-        let flexible = version >= FLEXIBLE;
+    pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
+        let wire = version.into();
+        wire.check(VERSIONS, INTER_BROKER)?;
+        let version = wire.number;
         let mut reader = Reader::new(body);
         let throttle_time_ms = if version >= 2 { reader.i32()? } else { 0 };
-        let count = reader.array_len(flexible, if flexible { 3 } else { 6 })?;
-        let mut topics = Vec::with_capacity(count);
-        for _ in 0..count {
-            let name = reader.string(flexible)?;
-            let count = reader.array_len(flexible, 10)?;
-            let mut partitions = Vec::with_capacity(count);
-            for _ in 0..count {
-                let (partition, error_code) = (reader.i32()?, reader.i16()?);
-                let mut old_style_offsets = Vec::new();
-                if version == 0 {
-                    let count = reader.array_len(false, 8)?;
-                    for _ in 0..count {
-                        old_style_offsets.push(reader.i64()?);
-                    }
+        let topics = of_topic::read(&mut reader, form(wire), 10, |reader| {
+            let (partition, error_code) = (reader.i32()?, reader.i16()?);
+            let mut old_style_offsets = Vec::new();
+            if version == 0 {
+                let count = reader.array_len(false, 8)?;
+                for _ in 0..count {
+                    old_style_offsets.push(reader.i64()?);
                 }
-                let (timestamp, offset) = if version == 0 {
-                    (-1, -1)
-                } else {
-                    (reader.i64()?, reader.i64()?)
-                };
-                let leader_epoch = if version >= 4 { reader.i32()? } else { -1 };
-                reader.skip_tags(flexible)?;
-                partitions.push(ListOffsetsPartitionResponse {
-                    partition,
-                    error_code,
-                    old_style_offsets,
-                    timestamp,
-                    offset,
-                    leader_epoch,
-                });
             }
-            reader.skip_tags(flexible)?;
-            topics.push(ListOffsetsTopicResponse { name, partitions });
-        }
-        reader.skip_tags(flexible)?;
+            let (timestamp, offset) = if version == 0 {
+                (-1, -1)
+            } else {
+                (reader.i64()?, reader.i64()?)
+            };
+            Ok(ListOffsetsPartitionResponse {
+                partition,
+                error_code,
+                old_style_offsets,
+                timestamp,
+                offset,
+                leader_epoch: if version >= 4 { reader.i32()? } else { -1 },
+            })
+        })?;
+        reader.skip_tags(version >= FLEXIBLE)?;
         reader.finish()?;
         Ok(ListOffsetsResponse {
             throttle_time_ms,

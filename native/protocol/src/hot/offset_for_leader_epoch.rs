@@ -1,11 +1,14 @@
 //! OffsetForLeaderEpoch (key 23), versions 0–4: KIP-101, epochs in the answer from v1, fencing from v2 (KIP-320),
-//! a replica id from v3, flexible from v4.
+//! a replica id from v3, flexible from v4. Among brokers version 4, by topic id.
 
-use super::check_version;
+use super::WireVersion;
+use super::of_topic::{self, Form, OfTopic};
 use crate::primitives::{DecodeError, Reader, Writer};
 
 /// Versions of the message.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=4;
+/// The KIP-516 text's version.
+pub const INTER_BROKER: i16 = 4;
 const FLEXIBLE: i16 = 4;
 
 /// The request.
@@ -14,16 +17,7 @@ pub struct OffsetForLeaderEpochRequest<'a> {
     /// Broker id of a follower, −1 for a consumer, −2 = not told (v3+).
     pub replica_id: i32,
     /// The topics.
-    pub topics: Vec<EpochTopic<'a>>,
-}
-
-/// One topic of the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EpochTopic<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its partitions.
-    pub partitions: Vec<EpochPartition>,
+    pub topics: Vec<OfTopic<'a, EpochPartition>>,
 }
 
 /// One partition of the request.
@@ -37,55 +31,47 @@ pub struct EpochPartition {
     pub leader_epoch: i32,
 }
 
+fn form(version: WireVersion) -> Form {
+    Form {
+        flexible: version.number >= FLEXIBLE,
+        by_id: version.is_inter_broker(),
+    }
+}
+
 impl<'a> OffsetForLeaderEpochRequest<'a> {
     /// Reads a request body.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
-        check_version(version, VERSIONS)?;
-        let flexible = version >= FLEXIBLE;
+    pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
+        let wire = version.into();
+        wire.check(VERSIONS, INTER_BROKER)?;
+        let version = wire.number;
         let mut reader = Reader::new(body);
         let replica_id = if version >= 3 { reader.i32()? } else { -2 };
-        let count = reader.array_len(flexible, if flexible { 3 } else { 6 })?;
-        let mut topics = Vec::with_capacity(count);
-        for _ in 0..count {
-            let name = reader.string(flexible)?;
-            let count = reader.array_len(flexible, 8)?;
-            let mut partitions = Vec::with_capacity(count);
-            for _ in 0..count {
-                partitions.push(EpochPartition {
-                    partition: reader.i32()?,
-                    current_leader_epoch: if version >= 2 { reader.i32()? } else { -1 },
-                    leader_epoch: reader.i32()?,
-                });
-                reader.skip_tags(flexible)?;
-            }
-            reader.skip_tags(flexible)?;
-            topics.push(EpochTopic { name, partitions });
-        }
-        reader.skip_tags(flexible)?;
+        let topics = of_topic::read(&mut reader, form(wire), 8, |reader| {
+            Ok(EpochPartition {
+                partition: reader.i32()?,
+                current_leader_epoch: if version >= 2 { reader.i32()? } else { -1 },
+                leader_epoch: reader.i32()?,
+            })
+        })?;
+        reader.skip_tags(version >= FLEXIBLE)?;
         reader.finish()?;
         Ok(OffsetForLeaderEpochRequest { replica_id, topics })
     }
 
     /// Appends the request body.
-    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
+        let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         if version >= 3 {
             writer.i32(self.replica_id);
         }
-        writer.array_len(self.topics.len());
-        for topic in &self.topics {
-            writer.string(topic.name);
-            writer.array_len(topic.partitions.len());
-            for partition in &topic.partitions {
-                writer.i32(partition.partition);
-                if version >= 2 {
-                    writer.i32(partition.current_leader_epoch);
-                }
-                writer.i32(partition.leader_epoch);
-                writer.no_tags();
+        of_topic::write(&mut writer, &self.topics, |writer, partition| {
+            writer.i32(partition.partition);
+            if version >= 2 {
+                writer.i32(partition.current_leader_epoch);
             }
-            writer.no_tags();
-        }
+            writer.i32(partition.leader_epoch);
+        });
         writer.no_tags();
     }
 }
@@ -96,16 +82,7 @@ pub struct OffsetForLeaderEpochResponse<'a> {
     /// How long the client was throttled (v2+).
     pub throttle_time_ms: i32,
     /// The topics, as in the request.
-    pub topics: Vec<EpochTopicResponse<'a>>,
-}
-
-/// One topic of the response.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EpochTopicResponse<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its partitions.
-    pub partitions: Vec<EpochPartitionResponse>,
+    pub topics: Vec<OfTopic<'a, EpochPartitionResponse>>,
 }
 
 /// One partition of the response.
@@ -123,54 +100,39 @@ pub struct EpochPartitionResponse {
 
 impl<'a> OffsetForLeaderEpochResponse<'a> {
     /// Appends the response body.
-    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
+        let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         if version >= 2 {
             writer.i32(self.throttle_time_ms);
         }
-        writer.array_len(self.topics.len());
-        for topic in &self.topics {
-            writer.string(topic.name);
-            writer.array_len(topic.partitions.len());
-            for partition in &topic.partitions {
-                writer.i16(partition.error_code);
-                writer.i32(partition.partition);
-                if version >= 1 {
-                    writer.i32(partition.leader_epoch);
-                }
-                writer.i64(partition.end_offset);
-                writer.no_tags();
+        of_topic::write(&mut writer, &self.topics, |writer, partition| {
+            writer.i16(partition.error_code);
+            writer.i32(partition.partition);
+            if version >= 1 {
+                writer.i32(partition.leader_epoch);
             }
-            writer.no_tags();
-        }
+            writer.i64(partition.end_offset);
+        });
         writer.no_tags();
     }
 
     /// Reads a response body.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
-        check_version(version, VERSIONS)?;
-        let flexible = version >= FLEXIBLE;
+    pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
+        let wire = version.into();
+        wire.check(VERSIONS, INTER_BROKER)?;
+        let version = wire.number;
         let mut reader = Reader::new(body);
         let throttle_time_ms = if version >= 2 { reader.i32()? } else { 0 };
-        let count = reader.array_len(flexible, if flexible { 3 } else { 6 })?;
-        let mut topics = Vec::with_capacity(count);
-        for _ in 0..count {
-            let name = reader.string(flexible)?;
-            let count = reader.array_len(flexible, 14)?;
-            let mut partitions = Vec::with_capacity(count);
-            for _ in 0..count {
-                partitions.push(EpochPartitionResponse {
-                    error_code: reader.i16()?,
-                    partition: reader.i32()?,
-                    leader_epoch: if version >= 1 { reader.i32()? } else { -1 },
-                    end_offset: reader.i64()?,
-                });
-                reader.skip_tags(flexible)?;
-            }
-            reader.skip_tags(flexible)?;
-            topics.push(EpochTopicResponse { name, partitions });
-        }
-        reader.skip_tags(flexible)?;
+        let topics = of_topic::read(&mut reader, form(wire), 14, |reader| {
+            Ok(EpochPartitionResponse {
+                error_code: reader.i16()?,
+                partition: reader.i32()?,
+                leader_epoch: if version >= 1 { reader.i32()? } else { -1 },
+                end_offset: reader.i64()?,
+            })
+        })?;
+        reader.skip_tags(version >= FLEXIBLE)?;
         reader.finish()?;
         Ok(OffsetForLeaderEpochResponse {
             throttle_time_ms,

@@ -1,9 +1,10 @@
-//! Produce request (key 0), versions 3–13: by name to v12, by topic id from v13; flexible from v9.
+//! Produce request (key 0), versions 3–13: by name to v12, by topic id from v13; flexible from v9. Among brokers version
+//! 9, by topic id.
 //! v0–2 carry message formats 0 and 1 and are answered UNSUPPORTED_VERSION.
 
 use pybroker_model::Uuid;
 
-use super::check_version;
+use super::WireVersion;
 use crate::primitives::{DecodeError, Reader, Span, Writer};
 
 /// Versions that are implemented.
@@ -12,6 +13,14 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 3..=13;
 pub const FLEXIBLE: i16 = 9;
 /// First version by topic id.
 pub const BY_ID: i16 = 13;
+/// The KIP-516 text's version.
+pub const INTER_BROKER: i16 = 9;
+
+/// Whether topics of requests and responses go by id.
+#[inline]
+pub const fn is_by_id(version: WireVersion) -> bool {
+    version.is_inter_broker() || version.number >= BY_ID
+}
 
 /// The request; positions refer to the body it was read from. Reused from request to request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,9 +40,9 @@ pub struct ProduceRequest {
 /// One topic of a Produce request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProduceTopic {
-    /// Its name (to v12).
+    /// Its name (to v12 on client listeners).
     pub name: Span,
-    /// Its id (from v13), else zero.
+    /// Its id (from v13, and among brokers), else zero.
     pub topic_id: Uuid,
     /// Index of its first partition in [`ProduceRequest::partitions`].
     pub partitions_start: u32,
@@ -60,12 +69,17 @@ impl ProduceTopic {
 
 impl ProduceRequest {
     /// Reads a request body, replacing what was in `self`. After an error the content is unspecified.
-    pub fn decode(&mut self, body: &[u8], version: i16) -> Result<(), DecodeError> {
-        check_version(version, VERSIONS)?;
+    pub fn decode(
+        &mut self,
+        body: &[u8],
+        version: impl Into<WireVersion>,
+    ) -> Result<(), DecodeError> {
+        let version = version.into();
+        version.check(VERSIONS, INTER_BROKER)?;
         self.topics.clear();
         self.partitions.clear();
-        let flexible = version >= FLEXIBLE;
-        let by_id = version >= BY_ID;
+        let flexible = version.number >= FLEXIBLE;
+        let by_id = is_by_id(version);
         let mut reader = Reader::new(body);
         self.transactional_id = match reader.nullable_string(flexible)? {
             None => None,
@@ -119,15 +133,16 @@ impl ProduceRequest {
     }
 
     /// Appends the request body; `buffer` is what the spans refer to.
-    pub fn encode(&self, buffer: &[u8], version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, buffer: &[u8], version: impl Into<WireVersion>, out: &mut Vec<u8>) {
+        let version = version.into();
         let text = |span: Span| core::str::from_utf8(span.of(buffer)).unwrap_or_default();
-        let mut writer = Writer::new(out, version >= FLEXIBLE);
+        let mut writer = Writer::new(out, version.number >= FLEXIBLE);
         writer.nullable_string(self.transactional_id.map(text));
         writer.i16(self.acks);
         writer.i32(self.timeout_ms);
         writer.array_len(self.topics.len());
         for topic in &self.topics {
-            if version >= BY_ID {
+            if is_by_id(version) {
                 writer.uuid(topic.topic_id);
             } else {
                 writer.string(text(topic.name));

@@ -1,12 +1,10 @@
 //! Produce response (key 0), versions 3–13. v8 explains refused records (KIP-467), v10 tells the current leader
-//! (KIP-951), v13 goes by topic id.
+//! (KIP-951), v13 goes by topic id. Among brokers version 9, by topic id.
 
 use pybroker_model::Uuid;
 
-use super::produce_request::{BY_ID, FLEXIBLE, VERSIONS};
-use super::{
-    LeaderIdAndEpoch, NodeEndpoint, check_version, read_endpoints, write_endpoints_section,
-};
+use super::produce_request::{FLEXIBLE, INTER_BROKER, VERSIONS, is_by_id};
+use super::{LeaderIdAndEpoch, NodeEndpoint, WireVersion, read_endpoints, write_endpoints_section};
 use crate::primitives::{DecodeError, Reader, Writer};
 
 /// The response.
@@ -23,9 +21,9 @@ pub struct ProduceResponse<'a> {
 /// One topic of a Produce response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicProduceResponse<'a> {
-    /// Its name (to v12).
+    /// Its name (to v12 on client listeners).
     pub name: &'a str,
-    /// Its id (from v13).
+    /// Its id (from v13, and among brokers).
     pub topic_id: Uuid,
     /// One entry per partition.
     pub partitions: Vec<PartitionProduceResponse<'a>>,
@@ -82,21 +80,27 @@ impl<'a> PartitionProduceResponse<'a> {
 pub struct ProduceResponseWriter<'v> {
     writer: Writer<'v>,
     version: i16,
+    by_id: bool,
 }
 
 impl<'v> ProduceResponseWriter<'v> {
     /// Starts the body of a response about this many topics.
     #[inline]
-    pub fn new(out: &'v mut Vec<u8>, version: i16, topics: usize) -> Self {
-        let mut writer = Writer::new(out, version >= FLEXIBLE);
+    pub fn new(out: &'v mut Vec<u8>, version: impl Into<WireVersion>, topics: usize) -> Self {
+        let wire = version.into();
+        let mut writer = Writer::new(out, wire.number >= FLEXIBLE);
         writer.array_len(topics);
-        ProduceResponseWriter { writer, version }
+        ProduceResponseWriter {
+            writer,
+            version: wire.number,
+            by_id: is_by_id(wire),
+        }
     }
 
     /// Starts a topic.
     #[inline]
     pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {
-        if self.version >= BY_ID {
+        if self.by_id {
             self.writer.uuid(topic_id);
         } else {
             self.writer.string(name);
@@ -158,7 +162,7 @@ impl<'v> ProduceResponseWriter<'v> {
 
 impl<'a> ProduceResponse<'a> {
     /// Appends the response body.
-    pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let mut writer = ProduceResponseWriter::new(out, version, self.topics.len());
         for topic in &self.topics {
             writer.topic(topic.name, topic.topic_id, topic.partitions.len());
@@ -171,23 +175,17 @@ impl<'a> ProduceResponse<'a> {
     }
 
     /// Reads a response body.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
-        check_version(version, VERSIONS)?;
+    pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
+        let wire = version.into();
+        wire.check(VERSIONS, INTER_BROKER)?;
+        let (version, by_id) = (wire.number, is_by_id(wire));
         let flexible = version >= FLEXIBLE;
         let mut reader = Reader::new(body);
         let count = reader.array_len(flexible, 3)?;
         let mut topics = Vec::with_capacity(count);
         for _ in 0..count {
-            let name = if version >= BY_ID {
-                ""
-            } else {
-                reader.string(flexible)?
-            };
-            let topic_id = if version >= BY_ID {
-                reader.uuid()?
-            } else {
-                Uuid::ZERO
-            };
+            let name = if by_id { "" } else { reader.string(flexible)? };
+            let topic_id = if by_id { reader.uuid()? } else { Uuid::ZERO };
             let count = reader.array_len(flexible, 22)?;
             let mut partitions = Vec::with_capacity(count);
             for _ in 0..count {

@@ -11,6 +11,7 @@ use super::fetch_response::*;
 use super::list_offsets::*;
 use super::list_topics::{ListTopicsRequest, ListTopicsResponse, ListedTopic};
 use super::metadata::*;
+use super::of_topic::{OfTopic, TopicRef};
 use super::offset_for_leader_epoch::*;
 use super::produce_request::{ProducePartition, ProduceRequest, ProduceTopic};
 use super::produce_response::*;
@@ -479,8 +480,8 @@ fn list_offsets_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let request = ListOffsetsRequest {
         replica_id: rng.random(),
         isolation_level: rng.random(),
-        topics: many(rng, |rng| ListOffsetsTopic {
-            name: name(rng),
+        topics: many(rng, |rng| OfTopic {
+            topic: TopicRef::Name(name(rng)),
             partitions: many(rng, |rng| ListOffsetsPartition {
                 partition: rng.random(),
                 current_leader_epoch: rng.random(),
@@ -501,8 +502,8 @@ fn list_offsets_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
 fn list_offsets_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let response = ListOffsetsResponse {
         throttle_time_ms: rng.random(),
-        topics: many(rng, |rng| ListOffsetsTopicResponse {
-            name: name(rng),
+        topics: many(rng, |rng| OfTopic {
+            topic: TopicRef::Name(name(rng)),
             partitions: many(rng, |rng| ListOffsetsPartitionResponse {
                 partition: rng.random(),
                 error_code: rng.random(),
@@ -524,8 +525,8 @@ fn list_offsets_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
 fn epoch_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let request = OffsetForLeaderEpochRequest {
         replica_id: rng.random(),
-        topics: many(rng, |rng| EpochTopic {
-            name: name(rng),
+        topics: many(rng, |rng| OfTopic {
+            topic: TopicRef::Name(name(rng)),
             partitions: many(rng, |rng| EpochPartition {
                 partition: rng.random(),
                 current_leader_epoch: rng.random(),
@@ -544,8 +545,8 @@ fn epoch_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
 fn epoch_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let response = OffsetForLeaderEpochResponse {
         throttle_time_ms: rng.random(),
-        topics: many(rng, |rng| EpochTopicResponse {
-            name: name(rng),
+        topics: many(rng, |rng| OfTopic {
+            topic: TopicRef::Name(name(rng)),
             partitions: many(rng, |rng| EpochPartitionResponse {
                 error_code: rng.random(),
                 partition: rng.random(),

@@ -71,6 +71,7 @@ impl Partition {
             .log
             .append_as_leader(batches, leader.leader_epoch, origin, now_ms)?;
         drop(gate);
+        self.progress.log_end.raise(appended.last_offset + 1);
         let config = self.progress.config();
         match config.log.flush_mode {
             FlushMode::Commit => hosted.log_dir.flusher().request(&hosted.log),
@@ -116,6 +117,7 @@ impl Partition {
             copy_bytes_max,
         )?;
         drop(gate);
+        self.progress.log_end.raise(hosted.log.log_end_offset());
         self.progress.advance(&hosted.log);
         Ok(attached)
     }
@@ -174,15 +176,6 @@ impl Partition {
         let high_watermark = self.progress.high_watermark.get();
         let offset = if offset == -1 { high_watermark } else { offset };
         Ok(hosted.log.delete_records(offset, high_watermark)?)
-    }
-
-    /// Notes how far a follower has got: its fetch offset, which it flushed before it claimed it.
-    pub fn follower_fetched(&self, broker: i32, offset: i64) {
-        if self.progress.claim(broker, offset)
-            && let Some(log) = self.log()
-        {
-            self.progress.advance(log);
-        }
     }
 
     fn check_isr(&self, leader: &Leader) -> Result<(), PartitionError> {

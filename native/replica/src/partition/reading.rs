@@ -26,6 +26,7 @@ impl Partition {
                 position: 0,
                 len: 0,
             },
+            bound: -1,
             high_watermark: self.progress.high_watermark.get(),
             last_stable_offset: 0,
             log_start_offset: log.log_start_offset(),
@@ -35,6 +36,12 @@ impl Partition {
         // It moves first; what is stable is committed, so the watermark is at least there.
         read.last_stable_offset = self.progress.last_stable.get();
         read.high_watermark = read.high_watermark.max(read.last_stable_offset);
+        let log_end = log.log_end_offset();
+        read.bound = match fetch.isolation {
+            Isolation::ReadUncommitted => read.high_watermark,
+            Isolation::ReadCommitted => read.last_stable_offset,
+            Isolation::LogEnd => log_end,
+        };
         if fetch.last_fetched_epoch >= 0 {
             let end = self.epoch_end(log, fetch.last_fetched_epoch);
             if end.leader_epoch < 0 || end.end_offset < 0 {
@@ -45,21 +52,16 @@ impl Partition {
                 return Ok(read);
             }
         }
-        let log_end = log.log_end_offset();
         if fetch.offset < read.log_start_offset || fetch.offset > log_end {
             return Err(self.out_of_range(log, fetch.offset));
         }
-        let bound = match fetch.isolation {
-            Isolation::ReadUncommitted => read.high_watermark,
-            Isolation::ReadCommitted => read.last_stable_offset,
-            Isolation::LogEnd => log_end,
-        };
-        if fetch.offset < bound {
-            read.records = log.read(fetch.offset, fetch.max_bytes, bound, fetch.at_least_one)?;
+        if fetch.offset < read.bound {
+            let bytes_max = fetch.max_bytes;
+            read.records = log.read(fetch.offset, bytes_max, read.bound, fetch.at_least_one)?;
             if let Some(aborted) = &mut read.aborted
                 && read.records.len > 0
             {
-                let transactions = log.aborted_transactions(fetch.offset, bound)?;
+                let transactions = log.aborted_transactions(fetch.offset, read.bound)?;
                 aborted.extend(
                     transactions
                         .iter()
@@ -70,12 +72,45 @@ impl Partition {
         Ok(read)
     }
 
-    /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (what the last read gave as its
-    /// bound: high watermark or last stable offset), or when the partition stops. `None`: look again now.
+    /// Reads for another replica, up to the log end whatever the isolation level says. Its fetch offset is how far it
+    /// has got, flushed before it says so; that counts if it names the current leader epoch.
+    ///
+    /// # Errors
+    /// As [`Partition::read`]; a broker that is not among the replicas is told that it knows more than this leader
+    /// (`UnknownLeaderEpoch`), or to look for the leader again (`NotLeader`) if it names no epoch.
+    pub fn read_for_follower(
+        &self,
+        follower: i32,
+        fetch: &FetchRead,
+    ) -> Result<PartitionRead, PartitionError> {
+        let role = self.progress.role();
+        let (leader, hosted) = self.led(&role)?;
+        let (requested, current) = (fetch.current_leader_epoch, leader.leader_epoch);
+        check_leader_epoch(requested, current)?;
+        if !leader.replicas.contains(&follower) {
+            return Err(if requested < 0 {
+                PartitionError::NotLeader
+            } else {
+                PartitionError::UnknownLeaderEpoch { requested, current }
+            });
+        }
+        let read = self.read(&FetchRead {
+            isolation: Isolation::LogEnd,
+            ..*fetch
+        })?;
+        if read.diverging.is_none() && self.progress.claim(follower, requested, fetch.offset) {
+            self.progress.advance(&hosted.log);
+        }
+        Ok(read)
+    }
+
+    /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (that of the last read), or when the
+    /// partition stops. `None`: look again now.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
         let watched = match isolation {
-            Isolation::ReadUncommitted | Isolation::LogEnd => &self.progress.high_watermark,
+            Isolation::ReadUncommitted => &self.progress.high_watermark,
             Isolation::ReadCommitted => &self.progress.last_stable,
+            Isolation::LogEnd => &self.progress.log_end,
         };
         let registration = watched.register(bound, waker)?;
         // A stop stores the role, then wakes: one of the two sees the other.

@@ -28,6 +28,7 @@ impl Partition {
             hosted.log.begin_epoch(leader.leader_epoch)?;
         }
         let same_epoch = leader.leader_epoch == current;
+        self.progress.log_end.set(hosted.log.log_end_offset());
         self.progress.lead(self.broker_id, leader, same_epoch);
         drop(gate);
         self.progress.advance(&hosted.log);

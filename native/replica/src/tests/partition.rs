@@ -197,8 +197,9 @@ fn too_few_in_sync_replicas() {
 fn followers_hold_the_high_watermark_back() {
     let dir = tempfile::tempdir().expect("temp dir");
     let host = host(&[dir.path().to_path_buf()]);
-    let mut order = order(TopicId::random(), 0, 0);
+    let mut order = order(TopicId::random(), 0, 3);
     order.isr = [1, 2].into();
+    order.replicas = [1, 2, 3].into();
     let partition = lead(&host, &order);
     let info = append(&partition, &["a", "b"]).expect("appends");
     until(|| {
@@ -207,8 +208,32 @@ fn followers_hold_the_high_watermark_back() {
             .is_some_and(|log| log.flushed_end_offset() == 2)
     });
     assert_eq!(partition.committed(&info).try_get(), None);
-    partition.follower_fetched(2, 1);
-    partition.follower_fetched(7, 2);
+    let fetch = |follower, offset, current_leader_epoch| {
+        let fetch = FetchRead {
+            current_leader_epoch,
+            ..fetch(offset)
+        };
+        let read = partition.read_for_follower(follower, &fetch);
+        read.map(|read| (read.bound, read.records.len > 0))
+    };
+    let epoch = partition.leader_epoch();
+    assert_eq!(fetch(2, 1, epoch), Ok((2, true)), "above the watermark");
+    assert_eq!(partition.high_watermark(), 1);
+    assert_eq!(fetch(2, 2, -1), Ok((2, false)), "its epoch is not told");
+    assert_eq!(fetch(3, 2, epoch), Ok((2, false)), "not in sync");
+    assert!(matches!(
+        fetch(7, 2, epoch),
+        Err(PartitionError::UnknownLeaderEpoch { .. })
+    ));
+    assert_eq!(fetch(7, 2, -1), Err(PartitionError::NotLeader));
+    assert!(matches!(
+        fetch(2, 2, epoch - 1),
+        Err(PartitionError::FencedLeaderEpoch { .. })
+    ));
+    assert!(matches!(
+        fetch(2, 3, epoch),
+        Err(PartitionError::OffsetOutOfRange { .. })
+    ));
     assert_eq!(partition.high_watermark(), 1);
     order.isr = [1].into();
     lead(&host, &order);
@@ -218,6 +243,24 @@ fn followers_hold_the_high_watermark_back() {
         "the ISR shrank within the epoch"
     );
     assert_eq!(partition.high_watermark(), 2);
+}
+
+#[test]
+fn a_follower_is_woken_by_records_that_wait_for_it() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 3);
+    (order.isr, order.replicas) = ([1, 2].into(), [1, 2].into());
+    let partition = lead(&host, &order);
+    append(&partition, &["a"]).expect("appends");
+    let counter = Arc::new(Counter::default());
+    let watch = |isolation, bound| partition.watch(isolation, bound, &counter.waker());
+    assert!(watch(Isolation::LogEnd, 0).is_none(), "there is a record");
+    let _registration = watch(Isolation::LogEnd, 1).expect("nothing above 1");
+    let _consumer = watch(Isolation::ReadUncommitted, 0).expect("not committed");
+    append(&partition, &["b"]).expect("appends");
+    assert_eq!(counter.count(), 1, "the follower alone");
+    assert_eq!(partition.high_watermark(), 0);
 }
 
 #[test]

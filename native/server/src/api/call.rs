@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::primitives::DecodeError;
 
 use crate::access::Access;
 use crate::close::CloseReason;
+use crate::config::Registry;
 use crate::connection_info::ConnectionInfo;
 use crate::reply::ReplyHeader;
 use crate::shared::Shared;
@@ -27,6 +29,21 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Its version, with the layouts that its listener speaks.
+    #[inline]
+    pub(crate) fn wire_version(&self) -> WireVersion {
+        WireVersion {
+            registry: self.connection.registry,
+            number: self.version,
+        }
+    }
+
+    /// Whether it came over a listener where brokers talk.
+    #[inline]
+    pub(crate) fn is_brokers(&self) -> bool {
+        self.connection.registry == Registry::InterBroker
+    }
+
     /// What the client may do with topics.
     #[inline]
     pub(crate) fn access(&self) -> Access<'a> {

@@ -1,4 +1,5 @@
-//! Produce, versions 3–13: by name to v12, by topic id from v13. v0–2 are answered UNSUPPORTED_VERSION.
+//! Produce, versions 3–13: by name to v12, by topic id from v13. v0–2 are answered UNSUPPORTED_VERSION. Among brokers
+//! version 9, by topic id.
 //!
 //! Each partition: found in one snapshot of the map, its batch checked outside of any lock, appended. With acks=all
 //! the reply is written at once, except for the error codes: they are patched if a commit fails or comes too late
@@ -33,12 +34,12 @@ pub(crate) fn run(
     body: &mut [u8],
     out: &mut Vec<u8>,
 ) -> Result<Answer<PendingProduce>, CloseReason> {
-    if !VERSIONS.contains(&call.version) {
+    if call.version < *VERSIONS.start() {
         return run_unsupported(call, &thread.metrics, body, out);
     }
     let request = &mut thread.produce;
     request
-        .decode(body, call.version)
+        .decode(body, call.wire_version())
         .map_err(|error| call.bad_request(error))?;
     if let Some(dir) = slow_dir(call, &mut thread.flushes, request, body) {
         thread.metrics.slow_appends.add(1);

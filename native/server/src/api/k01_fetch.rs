@@ -8,7 +8,10 @@
 //! Errors of the whole response: 70, 71, 106 (sessions). An unknown topic is told per partition: by id
 //! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and does not end the wait for the others (as Kafka). A
 //! fetch by name that cannot carry an epoch (to v8) and read another incarnation of the topic before gets one
-//! OFFSET_OUT_OF_RANGE. Requests of followers are not served on client listeners.
+//! OFFSET_OUT_OF_RANGE.
+//!
+//! Among brokers version 13 in the KIP-516 text's layout, for followers: up to the log end, and how far they ask is how
+//! far they have got. On client listeners requests of followers are CLUSTER_AUTHORIZATION_FAILED.
 
 mod pending;
 mod plan;
@@ -45,7 +48,7 @@ pub(crate) fn run(
         Err(error) => {
             thread.metrics.error(error.0);
             let out = outgoing.tail(&mut thread.pool);
-            respond::write_error(call.reply, call.version, error, out);
+            respond::write_error(call.reply, call.wire_version(), error, out);
             return Ok(Answer::Written);
         }
     };

@@ -1,4 +1,5 @@
-//! ListOffsets, versions 0–11, by name in all of them.
+//! ListOffsets, versions 0–11, by name in all of them; among brokers version 6, by topic id, for followers up to the log
+//! end.
 //!
 //! Negative timestamps, as Kafka 4 treats them without tiered storage: −1 the end that the isolation level sees, −2
 //! the log start, −3 the record with the largest timestamp (v7+, KIP-734), −4 the local log's start, here the log
@@ -9,18 +10,18 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 };
+use pybroker_protocol::hot::of_topic::TopicRef;
 use pybroker_replica::{Isolation, ListedOffset, OffsetSpec, Partition};
 
+use super::each_partition::{answer_each, naming, refusals};
 use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
-use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
-use crate::resolve::ResolvedTopic;
 use crate::shared::{Shared, ThreadState};
 
 /// What a timestamp asks for.
@@ -37,32 +38,22 @@ pub(crate) fn run(
     body: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<Answer<PendingPoolAnswer>, CloseReason> {
+    let wire = call.wire_version();
     let request =
-        ListOffsetsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
-    // Decided on the connection's thread, where its decisions are remembered.
-    let access = call.access();
-    let refused: Vec<bool> = request
-        .topics
-        .iter()
-        .map(|topic| !access.permits(Operation::DESCRIBE, topic.name))
-        .collect();
-    drop(access);
+        ListOffsetsRequest::decode(body, wire).map_err(|error| call.bad_request(error))?;
+    let refused = refusals(call, request.replica_id, &request.topics);
     let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
     if !partitions.any(|partition| reads_files(partition.timestamp)) {
-        let answered = answer(call.shared, call.version, &request, &refused);
+        let answered = answer(call.shared, wire, &request, &refused);
         answered.write(call.reply, &thread.metrics, out);
         return Ok(Answer::Written);
     }
-    let (shared, version, body) = (
-        Arc::clone(call.shared),
-        call.version,
-        Box::<[u8]>::from(body),
-    );
+    let (shared, body) = (Arc::clone(call.shared), Box::<[u8]>::from(body));
     let bytes = body.len();
     let found = call.shared.cold_reads.run(move || {
         // Decoded a second time rather than copied field by field; it was decoded without error above.
-        let request = ListOffsetsRequest::decode(&body, version).ok()?;
-        Some(answer(&shared, version, &request, &refused))
+        let request = ListOffsetsRequest::decode(&body, wire).ok()?;
+        Some(answer(&shared, wire, &request, &refused))
     });
     let pending = PendingPoolAnswer::new(call, found, bytes);
     Ok(Answer::Later(Box::new(pending)))
@@ -72,56 +63,58 @@ fn reads_files(timestamp: i64) -> bool {
     timestamp >= 0 || timestamp == -3
 }
 
-/// `refused`: for each topic of the request whether it is hidden from the client.
+/// `refused`: for each topic of the request the error with which all of it is refused.
 fn answer(
     shared: &Shared,
-    version: i16,
+    wire: WireVersion,
     request: &ListOffsetsRequest<'_>,
-    refused: &[bool],
+    refused: &[Option<ErrorCode>],
 ) -> Answered {
-    let map = shared.replicas.snapshot();
-    let view = shared.metadata.load();
-    let isolation = match request.isolation_level {
-        1 => Isolation::ReadCommitted,
+    let isolation = match (request.replica_id, request.isolation_level) {
+        (0.., _) => Isolation::LogEnd,
+        (_, 1) => Isolation::ReadCommitted,
         _ => Isolation::ReadUncommitted,
     };
-    let mut named: HashMap<(&str, i32), u32> = HashMap::new();
+    let mut named: HashMap<(TopicRef<'_>, i32), u32> = HashMap::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
-            *named.entry((topic.name, partition.partition)).or_default() += 1;
+            *named.entry((topic.topic, partition.partition)).or_default() += 1;
         }
     }
     let mut errors = Vec::new();
-    let topics = request.topics.iter().zip(refused).map(|(topic, refused)| {
-        let resolved = ResolvedTopic::by_name(&map, &view, topic.name);
-        let partitions = topic.partitions.iter().map(|wanted| {
+    let topics = answer_each(
+        shared,
+        &request.topics,
+        refused,
+        |wanted| wanted.partition,
+        |topic, wanted, partition| {
             // Named twice: Kafka refuses both.
             let twice = named
-                .get(&(topic.name, wanted.partition))
+                .get(&(topic, wanted.partition))
                 .is_some_and(|count| *count > 1);
-            let found = if *refused {
-                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
-            } else if twice {
-                Err(ErrorCode::INVALID_REQUEST)
-            } else {
-                let partition = resolved.partition(&view, wanted.partition);
-                partition.and_then(|partition| find(version, partition, wanted, isolation))
+            let found = match partition {
+                Err(error) if refuses_first(error) => Err(error),
+                _ if twice => Err(ErrorCode::INVALID_REQUEST),
+                Err(error) => Err(error),
+                Ok(partition) => find(wire.number, partition, wanted, isolation, naming(topic)),
             };
             errors.extend(found.as_ref().err().map(|error| error.0));
             response(wanted.partition, found)
-        });
-        ListOffsetsTopicResponse {
-            name: topic.name,
-            partitions: partitions.collect(),
-        }
-    });
+        },
+    );
     let response = ListOffsetsResponse {
         throttle_time_ms: 0,
-        topics: topics.collect(),
+        topics,
     };
     let mut body = Vec::new();
-    response.encode(version, &mut body);
+    response.encode(wire, &mut body);
     Answered::new(body, errors)
+}
+
+/// Whether an error is told although the partition is named twice: who may not see it hears nothing else of it.
+fn refuses_first(error: ErrorCode) -> bool {
+    error == ErrorCode::TOPIC_AUTHORIZATION_FAILED
+        || error == ErrorCode::CLUSTER_AUTHORIZATION_FAILED
 }
 
 /// The offset wanted, and for v0 all of them.
@@ -130,6 +123,7 @@ fn find(
     partition: &Partition,
     wanted: &ListOffsetsPartition,
     isolation: Isolation,
+    naming: Naming,
 ) -> Result<(ListedOffset, Vec<i64>), ErrorCode> {
     let spec = match meaning(wanted.timestamp, version)? {
         Wanted::Nothing => return Ok((ListedOffset::NONE, Vec::new())),
@@ -138,7 +132,7 @@ fn find(
     let look_up = |spec| {
         partition
             .list_offset(spec, isolation, wanted.current_leader_epoch)
-            .map_err(|error| of_partition(&error, Naming::Name))
+            .map_err(|error| of_partition(&error, naming))
     };
     let found = look_up(spec)?;
     let mut old_style = Vec::new();

@@ -1,4 +1,4 @@
-//! ApiVersions, versions 0–5, as released Kafka answers it.
+//! ApiVersions, versions 0–5, as released Kafka answers it: what the listener serves that it came over.
 //!
 //! A version that is not served is answered with layout v0, UNSUPPORTED_VERSION and the range of ApiVersions itself
 //! (KIP-511), so that a newer client can step down. Names of client software that break KIP-511's rules are
@@ -38,7 +38,7 @@ pub(crate) fn run(
         ErrorCode::NONE
     };
     let api_keys = if valid {
-        Api::advertised(thread.settings.topic_ids)
+        Api::advertised(call.connection.registry, thread.settings.topic_ids)
             .map(row)
             .collect()
     } else {
@@ -55,7 +55,7 @@ pub(crate) fn run_unsupported(call: &Call<'_>, thread: &ThreadState, out: &mut V
         thread,
         0,
         ErrorCode::UNSUPPORTED_VERSION,
-        Api::advertised(true)
+        Api::advertised(call.connection.registry, true)
             .filter(|(api, ..)| api.key == ApiKey::ApiVersions)
             .map(row)
             .collect(),

@@ -1,19 +1,19 @@
-//! OffsetForLeaderEpoch, versions 0–4, by name in all of them. Where an epoch ends in the leader's log: clients
-//! find with it where their position parts from it (KIP-320). Below the first epoch: that epoch and the log
-//! start, so that a client with an epoch of a deleted incarnation resets exactly to the new start.
+//! OffsetForLeaderEpoch, versions 0–4, by name in all of them; among brokers version 4, by topic id. Where an epoch ends
+//! in the leader's log: clients and followers find with it where their position parts from it (KIP-320). Below the
+//! first epoch: that epoch and the log start, so that a client with an epoch of a deleted incarnation resets exactly to
+//! the new start.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::offset_for_leader_epoch::{
-    EpochPartitionResponse, EpochTopicResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
+    EpochPartitionResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
 };
 
 use super::Call;
+use super::each_partition::{answer_each, naming, refusals, refuse_replica};
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
-use crate::error_codes::{Naming, of_partition};
+use crate::error_codes::of_partition;
 use crate::reply::ReplyFrame;
-use crate::resolve::ResolvedTopic;
 use crate::shared::ThreadState;
 
 /// Answers the request.
@@ -23,28 +23,25 @@ pub(crate) fn run(
     body: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), CloseReason> {
-    let request = OffsetForLeaderEpochRequest::decode(body, call.version)
+    let request = OffsetForLeaderEpochRequest::decode(body, call.wire_version())
         .map_err(|error| call.bad_request(error))?;
-    let map = call.shared.replicas.snapshot();
-    let view = call.shared.metadata.load();
-    // Brokers ask with the right to act for the cluster, consumers with that to describe the topic (KIP-320).
-    let access = call.access();
-    let all = access.permits_on_cluster(Operation::CLUSTER_ACTION);
-    let topics = request.topics.iter().map(|topic| {
-        let permitted = all || access.permits(Operation::DESCRIBE, topic.name);
-        let resolved = ResolvedTopic::by_name(&map, &view, topic.name);
-        let partitions = topic.partitions.iter().map(|wanted| {
-            let end = if permitted {
-                resolved
-                    .partition(&view, wanted.partition)
-                    .and_then(|partition| {
-                        partition
-                            .end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
-                            .map_err(|error| of_partition(&error, Naming::Name))
-                    })
-            } else {
-                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
-            };
+    // Who may act for the cluster may ask about any topic, consumers about those that they may describe (KIP-320).
+    let refused = if call.access().permits_on_cluster(Operation::CLUSTER_ACTION) {
+        vec![refuse_replica(call, request.replica_id); request.topics.len()]
+    } else {
+        refusals(call, request.replica_id, &request.topics)
+    };
+    let topics = answer_each(
+        call.shared,
+        &request.topics,
+        &refused,
+        |wanted| wanted.partition,
+        |topic, wanted, partition| {
+            let end = partition.and_then(|partition| {
+                partition
+                    .end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
+                    .map_err(|error| of_partition(&error, naming(topic)))
+            });
             let (error, leader_epoch, end_offset) = match end {
                 Ok(end) => (ErrorCode::NONE, end.leader_epoch, end.end_offset),
                 Err(error) => (error, -1, -1),
@@ -56,18 +53,14 @@ pub(crate) fn run(
                 leader_epoch,
                 end_offset,
             }
-        });
-        EpochTopicResponse {
-            name: topic.name,
-            partitions: partitions.collect(),
-        }
-    });
+        },
+    );
     let response = OffsetForLeaderEpochResponse {
         throttle_time_ms: 0,
-        topics: topics.collect(),
+        topics,
     };
     let frame = ReplyFrame::begin(out, call.reply);
-    response.encode(call.version, out);
+    response.encode(call.wire_version(), out);
     frame.end(out);
     Ok(())
 }

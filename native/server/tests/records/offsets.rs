@@ -2,10 +2,11 @@
 
 use pybroker_model::Codec;
 use pybroker_protocol::hot::list_offsets::{
-    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse,
 };
+use pybroker_protocol::hot::of_topic::{OfTopic, TopicRef};
 use pybroker_protocol::hot::offset_for_leader_epoch::{
-    EpochPartition, EpochTopic, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
+    EpochPartition, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
 };
 use pybroker_protocol::{ApiKey, ErrorCode};
 
@@ -23,8 +24,8 @@ fn list(client: &mut Client, version: i16, timestamp: i64) -> (i16, i64, i64, Ve
     let request = ListOffsetsRequest {
         replica_id: -1,
         isolation_level: 0,
-        topics: vec![ListOffsetsTopic {
-            name: "a",
+        topics: vec![OfTopic {
+            topic: TopicRef::Name("a"),
             partitions: vec![partition],
         }],
         timeout_ms: 1000,
@@ -90,8 +91,8 @@ fn ends_of_epochs() {
                 current_leader_epoch,
                 leader_epoch,
             };
-            let topics = vec![EpochTopic {
-                name: "a",
+            let topics = vec![OfTopic {
+                topic: TopicRef::Name("a"),
                 partitions: vec![partition],
             }];
             let mut body = Vec::new();

@@ -116,7 +116,10 @@ pub struct TestServer {
     pub control: Arc<FakeControlPlane>,
     pub disk: Disk,
     pub metadata: Arc<MetadataHolder>,
+    /// Where clients are served.
     pub address: SocketAddr,
+    /// Where brokers are.
+    pub brokers_address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
@@ -127,12 +130,17 @@ impl TestServer {
         let listener: Arc<str> = "PLAINTEXT".into();
         let config = ServerConfig {
             broker_id: BROKER_ID,
-            listeners: vec![ListenerConfig {
-                name: Arc::clone(&listener),
+            listeners: [
+                (Arc::clone(&listener), Registry::Client),
+                ("REPLICATION".into(), Registry::InterBroker),
+            ]
+            .map(|(name, registry)| ListenerConfig {
+                name,
                 address: SocketAddr::from(([127, 0, 0, 1], 0)),
                 security,
-                registry: Registry::Client,
-            }],
+                registry,
+            })
+            .into(),
             threads: 2,
             settings,
             log: Arc::new(move |level, line| sink.lock().push(format!("{level:?} {line}"))),
@@ -145,8 +153,11 @@ impl TestServer {
             Arc::clone(&metadata),
             Arc::clone(&control) as Arc<dyn ControlPlane>,
         )
-        .expect("a free port");
-        let address = server.addresses()[0].1;
+        .expect("free ports");
+        let [(_, address), (_, brokers_address)] = server.addresses() else {
+            unreachable!("two listeners")
+        };
+        let (address, brokers_address) = (*address, *brokers_address);
         let endpoint = Endpoint {
             listener,
             host: "127.0.0.1".into(),
@@ -169,6 +180,7 @@ impl TestServer {
             disk,
             metadata,
             address,
+            brokers_address,
             lines,
         }
     }
@@ -201,6 +213,23 @@ impl TestServer {
         leader_epoch: i32,
         settings: &[(&str, &str)],
     ) {
+        self.host(id, name, partitions, leader_epoch, settings, &[BROKER_ID]);
+    }
+
+    /// The same for one partition with these replicas, all in sync.
+    pub fn create_replicated(&self, id: TopicId, name: &str, leader_epoch: i32, replicas: &[i32]) {
+        self.host(id, name, 1, leader_epoch, &[], replicas);
+    }
+
+    fn host(
+        &self,
+        id: TopicId,
+        name: &str,
+        partitions: i32,
+        leader_epoch: i32,
+        settings: &[(&str, &str)],
+        replicas: &[i32],
+    ) {
         let log_settings = self.disk.replicas.log_settings();
         let config = TopicConfig::parse(settings.iter().copied(), &log_settings).expect("settings");
         let config = Arc::new(config);
@@ -213,8 +242,8 @@ impl TestServer {
             topic: Arc::clone(&name),
             leader: BROKER_ID,
             leader_epoch,
-            isr: [BROKER_ID].into(),
-            replicas: [BROKER_ID].into(),
+            isr: replicas.into(),
+            replicas: replicas.into(),
             is_new: true,
             start_offset: 0,
             config: Arc::clone(&config),
@@ -227,8 +256,8 @@ impl TestServer {
             partition,
             leader: BROKER_ID,
             leader_epoch,
-            isr: vec![BROKER_ID],
-            replicas: vec![BROKER_ID],
+            isr: replicas.to_vec(),
+            replicas: replicas.to_vec(),
             offline: vec![],
         };
         let partitions = (0..partitions).map(entry).collect();
@@ -271,6 +300,11 @@ impl TestServer {
 
     pub fn connect(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    /// To the listener where brokers are served.
+    pub fn connect_as_broker(&self) -> Client {
+        Client::connect(self.brokers_address)
     }
 
     /// Waits until a line of the log contains this text.

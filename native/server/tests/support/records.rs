@@ -2,6 +2,7 @@
 
 use pybroker_model::{BatchBuilder, Batches, Codec, Uuid};
 use pybroker_protocol::ApiKey;
+use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::fetch_request::{
     FetchPartition, FetchRequest, FetchTopic, ForgottenTopic,
 };
@@ -43,7 +44,7 @@ fn put(buffer: &mut Vec<u8>, bytes: &[u8]) -> Span {
 
 /// A Produce of one batch each to these partitions.
 pub fn produce_body(
-    version: i16,
+    version: impl Into<WireVersion>,
     acks: i16,
     timeout_ms: i32,
     topic: Named<'_>,
@@ -87,7 +88,7 @@ pub struct Produced {
     pub leader: Option<(i32, i32)>,
 }
 
-pub fn read_produced(body: &[u8], version: i16) -> Vec<Produced> {
+pub fn read_produced(body: &[u8], version: impl Into<WireVersion>) -> Vec<Produced> {
     let response = ProduceResponse::decode(body, version).expect("a Produce response");
     let partition = |partition: &PartitionProduceResponse<'_>| Produced {
         index: partition.index,
@@ -115,26 +116,40 @@ impl Client {
     /// Produces one batch with acks=all and gives its answer.
     pub fn produce(
         &mut self,
-        version: i16,
+        version: impl Into<WireVersion>,
         topic: Named<'_>,
         index: i32,
         records: &[u8],
     ) -> Produced {
-        let body = produce_body(version, -1, 30_000, topic, &[(index, Some(records))]);
-        read_produced(&self.call(ApiKey::Produce, version, &body), version).remove(0)
+        self.produce_with(version, -1, topic, index, records)
     }
 
-    pub fn fetch(&mut self, version: i16, fetch: &Fetch<'_>) -> Fetched {
-        read_fetched(
-            &self.call(ApiKey::Fetch, version, &fetch.body(version)),
-            version,
-        )
+    /// The same with other acks.
+    pub fn produce_with(
+        &mut self,
+        version: impl Into<WireVersion>,
+        acks: i16,
+        topic: Named<'_>,
+        index: i32,
+        records: &[u8],
+    ) -> Produced {
+        let version = version.into();
+        let body = produce_body(version, acks, 30_000, topic, &[(index, Some(records))]);
+        let answer = self.call(ApiKey::Produce, version.number, &body);
+        read_produced(&answer, version).remove(0)
+    }
+
+    pub fn fetch(&mut self, version: impl Into<WireVersion>, fetch: &Fetch<'_>) -> Fetched {
+        let version = version.into();
+        let body = fetch.body(version.number);
+        read_fetched(&self.call(ApiKey::Fetch, version.number, &body), version)
     }
 }
 
 /// A Fetch.
 #[derive(Debug, Clone)]
 pub struct Fetch<'n> {
+    pub replica_id: i32,
     pub max_wait_ms: i32,
     pub min_bytes: i32,
     pub max_bytes: i32,
@@ -149,6 +164,7 @@ pub struct Fetch<'n> {
 impl Default for Fetch<'_> {
     fn default() -> Self {
         Fetch {
+            replica_id: -1,
             max_wait_ms: 0,
             min_bytes: 1,
             max_bytes: i32::MAX,
@@ -172,6 +188,7 @@ impl<'n> Fetch<'n> {
     pub fn body(&self, version: i16) -> Vec<u8> {
         let mut buffer = Vec::new();
         let mut request = FetchRequest {
+            replica_id: self.replica_id,
             max_wait_ms: self.max_wait_ms,
             min_bytes: self.min_bytes,
             max_bytes: self.max_bytes,
@@ -250,7 +267,7 @@ impl Fetched {
     }
 }
 
-pub fn read_fetched(body: &[u8], version: i16) -> Fetched {
+pub fn read_fetched(body: &[u8], version: impl Into<WireVersion>) -> Fetched {
     let response = FetchResponse::decode(body, version).expect("a Fetch response");
     let mut partitions = Vec::new();
     for topic in &response.topics {

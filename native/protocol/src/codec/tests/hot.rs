@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use super::mutation::mutate;
 use super::random::random_value;
 use super::*;
+use crate::hot::WireVersion;
 use crate::hot::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use crate::hot::fetch_request::FetchRequest;
 use crate::hot::fetch_response::FetchResponse;
@@ -19,45 +20,63 @@ use crate::hot::produce_response::ProduceResponse;
 use crate::primitives::{DecodeError, ELEMENTS_MAX};
 
 /// Reads a body with the typed codec and writes it again.
-type Typed = fn(&[u8], i16, &mut Vec<u8>) -> Result<(), DecodeError>;
+type Typed = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeError>;
 
 /// What the interpreter wrote comes back from the typed codec byte for byte, and both have the same opinion on mutants.
 fn agrees(name: &str, versions: std::ops::RangeInclusive<i16>, typed: Typed) {
-    let same_opinion = |message: &Message, version: i16, body: &[u8], rng: &mut StdRng| {
+    agrees_in(Registry::Client, name, versions, typed);
+}
+
+/// The same for the KIP-516 text's own version.
+fn agrees_among_brokers(name: &str, version: i16, typed: Typed) {
+    agrees_in(Registry::InterBroker, name, version..=version, typed);
+}
+
+fn agrees_in(
+    registry: Registry,
+    name: &str,
+    versions: std::ops::RangeInclusive<i16>,
+    typed: Typed,
+) {
+    let same_opinion = |message: &Message, version: WireVersion, body: &[u8], rng: &mut StdRng| {
         for _ in 0..10 {
             let mut mutant = body.to_vec();
             mutate(&mut mutant, rng);
-            let checked = check(message.layout(version).unwrap(), &mutant, ELEMENTS_MAX);
+            let layout = message.layout(version.number).unwrap();
+            let checked = check(layout, &mutant, ELEMENTS_MAX);
             let read = typed(&mutant, version, &mut Vec::new());
             assert_eq!(
                 read.is_ok(),
                 checked.is_ok(),
-                "{name} v{version} {mutant:02x?}: {read:?} {checked:?}"
+                "{name} {version:?} {mutant:02x?}: {read:?} {checked:?}"
             );
         }
     };
-    same_bytes(name, versions, typed, |_, _| {}, same_opinion);
+    let message = registry.named(name).unwrap();
+    let versions = versions.map(|number| WireVersion { registry, number });
+    same_bytes(message, versions, typed, |_, _| {}, same_opinion);
 }
 
 /// `settle` takes out of a random message what the typed form does not carry; `then` gets every body.
 fn same_bytes(
-    name: &str,
-    versions: std::ops::RangeInclusive<i16>,
+    message: &Message,
+    versions: impl Iterator<Item = WireVersion>,
     typed: Typed,
     settle: fn(&Message, &mut Value),
-    then: impl Fn(&Message, i16, &[u8], &mut StdRng),
+    then: impl Fn(&Message, WireVersion, &[u8], &mut StdRng),
 ) {
-    let message = client(name);
+    let name = message.name();
     let mut rng = StdRng::seed_from_u64(6);
     for version in versions {
+        let number = version.number;
         for _ in 0..200 {
-            let mut value = random_value(message, message.layout(version).unwrap(), &mut rng);
+            let mut value = random_value(message, message.layout(number).unwrap(), &mut rng);
             settle(message, &mut value);
-            let body = encode_value(message, version, &value).unwrap();
+            let body = encode_value(message, number, &value).unwrap();
             let mut again = Vec::new();
             let read = typed(&body, version, &mut again);
-            assert_eq!(read, Ok(()), "{name} v{version} {value:?}");
-            assert_eq!(again, body, "{name} v{version} {value:?}");
+            assert_eq!(read, Ok(()), "{name} {version:?} {value:?}");
+            assert_eq!(again, body, "{name} {version:?} {value:?}");
             then(message, version, &body, &mut rng);
         }
     }
@@ -72,6 +91,7 @@ fn produce_request() {
         Ok(())
     };
     agrees("ProduceRequest", 3..=13, typed);
+    agrees_among_brokers("ProduceRequest", 9, typed);
 }
 
 #[test]
@@ -81,17 +101,20 @@ fn produce_response() {
         Ok(())
     };
     agrees("ProduceResponse", 3..=13, typed);
+    agrees_among_brokers("ProduceResponse", 9, typed);
 }
 
 #[test]
 fn fetch_request() {
     let typed: Typed = |body, version, out| {
         let mut request = FetchRequest::default();
-        request.decode(body, version)?;
-        request.encode(body, version, out);
+        // The KIP's version is laid out as the released one of that number.
+        request.decode(body, version.number)?;
+        request.encode(body, version.number, out);
         Ok(())
     };
     agrees("FetchRequest", 4..=18, typed);
+    agrees_among_brokers("FetchRequest", 13, typed);
 }
 
 #[test]
@@ -101,56 +124,57 @@ fn fetch_response() {
         Ok(())
     };
     agrees("FetchResponse", 4..=18, typed);
+    agrees_among_brokers("FetchResponse", 13, typed);
 }
 
 #[test]
 fn list_offsets() {
-    agrees("ListOffsetsRequest", 0..=11, |body, version, out| {
+    let request: Typed = |body, version, out| {
         ListOffsetsRequest::decode(body, version)?.encode(version, out);
         Ok(())
-    });
-    agrees("ListOffsetsResponse", 0..=11, |body, version, out| {
+    };
+    agrees("ListOffsetsRequest", 0..=11, request);
+    agrees_among_brokers("ListOffsetsRequest", 6, request);
+    let response: Typed = |body, version, out| {
         ListOffsetsResponse::decode(body, version)?.encode(version, out);
         Ok(())
-    });
+    };
+    agrees("ListOffsetsResponse", 0..=11, response);
+    agrees_among_brokers("ListOffsetsResponse", 6, response);
 }
 
 #[test]
 fn metadata() {
     agrees("MetadataRequest", 0..=13, |body, version, out| {
-        MetadataRequest::decode(body, version)?.encode(version, out);
+        MetadataRequest::decode(body, version.number)?.encode(version.number, out);
         Ok(())
     });
     agrees("MetadataResponse", 0..=13, |body, version, out| {
-        MetadataResponse::decode(body, version)?.encode(version, out);
+        MetadataResponse::decode(body, version.number)?.encode(version.number, out);
         Ok(())
     });
 }
 
 #[test]
 fn offset_for_leader_epoch() {
-    agrees(
-        "OffsetForLeaderEpochRequest",
-        0..=4,
-        |body, version, out| {
-            OffsetForLeaderEpochRequest::decode(body, version)?.encode(version, out);
-            Ok(())
-        },
-    );
-    agrees(
-        "OffsetForLeaderEpochResponse",
-        0..=4,
-        |body, version, out| {
-            OffsetForLeaderEpochResponse::decode(body, version)?.encode(version, out);
-            Ok(())
-        },
-    );
+    let request: Typed = |body, version, out| {
+        OffsetForLeaderEpochRequest::decode(body, version)?.encode(version, out);
+        Ok(())
+    };
+    agrees("OffsetForLeaderEpochRequest", 0..=4, request);
+    agrees_among_brokers("OffsetForLeaderEpochRequest", 4, request);
+    let response: Typed = |body, version, out| {
+        OffsetForLeaderEpochResponse::decode(body, version)?.encode(version, out);
+        Ok(())
+    };
+    agrees("OffsetForLeaderEpochResponse", 0..=4, response);
+    agrees_among_brokers("OffsetForLeaderEpochResponse", 4, response);
 }
 
 #[test]
 fn api_versions() {
     agrees("ApiVersionsRequest", 0..=5, |body, version, out| {
-        ApiVersionsRequest::decode(body, version)?.encode(version, out);
+        ApiVersionsRequest::decode(body, version.number)?.encode(version.number, out);
         Ok(())
     });
     // The typed response skips the features, whatever they are, and writes none: all tagged, so absent by default.
@@ -165,12 +189,12 @@ fn api_versions() {
         }
     };
     let typed: Typed = |body, version, out| {
-        ApiVersionsResponse::decode(body, version)?.encode(version, out);
+        ApiVersionsResponse::decode(body, version.number)?.encode(version.number, out);
         Ok(())
     };
     same_bytes(
-        "ApiVersionsResponse",
-        0..=5,
+        client("ApiVersionsResponse"),
+        (0..=5).map(WireVersion::from),
         typed,
         without_features,
         |_, _, _, _| {},

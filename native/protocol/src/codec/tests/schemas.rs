@@ -4,7 +4,8 @@ use std::path::Path;
 use super::super::files::{CLIENT, INTER_BROKER};
 use super::super::schema_file::SchemaFile;
 use super::*;
-use crate::api_key::{APIS, INTER_BROKER_VERSIONS};
+use crate::api_key::APIS;
+use crate::served::{INTER_BROKER_APIS, InterBrokerApi};
 
 fn files() -> impl Iterator<Item = &'static SchemaFile> {
     CLIENT.iter().chain(&INTER_BROKER)
@@ -97,14 +98,14 @@ fn every_served_version_has_a_request_and_a_response() {
             }
         }
     }
-    for &(key, first, last) in INTER_BROKER_VERSIONS {
+    for InterBrokerApi { key, version, .. } in INTER_BROKER_APIS {
         for direction in [Direction::Request, Direction::Response] {
             let message = Registry::InterBroker
                 .message(key.code(), direction)
                 .unwrap_or_else(|| panic!("{}", key.name()));
             assert_eq!(
                 (message.versions.first, message.versions.last),
-                (first, last),
+                (*version, *version),
                 "{}",
                 message.name()
             );

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pybroker_model::validate_produce;
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::hot::produce_request::ProduceTopic;
-use pybroker_protocol::hot::produce_request::{BY_ID, ProducePartition, ProduceRequest};
+use pybroker_protocol::hot::produce_request::{
+    ProducePartition, ProduceRequest, ProduceTopic, is_by_id,
+};
 use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, ProduceResponseWriter};
 use pybroker_replica::{AppendInfo, Partition};
 
@@ -58,7 +59,7 @@ pub(super) fn append_all(
     tally: &mut Tally,
 ) -> Result<Done, CloseReason> {
     let view = call.shared.metadata.load();
-    let naming = if call.version >= BY_ID {
+    let naming = if is_by_id(call.wire_version()) {
         Naming::Id
     } else {
         Naming::Name
@@ -70,7 +71,7 @@ pub(super) fn append_all(
         view: &view,
         naming,
         acks: request.acks,
-        writer: ProduceResponseWriter::new(out, call.version, request.topics.len()),
+        writer: ProduceResponseWriter::new(out, call.wire_version(), request.topics.len()),
         waits: Vec::new(),
         leaders: Vec::new(),
         first_error: 0,

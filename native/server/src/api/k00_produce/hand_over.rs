@@ -8,14 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use pybroker_model::TopicId;
-use pybroker_protocol::hot::produce_request::{BY_ID, ProduceRequest};
+use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
 use tokio::sync::oneshot;
 
 use super::append::{Done, Tally, append_all, name_of};
 use crate::api::Call;
 use crate::close::CloseReason;
-use crate::config::SecurityProtocol;
-use crate::connection_info::ConnectionInfo;
 use crate::slow_appends::FlushWatch;
 
 /// The log directory whose thread has to do this, if one of the partitions would keep this one waiting.
@@ -26,7 +24,7 @@ pub(super) fn slow_dir(
     body: &[u8],
 ) -> Option<usize> {
     let map = call.shared.replicas.snapshot();
-    let by_id = call.version >= BY_ID;
+    let by_id = is_by_id(call.wire_version());
     request.topics.iter().find_map(|topic| {
         let id = if by_id {
             TopicId::new(topic.topic_id)
@@ -45,16 +43,13 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
     let mut body = Box::<[u8]>::from(body);
     let bytes = body.len();
     let shared = Arc::clone(call.shared);
-    let peer = Arc::clone(&call.connection.peer);
-    let principal = Arc::clone(&call.connection.principal);
+    let connection = call.connection.identity();
     let client_id = call.client_id.map(str::to_owned);
     let (api_key, version, header) = (call.api_key, call.version, call.reply);
     let (received, now_ms) = (call.received, call.now_ms);
     call.shared.slow_appends.run(
         dir,
         Box::new(move || {
-            // Who it is from; what was decided about it so far stays with the data thread.
-            let connection = ConnectionInfo::new(peer, SecurityProtocol::Plaintext, principal);
             let call = Call {
                 shared: &shared,
                 connection: &connection,
@@ -69,7 +64,7 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
             let mut tally = Tally::default();
             let mut reply = Vec::new();
             // It was decoded without error by the data thread.
-            let done = match request.decode(&body, version) {
+            let done = match request.decode(&body, call.wire_version()) {
                 Ok(()) => append_all(&call, &request, &mut body, &mut reply, &mut tally),
                 Err(error) => Err(call.bad_request(error)),
             };

@@ -11,6 +11,7 @@ use pybroker_replica::Isolation;
 
 use super::wanted::{Source, Wanted};
 use crate::api::Call;
+use crate::api::each_partition::refuse_replica;
 use crate::fetch_sessions::{EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, TopicKey};
 use crate::shared::ThreadState;
 
@@ -21,14 +22,15 @@ pub(super) fn plan(
     request: &FetchRequest,
     body: &[u8],
 ) -> Result<(Wanted, Source), ErrorCode> {
-    if request.replica_id >= 0 {
-        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let follower = (request.replica_id >= 0).then_some(request.replica_id);
+    if let Some(error) = refuse_replica(call, request.replica_id) {
+        return Err(error);
     }
     let (source, session_id, incremental) = source(call, thread, request, body)?;
-    let isolation = if request.isolation_level == 1 {
-        Isolation::ReadCommitted
-    } else {
-        Isolation::ReadUncommitted
+    let isolation = match (follower, request.isolation_level) {
+        (Some(_), _) => Isolation::LogEnd,
+        (None, 1) => Isolation::ReadCommitted,
+        (None, _) => Isolation::ReadUncommitted,
     };
     let limit = thread
         .settings
@@ -37,9 +39,10 @@ pub(super) fn plan(
         .min(request.max_bytes);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let wanted = Wanted {
-        version: call.version,
+        version: call.wire_version(),
         reply: call.reply,
         isolation,
+        follower,
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(limit).unwrap_or(0),
         deadline: call.received + wait,

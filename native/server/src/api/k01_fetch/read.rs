@@ -68,7 +68,7 @@ pub(super) fn read_all(
         if let Some(id) = incarnation(topic, target) {
             incarnations.push((place, id));
             // Another one was read before, and the client's version has no epoch by which it would notice.
-            if target.resolved.is_some() && wanted.version <= 8 {
+            if target.resolved.is_some() && wanted.version.number <= 8 {
                 outcomes.push(Outcome {
                     urgent: true,
                     ..Outcome::refused(place, target, ErrorCode::OFFSET_OUT_OF_RANGE)
@@ -116,14 +116,18 @@ fn read_one(
             };
         }
     };
-    let read = partition.read(&FetchRead {
+    let fetch = FetchRead {
         offset: target.fetch_offset,
         max_bytes: left.min(usize::try_from(target.max_bytes).unwrap_or(0)),
         isolation: wanted.isolation,
         current_leader_epoch: target.current_leader_epoch,
         last_fetched_epoch: target.last_fetched_epoch,
         at_least_one,
-    });
+    };
+    let read = match wanted.follower {
+        Some(follower) => partition.read_for_follower(follower, &fetch),
+        None => partition.read(&fetch),
+    };
     match read {
         Ok(read) => found(wanted.isolation, place, target, read),
         Err(error) => {
@@ -158,10 +162,6 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
         });
         head.aborted_transactions = Some(aborted.collect());
     }
-    let end = match isolation {
-        Isolation::ReadCommitted => read.last_stable_offset,
-        _ => read.high_watermark,
-    };
     let (position, bytes) = (read.records.position, read.records.len);
     let file = read.records.file.filter(|_| bytes > 0);
     let slice = file.map(|file| FileSlice {
@@ -173,7 +173,7 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
         place,
         head,
         slice,
-        end,
+        end: read.bound,
         urgent: diverging.is_some(),
         absent: false,
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::fetch_response::FetchResponseWriter;
 use rustix::io::Errno;
 
@@ -215,7 +216,12 @@ fn append(slice: &FileSlice, wait: bool, out: &mut Vec<u8>) -> io::Result<bool> 
 }
 
 /// A response that consists of an error: v4–6 have no place for one and get no partitions.
-pub(super) fn write_error(reply: ReplyHeader, version: i16, error: ErrorCode, out: &mut Vec<u8>) {
+pub(super) fn write_error(
+    reply: ReplyHeader,
+    version: WireVersion,
+    error: ErrorCode,
+    out: &mut Vec<u8>,
+) {
     let frame = ReplyFrame::begin(out, reply);
     let writer = FetchResponseWriter::new(version);
     writer.start(out, 0, error.0, 0, 0);

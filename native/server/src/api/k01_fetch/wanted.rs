@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pybroker_model::TopicId;
+use pybroker_protocol::hot::WireVersion;
 use pybroker_replica::Isolation;
 
 use crate::fetch_sessions::{FetchTarget, Taken};
@@ -12,9 +13,11 @@ use crate::shared::ThreadState;
 
 /// What a Fetch asks for, apart from its partitions.
 pub(super) struct Wanted {
-    pub(super) version: i16,
+    pub(super) version: WireVersion,
     pub(super) reply: ReplyHeader,
     pub(super) isolation: Isolation,
+    /// The broker that follows the partitions.
+    pub(super) follower: Option<i32>,
     /// Answered when this much is there.
     pub(super) min_bytes: usize,
     /// Bytes of records in the whole answer; at least one batch comes in any case.

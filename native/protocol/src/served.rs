@@ -1,0 +1,147 @@
+//! Which keys and versions a listener serves, by the set of layouts that it speaks.
+
+use crate::api_key::{APIS, Api, ApiKey};
+use crate::codec::Registry;
+
+/// One message of the KIP-516 text: it has exactly one version. Layouts: `schema/interbroker`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterBrokerApi {
+    /// The key.
+    pub key: ApiKey,
+    /// The text's version.
+    pub version: i16,
+    /// Whether a handler exists: only these keys are served where brokers listen.
+    pub served: bool,
+}
+
+const fn own(key: ApiKey, version: i16, served: bool) -> InterBrokerApi {
+    InterBrokerApi {
+        key,
+        version,
+        served,
+    }
+}
+
+/// What is spoken on inter-broker listeners in the KIP-516 text's own layout, ascending.
+pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
+    own(ApiKey::Produce, 9, true),
+    own(ApiKey::Fetch, 13, true),
+    own(ApiKey::ListOffsets, 6, true),
+    own(ApiKey::LeaderAndIsr, 5, false),
+    own(ApiKey::StopReplica, 4, false),
+    own(ApiKey::UpdateMetadata, 7, false),
+    own(ApiKey::OffsetForLeaderEpoch, 4, true),
+    own(ApiKey::Vote, 0, false),
+    own(ApiKey::BeginQuorumEpoch, 0, false),
+    own(ApiKey::EndQuorumEpoch, 0, false),
+];
+
+impl Api {
+    /// Lowest and highest version that listeners of `registry` serve, `None` if they do not serve the key. Brokers ask
+    /// in the KIP-516 text's versions, after they have said who they are as clients do.
+    #[inline]
+    pub fn versions_on(&self, registry: Registry, topic_ids: bool) -> Option<(i16, i16)> {
+        match registry {
+            Registry::Client => self
+                .served
+                .then(|| (self.min_version, self.newest(topic_ids))),
+            Registry::InterBroker => self.versions_among_brokers(),
+        }
+    }
+
+    fn versions_among_brokers(&self) -> Option<(i16, i16)> {
+        if matches!(
+            self.key,
+            ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
+        ) {
+            return Some((self.min_version, self.max_version));
+        }
+        INTER_BROKER_APIS
+            .iter()
+            .find(|own| own.key == self.key && own.served)
+            .map(|own| (own.version, own.version))
+    }
+
+    /// What ApiVersions advertises on listeners of `registry`: row, lowest and highest version, ascending.
+    pub fn advertised(
+        registry: Registry,
+        topic_ids: bool,
+    ) -> impl Iterator<Item = (&'static Api, i16, i16)> {
+        APIS.iter()
+            .filter_map(move |api| {
+                let (lowest, highest) = api.versions_on(registry, topic_ids)?;
+                Some((api, lowest, highest))
+            })
+            .filter(|(_, lowest, highest)| lowest <= highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_topic_ids_only_versions_by_name_are_left() {
+        let rows: Vec<_> = Api::advertised(Registry::Client, false)
+            .filter(|(api, _, highest)| *highest < api.max_version)
+            .map(|(api, lowest, highest)| (api.key, lowest, highest))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (ApiKey::Produce, 0, 12),
+                (ApiKey::Fetch, 4, 12),
+                (ApiKey::Metadata, 0, 9),
+                (ApiKey::OffsetCommit, 1, 9),
+                (ApiKey::OffsetFetch, 1, 9),
+                (ApiKey::CreateTopics, 0, 6),
+                (ApiKey::DeleteTopics, 0, 5),
+                (ApiKey::ListTopics, 0, 0),
+            ]
+        );
+        let gone = Api::advertised(Registry::Client, true).count()
+            - Api::advertised(Registry::Client, false).count();
+        assert_eq!(gone, 10);
+    }
+
+    #[test]
+    fn produce_below_3_is_advertised_but_not_supported() {
+        let produce = ApiKey::Produce.api();
+        assert_eq!((produce.min_version, produce.max_version), (0, 13));
+        assert!(!produce.supports(2));
+        assert!(produce.supports(3));
+    }
+
+    #[test]
+    fn header_versions_follow_the_first_flexible_version() {
+        assert_eq!(ApiKey::Metadata.api().request_header_version(8), 1);
+        assert_eq!(ApiKey::Metadata.api().request_header_version(9), 2);
+        assert_eq!(ApiKey::Metadata.api().response_header_version(9), 1);
+        assert_eq!(ApiKey::ApiVersions.api().request_header_version(3), 2);
+        assert_eq!(ApiKey::ApiVersions.api().response_header_version(3), 0);
+        assert_eq!(
+            ApiKey::ControlledShutdown.api().request_header_version(0),
+            0
+        );
+        assert_eq!(ApiKey::SaslHandshake.api().request_header_version(1), 1);
+    }
+
+    #[test]
+    fn brokers_are_served_what_has_a_handler_in_the_texts_version() {
+        let rows: Vec<_> = Api::advertised(Registry::InterBroker, true)
+            .map(|(api, lowest, highest)| (api.key, lowest, highest))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (ApiKey::Produce, 9, 9),
+                (ApiKey::Fetch, 13, 13),
+                (ApiKey::ListOffsets, 6, 6),
+                (ApiKey::SaslHandshake, 0, 1),
+                (ApiKey::ApiVersions, 0, 5),
+                (ApiKey::OffsetForLeaderEpoch, 4, 4),
+                (ApiKey::SaslAuthenticate, 0, 2),
+            ]
+        );
+    }
+}
