@@ -72,9 +72,8 @@ DRAIN_MAX_ITEMS = 256
 """Requests taken in one turn of the loop; timers and other readers get their turn in between."""
 
 PARKED_MAX = 20_000
-"""Requests whose coroutine waits (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing
-their
-connection: each holds memory, and clients that make so many come back with a delay of their own (R13)."""
+"""Requests whose coroutine waits (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing their
+connection: each holds memory, and clients that make so many come back with a delay of their own."""
 
 UNKNOWN_SERVER_ERROR = -1
 
@@ -193,9 +192,7 @@ class Dispatcher:
         self._stopping = True
 
     async def cancel_parked(self, grace_s: float) -> None:
-        """Gives waiting handlers `grace_s` seconds, then cancels what is left: each of them still answers
-        (R24).
-        """
+        """Gives waiting handlers `grace_s` seconds, then cancels what is left: each of them still answers."""
         if self._parked:
             try:
                 async with asyncio.timeout(grace_s):

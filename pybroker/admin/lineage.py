@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pybroker.admin.topic_log import log_truncated
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
 from pybroker.cluster.events import (
@@ -233,7 +234,7 @@ class LineageAdmin:
                 ErrorCode.REQUEST_TIMED_OUT, "The undeletion goes on; `pybroker topics deletions` shows how far it is."
             )
         if isinstance(answer.reply, UndeletedTopic):
-            log.info("%s undeleted topic %s (id %s)", undeleted_by, answer.reply.name, answer.reply.topic_id)
+            log.info("%r undeleted topic %s (id %s)", undeleted_by, answer.reply.name, answer.reply.topic_id)
         return answer.reply
 
     # --- truncate -----------------------------------------------------------------------------------------------------
@@ -259,7 +260,10 @@ class LineageAdmin:
             found[slot] = topic
             results.append(None)
         if found:
-            answer = await self._port.submit(self._truncation(topics, found, truncated_by), timeout_ms)
+            event = self._truncation(topics, found, truncated_by)
+            answer = await self._port.submit(event, timeout_ms)
+            done = [reply for reply in answer.reply if isinstance(reply, TruncatedTopic)]
+            log_truncated(truncated_by, done, event.now_ms + event.delay_ms)
             late = KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not in service within the timeout."
             )

@@ -1,4 +1,4 @@
-"""Which topic names are legal (A37). Pure.
+"""Which topic names are legal. Pure.
 
 The alphabet keeps names safe as directory names and znodes: no separators, no NUL, nothing beyond ASCII.
 """

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from pybroker.admin.config_changes import check_stored_size
+from pybroker.admin.topic_log import log_created, log_deleted
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
 from pybroker.cluster.events import (
@@ -141,10 +142,10 @@ class TopicAdmin:
     async def _create(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool, created_by: str
     ) -> list[CreatedTopic | KafkaError]:
-        event = CreateTopics(
-            tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by
-        )
+        event = CreateTopics(tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by)
         answer = await self._port.submit(event, timeout_ms)
+        if not validate_only:
+            log_created(created_by, [one for one in answer.reply if isinstance(one, CreatedTopic)])
         if answer.in_force:
             return answer.reply
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
@@ -235,6 +236,8 @@ class TopicAdmin:
             self._config["delete.topic.delay.ms"],
         )
         answer = await self._port.submit(event, timeout_ms)
+        deleted = [one for one in answer.reply if isinstance(one, DeletedTopic)]
+        log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
         results = [_as_asked(one, result) for one, result in zip(which, answer.reply, strict=True)]
         if answer.in_force:
             return results

@@ -1,11 +1,11 @@
 """Metadata (key 3), versions 0–13: the part that Rust does not answer.
 
 The native side answers when it knows all topics that are asked for, or when automatic creation is off. Otherwise the
-whole request comes here (R21): unknown names are created if the request and the broker allow it.
+whole request comes here: unknown names are created if the request and the broker allow it.
 
-- One non-zero id makes all names in the request count for nothing, as in Kafka (D17). By id nothing is ever created
-  (165);
-  an unknown id answers UNKNOWN_TOPIC_ID with a null name, or "" in v10 and v11, where the name cannot be null.
+- One non-zero id makes all names in the request count for nothing, as in Kafka. By id nothing is ever created
+  (checklist 165); an unknown id answers UNKNOWN_TOPIC_ID with a null name, or "" in v10 and v11, where the name cannot
+  be null.
 - A name that cannot be created in time answers LEADER_NOT_AVAILABLE, which every client retries.
 """
 
@@ -117,7 +117,7 @@ def _by_name(
     cluster: ClusterAdmin, name: str, asker: _Asker, errors: dict[str, KafkaError | None]
 ) -> MetadataResponse_MetadataResponseTopic:
     if not asker.describes(name):
-        # Alike whether it exists or not (H3).
+        # Alike whether it exists or not: names are not to be tried out.
         return MetadataResponse_MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = cluster.topic(name)
     if topic is not None:
@@ -147,7 +147,7 @@ def _by_id(
     topic = cluster.topic(topic_id)
     if topic is not None and asker.describes(topic.name):
         return _shown(topic, asker)
-    # Ids are no secret, names are (X22).
+    # Ids are no secret, names are.
     code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return MetadataResponse_MetadataResponseTopic(
         error_code=int(code),

@@ -4,7 +4,7 @@ v1 has a commit timestamp for each partition, v2–4 a retention for the request
 group.instance.id, v10 topic ids in place of names. A name or id that does not exist gets its error in its slots; the
 others are committed. Differs from Kafka: a member whose generation formed before a topic was deleted and created
 again cannot commit for that name (REBALANCE_IN_PROGRESS, and the group rebalances); Kafka stores the old position for
-the new topic. See DESIGN.md R4.
+the new topic.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _denied(
     *,
     by_id: bool,
 ) -> bool:
-    """An id that nobody has is unknown before anything is asked (X22)."""
+    """An id that nobody has is unknown before anything is asked of the authorizer."""
     name = topics.topic_name(topic.topic_id) if by_id else topic.name
     return name is not None and not authorizer.permits_topic(context, AclOperation.READ, name)
 

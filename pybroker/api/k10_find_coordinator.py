@@ -2,7 +2,7 @@
 
 v1 has key types (0 group, 1 transaction, 2 share group from v6), v4 several keys in one request. The first call of a
 cluster's life creates the offsets topic. Transactions are not served yet: their coordinator is answered with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that Java client and librdkafka both take as final (R20; with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that Java client and librdkafka both take as final (with
 others librdkafka asks again until its own timeout). Share groups are not served: INVALID_REQUEST.
 """
 

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), versions 0–6.
 
-v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name (A24). Deletion
-is immediate: the answer means that the topic is gone and its name is free (group M). Refused with INVALID_REQUEST, as
-Kafka does (D18, X21): name and id both, neither, the same topic twice in any combination. An unknown id answers
+v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name. Deletion is
+immediate: the answer means that the topic is gone and its name is free. Refused with INVALID_REQUEST, as Kafka does:
+name and id both, neither, the same topic twice in any combination. An unknown id answers
 UNKNOWN_TOPIC_ID. With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
 """
 
@@ -85,7 +85,7 @@ def _denied(cluster: ClusterAdmin, authorizer: Authorizer, context: RequestConte
 
 
 def _told(cluster: ClusterAdmin, asked: Asked, denied: Mapping[Asked, bool]) -> Asked:
-    """By id, the name is told to those who may describe the topic (D19)."""
+    """By id, the name is told to those who may describe the topic."""
     name, topic_id = asked
     topic = cluster.topic(topic_id) if name is None and denied.get(asked) else None
     return asked if topic is None else (topic.name, topic_id)

@@ -3,7 +3,7 @@
 From v3 on a producer may bring its id and epoch to get the next epoch (KIP-360): one that this cluster has handed out
 and whose epochs are not used up keeps its id, so that a retried request gives the same answer; any other gets a new
 id. Transactions are not served yet: a transactional.id is answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-is final for the Java client and for librdkafka (R20).
+is final for the Java client and for librdkafka.
 """
 
 from __future__ import annotations

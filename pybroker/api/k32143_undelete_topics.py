@@ -1,7 +1,7 @@
 """UndeleteTopics (key 32143, pybroker's own), version 0: deleted topics live again while their data still waits.
 
 Each topic by its id, with a new name where its own is taken. Needs DELETE on the name that it had and, to give it
-another one, CREATE on that; whoever may not see the topic is told nothing of its name (X22).
+another one, CREATE on that; whoever may not see the topic is told nothing of its name.
 """
 
 from __future__ import annotations

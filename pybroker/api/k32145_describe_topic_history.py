@@ -1,7 +1,7 @@
 """DescribeTopicHistory (key 32145, pybroker's own), version 0: the incarnations of a name, or the one with an id.
 
 Needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before anything is authorized; without DESCRIBE an
-id is answered without its name, a name as if it did not exist (X22). Other names that a topic had before, or got by
+id is answered without its name, a name as if it did not exist. Other names that a topic had before, or got by
 an undeletion, are empty for those who may not DESCRIBE them.
 """
 

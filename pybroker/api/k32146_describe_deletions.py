@@ -1,5 +1,5 @@
 """DescribeDeletions (key 32146, pybroker's own), version 0: what is being deleted, how much of it is still on disk,
-and when it goes (U4).
+and when it goes.
 
 Without topics: every deletion whose data is not gone. With topics, by name or by id: all of theirs, finished ones too.
 Shows what the caller may DESCRIBE, nothing else.

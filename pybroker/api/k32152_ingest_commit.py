@@ -1,4 +1,4 @@
-"""IngestCommit (key 32152), version 0: what is listed becomes part of the topic, once (R16, docs/staged-ingest.md)."""
+"""IngestCommit (key 32152), version 0: what is listed becomes part of the topic, once (docs/staged-ingest.md)."""
 
 from __future__ import annotations
 

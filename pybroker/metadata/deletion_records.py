@@ -1,5 +1,5 @@
 """`/admin/deleted_topics/[topic id]`: one deletion, from the request to the removal of the last byte, and afterwards
-the tombstone: the proof that the id is dead, and its history (X20, R22, U5).
+the tombstone: the proof that the id is dead, and its history.
 
 A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): it is then cut into
 pieces, `/0`, `/1`, … below its node, written in the same multi.
@@ -46,12 +46,12 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     deleted_ms: int
     deleted_by: str
     remove_after_ms: int
-    """Before this no broker removes its data, by its own clock (X7)."""
+    """Before this no broker removes its data, by its own clock."""
     partitions: Mapping[int, tuple[int, ...]]
     config: Mapping[str, str]
     leader_epoch_max: int
     offsets: tuple[Mapping[str, Any], ...] = ()
-    """Offsets that groups had committed for it (R22): what undelete writes back."""
+    """Offsets that groups had committed for it: what undelete writes back."""
     how: str = DELETED
     """delete or truncate."""
     ends: tuple[tuple[int, int], ...] = ()

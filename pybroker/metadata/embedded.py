@@ -2,7 +2,7 @@
 
 Promises: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash
 the store opens with the last committed state. What it assumes: fsync works. A failed commit or fsync leaves unknown
-what is on disk, therefore nothing is retried: the store closes itself, tells its owner, and the broker stops (R14).
+what is on disk, therefore nothing is retried: the store closes itself, tells its owner, and the broker stops.
 
 One thread owns the connection. Calls queue up for it, so that the loop never waits for the disk; their order is the
 order of the calls. The thread holds the watches too: a watch fires in the order of the changes, before the change's
@@ -46,7 +46,7 @@ FILE_NAME = "metadata.db"
 LOCK_NAME = "metadata.lock"
 
 FORMAT = 1
-"""Number of the tables' layout. A newer one is refused (R23)."""
+"""Number of the tables' layout. A newer one is refused."""
 
 APPLICATION_ID = 0x70796272
 """Marks the file as ours ("pybr")."""

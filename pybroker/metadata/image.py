@@ -120,7 +120,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     topics: Mapping[str, TopicImage]
     names: Mapping[Uuid, str]
     clash_keys: Mapping[str, str]
-    """Metric names cannot tell "." from "_": key with "." replaced → the one topic that has it (A37)."""
+    """Metric names cannot tell "." from "_": key with "." replaced → the one topic that has it."""
     brokers: Mapping[int, BrokerImage]
     deletions: Mapping[Uuid, DeletionRecord]
     floors: Mapping[str, int]

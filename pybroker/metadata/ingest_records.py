@@ -1,4 +1,4 @@
-"""Staged ingests as the store knows them: what is open, and what was committed (R16, docs/staged-ingest.md).
+"""Staged ingests as the store knows them: what is open, and what was committed (docs/staged-ingest.md).
 
     /ingest/open/[topic id]/[key]        begun; removed by commit, abort, expiry
     /ingest/committed/[topic id]/[key]   written by the multi that decides a commit; later with the offsets

@@ -1,5 +1,5 @@
 """What is kept of a topic beside what it is now: who made it and how, what has happened to it, and which leader epochs
-are its own (U5, R6). `/admin/lineage/[topic id]` while it lives; its deletion record has it afterwards.
+are its own. `/admin/lineage/[topic id]` while it lives; its deletion record has it afterwards.
 
 A topic without the node (from before it existed) has the default: nobody is known, and every epoch may be its own.
 """

@@ -1,12 +1,12 @@
 """From the store's nodes to the first image, with the writes that mend what is incomplete. Pure.
 
 What may be incomplete: a topic without an id, and a topic whose partition states were not written (a create that was
-cut off between its parts, A1). What cannot be read is `damaged`: not served, not deleted, its name taken.
+cut off between its parts). What cannot be read is `damaged`: not served, not deleted, its name taken.
 
 With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; it stands beside (`controller/protocol.py`).
-Otherwise a topic without an id is from before version 3 (V, checklist 208), or an older tool has written its node anew
+Otherwise a topic without an id is from before version 3 (checklist 208), or an older tool has written its node anew
 (KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one that all its directories here
-name in `partition.metadata`; a random one. Directories that name two ids settle nothing: the topic is damaged (A22).
+name in `partition.metadata`; a random one. Directories that name two ids settle nothing: the topic is damaged.
 
 10,000 partitions share a handful of distinct states; equal bytes are decoded once.
 """

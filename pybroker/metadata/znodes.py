@@ -1,4 +1,5 @@
-"""Paths and JSON of the nodes in the metadata store: the seeds' znodes (KIP-516, KIP-78) in ZooKeeper-Kafka's places.
+"""Paths and JSON of the nodes in the metadata store: those of KIP-516 and KIP-78, in the places that Kafka on
+ZooKeeper has for them.
 
     /cluster/id                                    {"version":1,"id":…}                                     KIP-78
     /controller            (ephemeral)             {"version":1,"brokerid":…,"timestamp":…}
@@ -10,18 +11,18 @@
     /admin/delete_topics/[topic]                   order to delete a name, in the format from before topic ids
     /admin/deleted_topics/[topic id]               one deletion: what was deleted, when, until when its data stays
     /admin/deleted_topics/[topic id]/[n]           its pieces, when it is larger than a node should be
-    /admin/lineage/[topic id]                      who made a living topic, and what has happened to it             U5
-    /admin/epoch_floors/[topic]                    highest leader epoch of any incarnation of the name        rule R6
+    /admin/lineage/[topic id]                      who made a living topic, and what has happened to it
+    /admin/epoch_floors/[topic]                    highest leader epoch of any incarnation of the name
     /admin/running/[broker id]                     left by a start, taken away by a clean stop
-    /admin/staged/[broker id]/[topic id]           what this broker has staged, and its own deadline          X7
+    /admin/staged/[broker id]/[topic id]           what this broker has staged, and its own deadline
     /admin/topic_ids/[topic]                       id of a topic whose node does not show it, or whose migration
-                                                   to version 3 is not finished                                  V
+                                                   to version 3 is not finished
     /admin/audit/op-[number]                       offline commands that changed what the cluster is
-    /ingest/open|committed/[topic id]/[key]        staged ingests: see ingest_records.py                       rule R16
+    /ingest/open|committed/[topic id]/[key]        staged ingests: see ingest_records.py
     /latest_producer_id_block                      owned by the producer id manager
     /kafka-acl, /kafka-acl-extended                access control entries, see `acls`
 
-Reading is lenient where the seeds contradict each other ("topic_id" beside "id", numbers as strings); writing is exact.
+Reading is lenient where KIP-516 contradicts itself ("topic_id" beside "id", numbers as strings); writing is exact.
 Anything else raises DamagedNodeError, which quarantines what the node describes and never deletes it.
 """
 
@@ -327,12 +328,12 @@ class _ClusterJson(msgspec.Struct):
 
 
 def is_cluster_id(text: str) -> bool:
-    """Whether it is a string of the alphabet [a-zA-Z0-9_-]; it need not be a UUID (checklist 260, X30)."""
+    """Whether it is a string of the alphabet [a-zA-Z0-9_-]; it need not be a UUID (checklist 260)."""
     return bool(text) and text.isascii() and all(c.isalnum() or c in "_-" for c in text)
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """The id. The node's version is a number (KIP-78) or a string (Kafka, X31) and says nothing."""
+    """The id. The node's version is a number (KIP-78) or a string (Kafka) and says nothing."""
     node: _ClusterJson = decode_json(CLUSTER_ID, data, _ClusterJson)
     if not is_cluster_id(node.id):
         raise DamagedNodeError(f"{CLUSTER_ID}: {node.id!r} has characters outside [a-zA-Z0-9_-]")
@@ -375,7 +376,7 @@ class StagedNode(msgspec.Struct, frozen=True):
     """/admin/staged/[broker]/[topic id]: this broker's own promise not to remove earlier.
 
     Wall time is for readers. What counts down is the monotonic clock of this run of the machine (`boot_id`), so that a
-    wall clock that was set while the broker was down brings no removal forward (A9).
+    wall clock that was set while the broker was down brings no removal forward.
     """
 
     topic: str

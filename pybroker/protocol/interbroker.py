@@ -1,4 +1,4 @@
-"""The messages that brokers speak among themselves in the KIP-516 text's own versions (DESIGN.md R9).
+"""The messages that brokers speak among themselves in the KIP-516 text's own versions.
 
 Same manner as `pybroker.protocol.messages`; a name that stands in both is another class there: `FetchRequest` here is
 version 13 of the text, by topic id.

@@ -172,7 +172,7 @@ class ReplicaManager:
         successors must not be opened over them: gives the others."""
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
         await self._staging.promise(names, self._delay_ms)
-        self._staging.warn("replaced by a new topic of the same name", replaced)
+        self._staging.say(logging.WARNING, "replaced by a new topic of the same name", replaced)
         codes = await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
         self._staging.staged(names)
         stayed: dict[tuple[str, int], int] = {}
@@ -240,7 +240,7 @@ class ReplicaManager:
                     doomed.append(slot)
         if names:
             await self._staging.promise(names, self._delay_ms)
-            self._staging.warn("deleted", doomed)
+            self._staging.say(logging.DEBUG, "deleted", doomed)
         codes = await self._stop(orders) if orders else []
         self._staging.staged(names)
         hidden = await self._hidden(unseen) if unseen else frozenset()

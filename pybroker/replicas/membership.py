@@ -4,7 +4,7 @@ life before.
 | the life before | since then | what was visible is |
 |---|---|---|
 | ended with a clean stop, or there was none | – | intact |
-| ended otherwise, `log.flush.mode=commit` | – | intact: only what is on disk is ever visible (R2) |
+| ended otherwise, `log.flush.mode=commit` | – | intact: only what is on disk is ever visible |
 | ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
 | ended otherwise, `log.flush.mode=os` | the machine was restarted, or nobody knows | perhaps lost |
 """

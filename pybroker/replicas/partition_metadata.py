@@ -1,10 +1,10 @@
-"""The file `partition.metadata` in a partition's directory: which incarnation the data belongs to (KIP-516, group N).
+"""The file `partition.metadata` in a partition's directory: which incarnation the data belongs to (KIP-516).
 
     version: 0
-    topic_id: <22 characters of base64; 32 hex digits and the dashed form are read, too (X8)>
+    topic_id: <22 characters of base64; 32 hex digits and the dashed form are read, too>
 
 Later versions may add lines; they are passed over. Everything else that is not as it must be is a problem of that one
-partition: it is put aside with a sentence for the operator, never deleted, never guessed (A20).
+partition: it is put aside with a sentence for the operator, never deleted, never guessed.
 """
 
 from __future__ import annotations

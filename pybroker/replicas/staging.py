@@ -1,5 +1,4 @@
-"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier
-(G, X7, A9).
+"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier.
 
 The delay counts from when the data has been moved. It is promised before, in the store, so that a crash in the middle
 finds it again; that it has begun is stored within a second after (`NOTE_MS`). If the broker is killed in between, the
@@ -154,7 +153,7 @@ class Staging:
         on_disk = {topic_id for topic_id, _ in found}
         unknown = on_disk - self._nodes.keys()
         await self.promise(dict.fromkeys(unknown, ""), delay_ms)
-        self.warn("left over on disk", [one for one in found if one[0] in unknown])
+        self.say(logging.WARNING, "left over on disk", [one for one in found if one[0] in unknown])
         self.staged(unknown)
         return on_disk
 
@@ -199,7 +198,7 @@ class Staging:
             if node is None or topic_id in self._held:
                 continue
             if node.promised:
-                # X7: the delay begins when the data has been moved, which was at some time since the promise.
+                # The delay begins when the data has been moved, which was at some time since the promise.
                 node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
                 self._nodes[topic_id] = node
                 if not self._moved:
@@ -245,8 +244,13 @@ class Staging:
             else:
                 await self._forget(topic_id)
 
-    def warn(self, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
-        """The WARN line of group G: all partitions, and when they will be removed. After `promise`."""
+    def say(self, level: int, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
+        """A line for each topic: all its partitions, and when they will be removed. After `promise`.
+
+        A WARN where nobody ordered it; what was deleted by order is in the log of the broker that was asked.
+        """
+        if not log.isEnabledFor(level):
+            return
         by_topic: dict[Uuid, list[int]] = {}
         for topic_id, partition in partitions:
             by_topic.setdefault(topic_id, []).append(partition)
@@ -254,7 +258,8 @@ class Staging:
             node = self._nodes.get(topic_id)
             if node is None:
                 continue
-            log.warning(
+            log.log(
+                level,
                 "%s: topic %s (id %s), partitions %s will be removed from disk after %s",
                 what,
                 node.topic or UNKNOWN,

@@ -6,19 +6,19 @@ Each is settled by the first row that fits:
 |---|---|
 | claimed by a request with its own id | it is opened |
 | `partition.metadata` damaged or foreign | put aside: not served, not touched, KAFKA_STORAGE_ERROR for that partition |
-| no `partition.metadata`, and its log never held a byte | takes the id of the request (A19, checklist 138) |
-| no `partition.metadata`, its topic has just got its first id (V) | takes the id of the request (checklist 211) |
+| no `partition.metadata`, and its log never held a byte | takes the id of the request (checklist 138) |
+| no `partition.metadata`, its topic has just got its first id | takes the id of the request (checklist 211) |
 | no `partition.metadata`, and it holds data | put aside |
-| its id is that of a live topic of another name (A21) | put aside |
+| its id is that of a live topic of another name | put aside |
 | its id has a deletion record | staged for removal: its topic is dead, that is proof |
-| its name and partition belong to another id whose leader epoch is above every epoch in this directory (R10) | staged |
+| its name and partition belong to another id whose leader epoch is above every epoch in this directory | staged |
 | its name and partition belong to another id, epochs say nothing | put aside (INCONSISTENT_TOPIC_ID, |
 |  | unless its own directory is there, too) |
-| the id of the request, a second time | the first of `log.dirs` is opened, the other put aside (A7) |
-| nothing is known of its id | left alone: absence of information never deletes (A11, B9) |
+| the id of the request, a second time | the first of `log.dirs` is opened, the other put aside |
+| nothing is known of its id | left alone: absence of information never deletes |
 
 A FULL request that would stage more than a tenth of what lies here (and more than ten) on epochs alone stages none of
-them and waits for an operator (X27).
+them and waits for an operator.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Strays:
         self._by_place: dict[tuple[str, int], list[LocalPartition]] = {}
         self._problems: dict[tuple[str, int], Problem] = {}
         self.left_alone: set[tuple[str, int]] = set()
-        """Places of directories of which nothing is known. A later topic of the name may put them aside (R10)."""
+        """Places of directories of which nothing is known. A later topic of the name may put them aside."""
         self._count = 0
 
     @property
@@ -151,7 +151,7 @@ class Strays:
             await self._settle(doubtful, claims, staging, delay_ms)
 
     async def _set_copies_aside(self, names: dict[Uuid, str]) -> None:
-        """A directory with the id of a topic of another name is a copy that somebody has made (A21)."""
+        """A directory with the id of a topic of another name is a copy that somebody has made."""
         copies = []
         for (name, partition), directories in list(self._by_place.items()):
             kept = []
@@ -290,7 +290,11 @@ class Strays:
         if not directories:
             return
         await staging.promise({d.topic_id: d.topic or "" for d in directories if d.topic_id is not None}, delay_ms)
-        staging.warn("left over on disk", [(d.topic_id, d.partition) for d in directories if d.topic_id is not None])
+        staging.say(
+            logging.WARNING,
+            "left over on disk",
+            [(d.topic_id, d.partition) for d in directories if d.topic_id is not None],
+        )
         orders = [StopOrder(d.topic_id, d.partition, -1, True) for d in directories if d.topic_id is not None]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
         staging.staged({d.topic_id for d in directories if d.topic_id is not None})

@@ -1,4 +1,4 @@
-"""What somebody without rights learns of a topic by its id: that it exists, and nothing else (X22)."""
+"""What somebody without rights learns of a topic by its id: that it exists, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends with a topic: waiting fetches, fetch sessions, produces in flight, the sequences of producers (A26–A30)."""
+"""What ends with a topic: waiting fetches, fetch sessions, produces in flight, the sequences of producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics from before topic ids (KIP-516, group V): a store and directories filled by hand come up with ids that are
+"""Topics from before topic ids (KIP-516): a store and directories filled by hand come up with ids that are
 given once; an id that an older tool has lost is found again.
 """
 

@@ -1,5 +1,5 @@
 """Raising `inter.broker.protocol.version` to 2.8 or later, by a restart and without a stop: topics get ids once,
-nothing is lost, and no crash leaves it half done (KIP-516, group V).
+nothing is lost, and no crash leaves it half done (KIP-516).
 """
 
 from __future__ import annotations

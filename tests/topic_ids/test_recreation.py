@@ -1,4 +1,4 @@
-"""A topic is deleted and created again under running clients that know it by name (R4, R5, R6).
+"""A topic is deleted and created again under running clients that know it by name.
 
 One producer and one member of a group live through all incarnations. What the producer was told is written in an
 incarnation is what the member reads of it: from offset 0, each record once and in order, nothing of an older one.

@@ -1,4 +1,4 @@
-"""An empty incarnation takes a topic's place in one step (U2)."""
+"""An empty incarnation takes a topic's place in one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic is truncated under an idempotent producer and a consumer that keep running (U2, R4, R5)."""
+"""A topic is truncated under an idempotent producer and a consumer that keep running."""
 
 from __future__ import annotations
 

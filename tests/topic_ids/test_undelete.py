@@ -1,4 +1,4 @@
-"""A deleted topic lives again: its data, id, settings and the offsets of its groups (U3, R22)."""
+"""A deleted topic lives again: its data, id, settings and the offsets of its groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller says to a broker, in which order: FULL first, then what changes, always by id (F, H, K, M)."""
+"""What the controller says to a broker, in which order: FULL first, then what changes, always by id."""
 
 from __future__ import annotations
 

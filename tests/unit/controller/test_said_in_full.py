@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import control
+from pybroker.api.control import ControlReceiver
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import (
     LeaderAndIsrRequest,
@@ -33,14 +33,14 @@ NODE, PORT = 7, 9092
 def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """Each message of the controller with its answer."""
     pairs: list[tuple[Any, Any]] = []
-    handle = control.handle
+    handle = ControlReceiver.handle
 
     async def listening(*bound_and_request: Any) -> Any:
         answer = await handle(*bound_and_request)
         pairs.append((bound_and_request[-1], answer))
         return answer
 
-    monkeypatch.setattr(control, "handle", listening)
+    monkeypatch.setattr(ControlReceiver, "handle", listening)
     return pairs
 
 
@@ -179,7 +179,7 @@ async def test_the_controller_knows_each_id_by_name_and_each_name_by_id(control_
 
     def known() -> tuple[dict[str, Uuid], dict[Uuid, str]]:
         assert broker.services is not None
-        image = broker.services.controller.image
+        image = broker.services.view.image
         return {name: topic.topic_id for name, topic in image.topics.items()}, dict(image.names)
 
     def expected() -> tuple[dict[str, Uuid], dict[Uuid, str]]:
@@ -212,7 +212,7 @@ async def test_no_topic_is_spoken_of_before_its_id_is_stored(
     await old.close()
     plane.native.disk.clear()
     stored: list[dict[str, tuple[int, str, Uuid]]] = []
-    handle = control.handle
+    handle = ControlReceiver.handle
 
     async def looking(*bound_and_request: Any) -> Any:
         request = bound_and_request[-1]
@@ -226,7 +226,7 @@ async def test_no_topic_is_spoken_of_before_its_id_is_stored(
             stored.append(seen)
         return await handle(*bound_and_request)
 
-    monkeypatch.setattr(control, "handle", looking)
+    monkeypatch.setattr(ControlReceiver, "handle", looking)
     await plane.start()
     assert [set(seen) for seen in stored] == [{"a", "b"}]
     for version, in_store, said in stored[0].values():

@@ -177,7 +177,7 @@ async def test_a_commit_keeps_a_session() -> None:
     assert world.beat(G, leader) == ErrorCode.NONE
 
 
-# --- incarnations of a topic (R4, A28) --------------------------------------------------------------------------------
+# --- incarnations of a topic ------------------------------------------------------------------------------------------
 
 
 async def test_offsets_go_with_their_topic_and_do_not_come_back() -> None:

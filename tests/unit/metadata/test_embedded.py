@@ -1,4 +1,4 @@
-"""What only the embedded store promises: one process, formats, durability, failing loudly (B16, R23)."""
+"""What only the embedded store promises: one process, formats, durability, failing loudly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seeds' JSON, read leniently and written exactly."""
+"""The JSON of KIP-516 and KIP-78, read leniently and written exactly."""
 
 from __future__ import annotations
 

@@ -325,8 +325,10 @@ async def test_an_empty_full_request_stages_nothing(host: Host) -> None:
 @pytest.mark.checklist(78, 143, 144, "X6", "X7", "D9")
 async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     await host.lead(A, 0, 1, 2, 5)
-    await host.stop(A, 0, 1, 2, 5)
-    assert f"topic a (id {A}), partitions 0-2, 5 will be removed from disk after 2023-11-15T02:13:20" in caplog.text
+    await host.lead(B, 0, 1, 2, 5, epoch=1)
+    (warned,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned.startswith(f"replaced by a new topic of the same name: topic a (id {A}), partitions 0-2, 5 will be")
+    assert "removed from disk after 2023-11-15T02:13:20" in warned
     node = host.staging.waiting[A]
     assert node.remove_after_ms - node.staged_ms == 14_400_000
     await host.staging.promise({A: "a"}, 1_000)
@@ -336,7 +338,7 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
 @pytest.mark.checklist(59, 326)
 async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     """Neither the directory nor the request has it: the record of the deletion does, also one in pieces."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     stray, staged, stopped, foreign = (Uuid.random() for _ in range(4))
     for topic_id, name, offsets in ((stray, "stray", 0), (staged, "staged", 20_000), (stopped, "stopped", 0)):
         groups = tuple({"group": f"a-group-with-a-long-name-{number}", "offset": 1} for number in range(offsets))

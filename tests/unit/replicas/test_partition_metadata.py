@@ -1,4 +1,4 @@
-"""`partition.metadata`: what is read, what is refused (group N, A20)."""
+"""`partition.metadata`: what is read, what is refused."""
 
 from __future__ import annotations
 

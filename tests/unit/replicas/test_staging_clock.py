@@ -1,4 +1,4 @@
-"""The time of a removal (A9, I1): never early, whatever the wall clock does, and on across restarts."""
+"""The time of a removal: never early, whatever the wall clock does, and on across restarts."""
 
 from __future__ import annotations
 
