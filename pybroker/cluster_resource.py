@@ -19,8 +19,8 @@ class ClusterResource(msgspec.Struct, frozen=True):
 class ClusterResourceListener(ABC):
     """Implemented, beside their own interface, by plug-ins that want the cluster id (checklist 286, 287).
 
-    A broker calls its metric reporters once, at start (290); a client calls its plug-ins after every metadata response
-    (288), so `on_update` may see the same value many times.
+    A broker calls its metric reporters once, at start; a client calls its plug-ins after every metadata response, so
+    `on_update` may see the same value many times.
     """
 
     @abstractmethod

@@ -17,8 +17,7 @@ def imports(package: Path) -> dict[str, set[str]]:
     root = package.parent
     files = {_module(path.relative_to(root)): path for path in package.rglob("*.py")}
     return {
-        name: {target for target in _targets(path, name, set(files)) if target != name}
-        for name, path in files.items()
+        name: {target for target in _targets(path, name, set(files)) if target != name} for name, path in files.items()
     }
 
 

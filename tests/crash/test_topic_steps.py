@@ -1,4 +1,4 @@
-"""A1, A2, A8: at whatever step the broker dies, a topic is there whole or not at all, and a deletion is final."""
+"""At whatever step the broker dies, a topic is there whole or not at all, and a deletion is final."""
 
 from __future__ import annotations
 

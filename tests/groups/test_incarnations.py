@@ -1,4 +1,4 @@
-"""A group whose topic is deleted and created again (R4, A28): what was read of the old one says nothing about the
+"""A group whose topic is deleted and created again: what was read of the old one says nothing about the
 new one.
 """
 

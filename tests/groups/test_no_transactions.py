@@ -1,4 +1,4 @@
-"""Transactions are not served yet (R20): clients are told so at once and for good, instead of hanging."""
+"""Transactions are not served yet: clients are told so at once and for good, instead of hanging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input gets its one clear answer, and clients beside it lose nothing (issue 3, section 6)."""
+"""Bad input gets its one clear answer, and clients beside it lose nothing."""
 
 from __future__ import annotations
 

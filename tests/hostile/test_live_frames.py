@@ -76,7 +76,7 @@ def test_thousands_of_hostile_frames(start_broker: StartBroker) -> None:
 
 @pytest.mark.slow
 def test_a_million_hostile_frames(start_broker: StartBroker) -> None:
-    """Issue 3, section 6."""
+    """As many as a night gives room for, from another seed each time."""
     _run(start_broker, rounds=20, frames=50_000, seed=random.randrange(2**31))
 
 

@@ -1,4 +1,4 @@
-"""What begin answered holds for the whole ingest, whatever the topic's configs are by then (R16)."""
+"""What begin answered holds for the whole ingest, whatever the topic's configs are by then."""
 
 from __future__ import annotations
 

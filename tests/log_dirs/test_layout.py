@@ -1,5 +1,5 @@
-"""`log.dir.layout=topic-id` (KIP-516, group U): `{first two digits}/{topic id in hex}_{partition}`, for new partitions
-and for those that a start finds; both layouts are read side by side.
+"""`log.dir.layout=topic-id` (KIP-516, "log.dir layout"): `{first two digits}/{topic id in hex}_{partition}`, for new
+partitions and for those that a start finds; both layouts are read side by side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""THE table of rights: for each API key the requests that show which right it needs (RELIABILITY H1). A key without a
+"""THE table of rights: for each API key the requests that show which right it needs. A key without a
 row fails the build."""
 
 from __future__ import annotations

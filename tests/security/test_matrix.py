@@ -1,4 +1,4 @@
-"""Every API × every resource × none, allow, deny, prefix, literal, wildcard, host, super user (RELIABILITY H1)."""
+"""Every API × every resource × none, allow, deny, prefix, literal, wildcard, host, super user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What entries mean where names, ids, incarnations and open connections meet (X22, D19, H2–H5)."""
+"""What entries mean where names, ids, incarnations and open connections meet."""
 
 from __future__ import annotations
 

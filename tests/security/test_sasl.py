@@ -1,4 +1,4 @@
-"""SASL on the wire: PLAIN, SCRAM, the old framing, re-authentication, and what strangers try (RELIABILITY G13, H8)."""
+"""SASL on the wire: PLAIN, SCRAM, the old framing, re-authentication, and what strangers try."""
 
 from __future__ import annotations
 

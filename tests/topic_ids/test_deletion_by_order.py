@@ -88,7 +88,7 @@ def test_the_name_stays_taken_until_the_replicas_have_answered(start_broker: Sta
     assert orders(broker) == {"slow"}
     assert topic_node(broker.data_dir, "slow")["version"] == 2
     obstacle.unlink()
-    if raised:  # the deletion was ordered before the version was raised, and is finished after it (115)
+    if raised:  # the deletion was ordered before the version was raised, and is finished after it
         del broker.settings[VERSION]
     broker.start()
     until(lambda: try_create(broker, "slow", 3) == 0, "the replicas have answered")
