@@ -54,6 +54,8 @@ if TYPE_CHECKING:
         BrokerConnectionError,
         ClientConfigError,
         CommitFailedError,
+        ErrorCode,
+        KafkaError,
         KafkaTimeoutError,
         NoOffsetError,
         RecordTooLargeError,
@@ -76,7 +78,6 @@ if TYPE_CHECKING:
     from pybroker.client.producer.producer import Producer
     from pybroker.client.records import ProducerRecord, RecordMetadata
     from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
-    from pybroker.errors import KafkaError
     from pybroker.native import ConsumerRecord, Uuid
 
 __all__ = [
@@ -108,6 +109,7 @@ __all__ = [
     "Delivery",
     "DescribeTopicsResult",
     "Deserializer",
+    "ErrorCode",
     "GroupDescription",
     "GroupListing",
     "JsonDeserializer",
@@ -186,6 +188,8 @@ _MODULES = {
         "BrokerConnectionError",
         "ClientConfigError",
         "CommitFailedError",
+        "ErrorCode",
+        "KafkaError",
         "KafkaTimeoutError",
         "NoOffsetError",
         "RecordTooLargeError",
@@ -248,7 +252,6 @@ _MODULES = {
         "ClusterResource",
         "ClusterResourceListener",
     ),
-    "pybroker.errors": ("KafkaError",),
     "pybroker.native": (
         "ConsumerRecord",
         "Uuid",

@@ -282,12 +282,15 @@ class Consumer(_Closing):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._client = run(_made(consumer.Consumer, config))
+        # What iteration took ahead, the next record last, and the record that the caller has now.
         self._ahead: list[ConsumerRecord] = []
+        self._current: ConsumerRecord | None = None
 
     @property
     def _inner(self) -> consumer.Consumer:
         """The asynchronous one, back where the caller is: what iteration took ahead is given back."""
-        if self._ahead:
+        if self._current is not None:
+            current, self._current = self._current, None
             ahead, self._ahead = self._ahead, []
             first: dict[TopicPartition, int] = {}
             for record in reversed(ahead):
@@ -297,6 +300,7 @@ class Consumer(_Closing):
                 for where, offset in first.items():
                     if where in self._client.assignment():
                         self._client.seek(where, offset)
+                self._client.handed_out(current)
 
             run(back())
         return self._client
@@ -361,8 +365,10 @@ class Consumer(_Closing):
             # Several at once, because each change of threads costs more than a record. They are kept in the order in
             # which they are given, the next one last.
             while not self._ahead:
+                self._current = None  # finished with
                 self._ahead = list(reversed(run(self._client.poll(1.0))))
-            yield self._ahead.pop()
+            self._current = self._ahead.pop()
+            yield self._current
 
 
 class _Elsewhere(RebalanceListener):

@@ -142,10 +142,14 @@ class Cluster:
         partitions = self.partitions(partition.topic)
         return partitions[partition.partition] if 0 <= partition.partition < len(partitions) else None
 
+    def leader_id(self, partition: TopicPartition) -> int:
+        """The id of the broker that leads it now; -1 while there is none."""
+        found = self.partition(partition)
+        return found.leader if found is not None else -1
+
     def leader(self, partition: TopicPartition) -> Node | None:
         """The broker that leads it now."""
-        found = self.partition(partition)
-        return self.node(found.leader) if found is not None else None
+        return self.node(self.leader_id(partition))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

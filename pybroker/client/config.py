@@ -171,6 +171,14 @@ CONSUMER = ConfigDef(
         ConfigKey("max.poll.records", _INT, 500, "Records that a poll gives at most.", at_least(1)),
         ConfigKey("check.crcs", _BOOLEAN, True, "Check every batch's checksum."),
         ConfigKey("allow.auto.create.topics", _BOOLEAN, True, "Asking for a topic may create it."),
+        ConfigKey(
+            "on.topic.missing",
+            _STRING,
+            "wait",
+            "A topic or partition to be read does not exist: wait for it and say so in the log, or fail, so that the "
+            "poll raises UnknownTopicError. Not Kafka's: its clients wait.",
+            one_of("wait", "fail"),
+        ),
         ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Patterns do not match the cluster's own topics."),
     )
 )

@@ -1,14 +1,15 @@
 """The library's exceptions, in three families.
 
 * `KafkaError` and its children: the broker, or the library on its behalf, refuses with one of Kafka's error codes.
+  The text begins with the code's name and says whether Kafka's clients would ask again.
 * `ConnectionError` and `TimeoutError`, Python's own: the broker cannot be reached or does not answer in time.
 * `ClientConfigError`: a setting is wrong; nothing was tried.
 """
 
 from __future__ import annotations
 
+import pybroker.errors
 from pybroker.config.values import ConfigError
-from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import RETRIABLE, ErrorCode, error_name
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "BrokerConnectionError",
     "ClientConfigError",
     "CommitFailedError",
+    "ErrorCode",
     "KafkaError",
     "KafkaTimeoutError",
     "NoOffsetError",
@@ -24,7 +26,28 @@ __all__ = [
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
+    "is_retriable",
 ]
+
+
+class KafkaError(pybroker.errors.KafkaError):
+    """A request, or one item of it, is refused. code: Kafka's (`ErrorCode`). message: what the broker says, or what
+    was asked.
+    """
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the code, `UNKNOWN_TOPIC_OR_PARTITION`; `error 999` for one that nobody knows."""
+        return error_name(self.code)
+
+    @property
+    def retriable(self) -> bool:
+        """Whether trying again, after a pause, may help."""
+        return is_retriable(self.code)
+
+    def __str__(self) -> str:
+        head = f"{self.name} ({'retriable' if self.retriable else 'not retriable'})"
+        return f"{head}: {self.message}" if self.message else head
 
 
 class ClientConfigError(ConfigError, ValueError):
@@ -42,7 +65,9 @@ class KafkaTimeoutError(TimeoutError):
 
 
 class AuthenticationError(KafkaError):
-    """The broker rejects the client's credentials, or the client rejects the broker (SCRAM's server signature)."""
+    """The broker rejects the client's credentials, or wants some (code ILLEGAL_SASL_STATE: set `security.protocol`), or
+    the client rejects the broker (SCRAM's server signature).
+    """
 
     def __init__(self, message: str, code: int = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
         super().__init__(code, message)
@@ -61,6 +86,8 @@ class TopicRecreatedError(KafkaError):
     Producer: the record was not written to the new topic (setting `on.topic.recreated`). Consumer: the position
     belongs to the old topic and `auto.offset.reset` is `none`.
     """
+
+    retriable = False
 
     def __init__(self, topic: str, old: object, new: object) -> None:
         super().__init__(
@@ -93,11 +120,12 @@ class NoOffsetError(KafkaError):
 class CommitFailedError(KafkaError):
     """The group has moved on: the partitions may belong to another member now, and nothing was committed."""
 
+    retriable = False
+
 
 def broker_error(code: int, message: str | None = None, *, about: str = "") -> KafkaError:
     """The exception for a code in an answer. `about` says what was asked, for codes that come without a text."""
-    text = message or f"{error_name(code)}{f' ({about})' if about else ''}"
-    return KafkaError(code, text)
+    return KafkaError(code, message or about or None)
 
 
 def is_retriable(code: int) -> bool:

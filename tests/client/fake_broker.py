@@ -16,13 +16,17 @@ Answer = Callable[[Any, int], Any]
 
 
 class FakeBroker:
-    """Answers ApiVersions and what `answers` knows, by the name of the request's class; keeps what it was asked."""
+    """Answers ApiVersions and what `answers` knows, by the name of the request's class; keeps what it was asked.
+
+    delay_s: how long it takes for an answer.
+    """
 
     def __init__(self, answers: dict[str, Answer], versions: dict[int, tuple[int, int]] | None = None) -> None:
         self.answers = answers
         self.versions = versions or {3: (0, 12), 18: (0, 4)}
         self.requests: list[tuple[Any, int]] = []
         self.connections = 0
+        self.delay_s = 0.0
         self.port = 0
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -66,6 +70,7 @@ class FakeBroker:
                 request = native.decode(key, version, frame[begin:], True)
                 self.requests.append((request, version))
                 answer = self._answer(request, version)
+                await asyncio.sleep(self.delay_s)
                 if isinstance(answer, Exception):
                     writer.close()
                     return

@@ -314,6 +314,30 @@ async def test_a_full_buffer_makes_the_caller_wait() -> None:
                 await producer.close(0.1)
 
 
+async def test_who_waits_for_a_record_does_not_wait_for_more_of_them(
+    admin: AdminClient, bootstrap: str, name: str
+) -> None:
+    await admin.create_topics([NewTopic(name, 2, 1)])
+    async with Producer({"bootstrap.servers": bootstrap, "linger.ms": 600_000}) as producer, asyncio.timeout(60):
+        for index in range(4):
+            await producer.send(name, "a", partition=index % 2)
+        await (await producer.enqueue(name, "a"))
+
+
+async def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
+    async with Scripted() as broker:
+        async with Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 600_000}) as producer:
+            await producer.send("t", "a")
+            broker.delay_s = 0.5
+            sends = [asyncio.create_task(producer.send("t", "b"))]
+            async with asyncio.timeout(60):
+                while len(broker.batches) == 1:  # noqa: ASYNC110  # no event tells
+                    await asyncio.sleep(0.001)
+                sends += [asyncio.create_task(producer.send("t", "c")) for _ in range(20)]
+                await asyncio.gather(*sends)
+        assert [count for _, _, count in broker.batches] == [1, 1, 20]
+
+
 @pytest.mark.checklist("D21", "D32")
 @pytest.mark.parametrize("reaction", ["fail", "continue"])
 async def test_late_answers_for_a_topic_that_is_gone(reaction: str) -> None:

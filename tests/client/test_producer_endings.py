@@ -168,7 +168,9 @@ async def test_retries_keep_their_order_where_sequences_wrap() -> None:
     queue.producer, queue.next_sequence = (7, 0), 0x7FFFFFFE
     batches = []
     for _ in range(4):
-        batch = Batch(ClientBatch("none", 1000), TopicPartition("t", 0), Uuid.ZERO, linger_end=0, deadline=0)
+        batch = Batch(
+            ClientBatch("none", 1000), TopicPartition("t", 0), Uuid.ZERO, linger_end=0, deadline=0, wake=print
+        )
         batch.data.append(0, None, b"a")
         assert queue.number(batch, (7, 0))
         queue.in_flight.append(batch)

@@ -9,11 +9,8 @@ from pybroker.client.cluster import Cluster, TopicPartition
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import Network
-from pybroker.client.errors import KafkaError, UnknownTopicError, UnsupportedVersionError, broker_error, is_retriable
+from pybroker.client.errors import UnsupportedVersionError, broker_error
 from pybroker.protocol.error_codes import ErrorCode
-
-_APPEARS_S = 2.0
-"""How long a topic or partition that was just made may take to be known to every broker."""
 
 
 class AdminBase:
@@ -50,28 +47,14 @@ class AdminBase:
     async def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """The partitions by their leader's id. Raises KafkaError for one that has none or does not exist."""
         wanted = list(partitions)
-
-        async def look(_connection: BrokerConnection) -> dict[int, list[TopicPartition]]:
-            await self._network.refresh({each.topic for each in wanted})
-            found: dict[int, list[TopicPartition]] = {}
-            for each in wanted:
-                topic = self.cluster.by_name.get(each.topic)
-                if topic is not None and topic.error_code and not is_retriable(topic.error_code):
-                    raise broker_error(topic.error_code, about=str(each))
-                info = self.cluster.partition(each)
-                if info is None:
-                    raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {each}")
-                if self.cluster.node(info.leader) is None:
-                    raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(each))
-                found.setdefault(info.leader, []).append(each)
-            return found
-
-        try:
-            return await self._network.attempt("any", look, timeout_s=min(_APPEARS_S, self._network.api_timeout_s))
-        except KafkaError as error:
-            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise UnknownTopicError(error.code, error.message) from error
-            raise
+        cluster = await self._network.existing(wanted)
+        found: dict[int, list[TopicPartition]] = {}
+        for each in wanted:
+            leader = cluster.leader(each)
+            if leader is None:
+                raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(each))
+            found.setdefault(leader.id, []).append(each)
+        return found
 
     @staticmethod
     def _at_least(connection: BrokerConnection, request: type, version: int, what: str) -> None:

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _HEADER = struct.Struct(">i")
 _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
+_LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
+"""What a broker may say to a client that does not log in."""
 _SESSION_SHARE = 0.85
 """How much of a session's lifetime is used: the broker ends it at its end."""
 SOFTWARE_NAME = "pybroker"
@@ -66,6 +68,17 @@ def message_facts(kind: type) -> MessageFacts:
     return facts
 
 
+def address(host: str, port: int) -> str:
+    """`host:port`, for messages."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def needs_login(protocol: str) -> str:
+    """What to do where a listener lets nobody in who does not log in."""
+    better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
+    return f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
+
+
 class _Pending(NamedTuple):
     correlation_id: int
     key: int
@@ -76,7 +89,9 @@ class _Pending(NamedTuple):
 class BrokerConnection(asyncio.Protocol):
     """An open connection. Requests may overlap; answers come in the order of the requests.
 
-    host, port: the broker's address. versions: api key → (lowest, highest) that the broker serves.
+    host, port: the broker's address. versions: api key → (lowest, highest) that the broker serves. heard_at: when it
+    has last answered (loop time). hung_up_at_first: it was closed by the broker on the first request after the
+    versions, as Apache Kafka does where a login is missing.
     """
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
@@ -84,8 +99,11 @@ class BrokerConnection(asyncio.Protocol):
         self.port = port
         self.versions: dict[int, tuple[int, int]] = {}
         self.last_used = 0.0
+        self.heard_at = float("-inf")
+        self.hung_up_at_first = False
         self._config = config
         self._client_id: str = config["client.id"]
+        self._logs_in: bool = config["security.protocol"].startswith("SASL")
         self._timeout_s = config.seconds("request.timeout.ms")
         self._frame_max: int = config["receive.message.max.bytes"]
         self._loop = asyncio.get_running_loop()
@@ -95,7 +113,9 @@ class BrokerConnection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = 0
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
+        """Why it is closed; None while it is open."""
+        self._answered = 0
         self._renew_at = float("inf")
         self._retired = False
         self._closed = self._loop.create_future()
@@ -154,12 +174,12 @@ class BrokerConnection(asyncio.Protocol):
     @property
     def address(self) -> str:
         """`host:port`, for messages."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address(self.host, self.port)
 
     @property
     def is_open(self) -> bool:
         """Whether new requests may be sent here: not once its SASL session is about to expire (KIP-368)."""
-        return self._transport is not None and self._failure is None and self._loop.time() < self._renew_at
+        return self._transport is not None and self.failure is None and self._loop.time() < self._renew_at
 
     @property
     def in_flight(self) -> int:
@@ -178,11 +198,11 @@ class BrokerConnection(asyncio.Protocol):
     # Asking -------------------------------------------------------------------------------------------------
 
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float | None = None) -> Any:
-        """Sends a message and gives its answer, whatever error codes that carries.
+        """Sends a message and gives its answer, whatever error codes that carries but one that asks for a login.
 
         version: None = the highest that both sides know. timeout_s: else `request.timeout.ms`; a connection whose
         answer is overdue is closed, because answers come in order. Raises BrokerConnectionError, KafkaTimeoutError,
-        UnsupportedVersionError, CodecError (a message that the version cannot carry).
+        AuthenticationError, UnsupportedVersionError, CodecError (a message that the version cannot carry).
         """
         await self.drain()
         return await self.answer_to(message, self.start(message, version), timeout_s=timeout_s)
@@ -238,14 +258,21 @@ class BrokerConnection(asyncio.Protocol):
             )
             self._check_open()
 
-    async def close(self) -> None:
+    async def close(self, silence_s: float | None = None) -> None:
         """Closes the connection. Requests that wait for an answer fail; those that expect none (`tell`) are written
-        first, for `request.timeout.ms` at most. Does nothing if it is closed.
+        first, unless the broker takes nothing for `silence_s` (else `request.timeout.ms`). Does nothing if it is
+        closed.
         """
         transport = self._transport
-        if transport is not None and self._failure is None and not self._pending and transport.get_write_buffer_size():
-            transport.close()
-            await asyncio.wait((self._closed,), timeout=self._timeout_s)
+        if transport is not None and self.failure is None and not self._pending:
+            left = transport.get_write_buffer_size()
+            if left:
+                transport.close()
+            while left and not self._closed.done():
+                await asyncio.wait((self._closed,), timeout=self._timeout_s if silence_s is None else silence_s)
+                before, left = left, transport.get_write_buffer_size()
+                if left >= before:
+                    break
         self._fail(BrokerConnectionError(f"the connection to {self.address} was closed here"))
         if transport is not None:
             await asyncio.shield(self._closed)
@@ -262,6 +289,8 @@ class BrokerConnection(asyncio.Protocol):
         self.last_used = self._loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        asked = any(each.key != _API_VERSIONS for each in self._pending)
+        self.hung_up_at_first = self.failure is None and asked and bool(self.versions) and not self._answered
         self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {exc or 'the broker closed it'}"))
         self._may_write.set()
         if not self._closed.done():
@@ -295,15 +324,15 @@ class BrokerConnection(asyncio.Protocol):
             begin = end
         else:
             self._need = 4
-        if begin < length and self._failure is None:
+        if begin < length and self.failure is None:
             self._chunks = [data[begin:]]
             self._have = length - begin
 
     # Inside -------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        if self._failure is not None:
-            raise type(self._failure)(*self._failure.args)
+        if self.failure is not None:
+            raise type(self.failure)(*self.failure.args)
         if self._transport is None:
             raise BrokerConnectionError(f"the connection to {self.address} is not open")
 
@@ -332,7 +361,9 @@ class BrokerConnection(asyncio.Protocol):
             self._fail(BrokerConnectionError(f"{self.address} answered something that was not asked"))
             return
         pending = self._pending.popleft()
-        self.last_used = self._loop.time()
+        self.last_used = self.heard_at = self._loop.time()
+        if pending.key != _API_VERSIONS:
+            self._answered += 1
         if pending.answer.cancelled():
             if self._retired and not self._pending:
                 self.abort()
@@ -353,6 +384,10 @@ class BrokerConnection(asyncio.Protocol):
             pending.answer.set_exception(failure)
             self._fail(failure)
             return
+        if not self._logs_in and getattr(message, "error_code", 0) in _LOGIN_FIRST:
+            words = f"{self.address}: {needs_login(self._config['security.protocol'])}"
+            pending.answer.set_exception(AuthenticationError(words, message.error_code))
+            return
         pending.answer.set_result(message)
         if self._retired and not self._pending:
             self.abort()
@@ -372,8 +407,8 @@ class BrokerConnection(asyncio.Protocol):
         )
 
     def _fail(self, reason: Exception) -> None:
-        if self._failure is None:
-            self._failure = reason
+        if self.failure is None:
+            self.failure = reason
         pending, self._pending = self._pending, deque()
         for each in pending:
             if not each.answer.done():

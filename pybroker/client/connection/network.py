@@ -8,12 +8,14 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeVar
 
-from pybroker.client.cluster import Cluster, Node
+from pybroker.client.cluster import Cluster, Node, TopicPartition
 from pybroker.client.config import ClientConfig, addresses
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.broker_connection import BrokerConnection, message_facts
+from pybroker.client.connection.broker_connection import BrokerConnection, address, message_facts, needs_login
 from pybroker.client.connection.metadata import Metadata
+from pybroker.client.connection.trouble import Trouble
 from pybroker.client.errors import (
+    AuthenticationError,
     BrokerConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -33,15 +35,25 @@ Result = TypeVar("Result")
 LOST = (BrokerConnectionError, KafkaTimeoutError)
 """What a connection that fails raises: worth another attempt, elsewhere."""
 
+_HUNG_UP_MAX = 2
+"""A broker that hangs up so often on the first request of a connection wants something else first: SASL."""
+_APPEARS_S = 2.0
+"""How long a topic or partition that was just made may take to be known to every broker."""
+_CLOSE_S = 2.0
+"""What was sent without asking for an answer (acks=0) gets so long to leave when all is closed."""
+
 
 class _Place:
-    """One node: its connection, and when it may be tried again."""
+    """One node: its connection, and when it may be tried again. hung_up: how often in a row it ended a connection on
+    the first request after the versions.
+    """
 
     def __init__(self, backoff: Backoff) -> None:
         self.connection: BrokerConnection | None = None
         self.lock = asyncio.Lock()
         self.backoff = backoff
         self.not_before = 0.0
+        self.hung_up = 0
 
 
 class Network:
@@ -55,13 +67,20 @@ class Network:
         self._retired: list[BrokerConnection] = []
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[Cluster]] = {}
         self.api_timeout_s = config.seconds("default.api.timeout.ms")
-        self._reachable_at = float("-inf")
+        self.trouble = Trouble(config["client.id"])
+        self._heard_at = float("-inf")
         self._closed = False
 
     @property
     def cluster(self) -> Cluster:
         """The current metadata."""
         return self.metadata.cluster
+
+    @property
+    def heard_at(self) -> float:
+        """When a broker has last answered anything (loop time); minus infinity if none ever did."""
+        now = [place.connection.heard_at for place in self._places.values() if place.connection is not None]
+        return max((self._heard_at, *now))
 
     # Connections --------------------------------------------------------------------------------------------
 
@@ -148,30 +167,54 @@ class Network:
             pause = place.not_before - loop.time()
             if pause > 0:
                 await asyncio.sleep(pause)
-            checked = node_id is not None and self.config["metadata.cluster.check.enable"]
             if place.connection is not None:
+                self._judge(place, place.connection)
                 self._retire(place.connection)
-            try:
-                connection = await BrokerConnection.open(
-                    host,
-                    port,
-                    self.config,
-                    cluster_id=self.cluster.id if checked else None,
-                    node_id=node_id if checked and node_id is not None else -1,
-                )
-            except Exception:
-                place.not_before = loop.time() + place.backoff.next()
-                raise
+                place.connection = None
+            connection = await self._connect(place, host, port, node_id)
             if self._closed or self._places.get((host, port, lane)) is not place:
                 connection.abort()
                 raise BrokerConnectionError("the client was closed, or starts over, while it connected")
             place.connection = connection
             place.backoff.reset()
-            self._reachable_at = loop.time()
+            self._heard_at = loop.time()
+            self.trouble.is_over(connection.address)
             return connection
+
+    async def _connect(self, place: _Place, host: str, port: int, node_id: int | None) -> BrokerConnection:
+        checked = node_id is not None and self.config["metadata.cluster.check.enable"]
+        try:
+            return await BrokerConnection.open(
+                host,
+                port,
+                self.config,
+                cluster_id=self.cluster.id if checked else None,
+                node_id=node_id if checked and node_id is not None else -1,
+            )
+        except Exception as error:
+            place.not_before = asyncio.get_running_loop().time() + place.backoff.next()
+            # Before anybody has answered the caller is told, by the exception.
+            if isinstance(error, LOST) and self.heard_at > float("-inf"):
+                self.trouble.began(address(host, port), error)
+            raise
+
+    def _judge(self, place: _Place, lost: BrokerConnection) -> None:
+        """Why a connection is gone. Raises AuthenticationError if the broker lets nobody in who does not log in."""
+        if isinstance(lost.failure, KafkaTimeoutError):
+            self.trouble.began(lost.address, lost.failure)
+        place.hung_up = place.hung_up + 1 if lost.hung_up_at_first else 0
+        if place.hung_up >= _HUNG_UP_MAX:
+            place.hung_up = 0
+            place.connection = None
+            raise AuthenticationError(
+                f"{lost.address} tells its versions and closes the connection on the first request, as a listener with "
+                f"SASL does: {needs_login(self.config['security.protocol'])}",
+                ErrorCode.ILLEGAL_SASL_STATE,
+            )
 
     def _retire(self, connection: BrokerConnection) -> None:
         """It ends with its last answer, or with us."""
+        self._heard_at = max(self._heard_at, connection.heard_at)
         connection.retire()
         self._retired = [each for each in (*self._retired, connection) if each.in_flight]
 
@@ -184,10 +227,11 @@ class Network:
         places, self._places = self._places, {}
         for place in places.values():
             if place.connection is not None:
+                self._heard_at = max(self._heard_at, place.connection.heard_at)
                 place.connection.abort()
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections, in a moment."""
         self._closed = True
         refreshing = list(self._refreshing.values())
         for task in refreshing:
@@ -195,9 +239,8 @@ class Network:
         await asyncio.gather(*refreshing, return_exceptions=True)
         for connection in self._retired:
             connection.abort()
-        for place in list(self._places.values()):
-            if place.connection is not None:
-                await place.connection.close()
+        connections = [place.connection for place in self._places.values() if place.connection is not None]
+        await asyncio.gather(*(each.close(_CLOSE_S) for each in connections))
 
     def close_idle(self) -> None:
         """Closes what nobody has used for `connections.max.idle.ms`."""
@@ -208,6 +251,7 @@ class Network:
         for place in self._places.values():
             connection = place.connection
             if connection is not None and not connection.in_flight and now - connection.last_used > limit:
+                self._heard_at = max(self._heard_at, connection.heard_at)
                 connection.abort()
                 place.connection = None
 
@@ -239,7 +283,7 @@ class Network:
                 raise UnsupportedVersionError("the broker's Metadata request cannot ask for no topics")
             response = await connection.request(request)
             if response.error_code:
-                error = broker_error(response.error_code)
+                error = broker_error(response.error_code, about="metadata")
                 if error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
                     await self.rebootstrap(error)
                 raise error
@@ -247,6 +291,31 @@ class Network:
             return self.metadata.update(response, asyncio.get_running_loop().time(), whole=topics is None)
 
         return await self.attempt("any", ask)
+
+    async def existing(self, partitions: Iterable[TopicPartition]) -> Cluster:
+        """The metadata, once they know these partitions: one that was just made may be known a little later. Raises
+        UnknownTopicError for what does not exist, KafkaError for what the caller may not see.
+        """
+        wanted = list(partitions)
+        loop = asyncio.get_running_loop()
+        since: float | None = None
+
+        async def look(_: BrokerConnection) -> Cluster:
+            nonlocal since
+            cluster = await self.refresh({each.topic for each in wanted})
+            for each in wanted:
+                topic = cluster.by_name.get(each.topic)
+                if topic is not None and topic.error_code and not is_retriable(topic.error_code):
+                    raise broker_error(topic.error_code, about=str(each))
+                if cluster.partition(each) is None:
+                    since = since or loop.time()
+                    error = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {each}")
+                    if loop.time() - since > _APPEARS_S:
+                        raise UnknownTopicError(error.code, error.message)
+                    raise error
+            return cluster
+
+        return await self.attempt("any", look)
 
     # Asking -------------------------------------------------------------------------------------------------
 
@@ -264,32 +333,50 @@ class Network:
         *,
         timeout_s: float | None = None,
         lane: str = "",
+        failed: Callable[[Exception], None] = lambda _: None,
     ) -> Result:
         """Runs `work` with a connection; again, after a pause, if the connection fails or `work` raises a retriable
-        KafkaError, until `default.api.timeout.ms` is over. where: a node, or a function that finds it each time.
+        KafkaError, until `timeout_s` (else `default.api.timeout.ms`) is over; then it raises the last failure.
+
+        where: a node, or a function that finds it each time. failed: told of each failure.
         """
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + (self.api_timeout_s if timeout_s is None else timeout_s)
+        limit = self.api_timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.config.seconds("retry.backoff.ms"), self.config.seconds("retry.backoff.max.ms"))
-        while True:
-            try:
-                node = await where() if callable(where) else where
-                return await work(await self.connection(node, lane))
-            except LOST:
-                # Nobody has answered so far: waiting would only hide a wrong address.
-                if self._reachable_at == float("-inf"):
-                    raise
-                pause = backoff.next()
-                if self._closed or loop.time() + pause > give_up:
-                    raise
-            except KafkaError as error:
-                pause = backoff.next()
-                final = isinstance(error, UnknownTopicError) or not is_retriable(error.code)
-                if final or loop.time() + pause > give_up:
-                    raise
-                if error.code == ErrorCode.NOT_CONTROLLER:
-                    await self.refresh(())
-            await asyncio.sleep(pause)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(limit) as scope:
+                while True:
+                    try:
+                        node = await where() if callable(where) else where
+                        return await work(await self.connection(node, lane))
+                    except (*LOST, KafkaError) as error:
+                        failed(error)
+                        failure = error
+                        pause = backoff.next()
+                        if not self._helps(error) or loop.time() + pause > (scope.when() or 0.0):
+                            raise
+                        if isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER:
+                            await self.refresh(())
+                    await asyncio.sleep(pause)
+        except TimeoutError as late:
+            if not scope.expired():
+                raise
+            raise self.overdue(f"no answer within {limit:.3g} s", failure) from late
+
+    def _helps(self, error: Exception) -> bool:
+        """Whether another attempt may do better."""
+        if isinstance(error, KafkaError):
+            return error.retriable and not isinstance(error, UnknownTopicError)
+        # Nobody has answered so far: waiting would only hide a wrong address.
+        return self.heard_at > float("-inf") and not self._closed
+
+    def overdue(self, what: str, failure: Exception | None = None) -> KafkaTimeoutError:
+        """A time-out that names its cause: the last failure, else what is known to be wrong with the brokers."""
+        cause = failure if isinstance(failure, KafkaError) else self.trouble.cause or failure
+        error = KafkaTimeoutError(f"{what}: {cause}" if cause is not None else what)
+        error.__cause__ = cause
+        return error
 
     async def coordinator(self, group: str) -> int:
         """The node that coordinates a group. Raises KafkaError (COORDINATOR_NOT_AVAILABLE is retriable)."""

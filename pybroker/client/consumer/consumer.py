@@ -7,32 +7,34 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
-from pybroker.client.cluster import Cluster, PartitionInfo, TopicPartition
+from pybroker.client.cluster import PartitionInfo, TopicPartition
 from pybroker.client.config import CONSUMER, ClientConfig
+from pybroker.client.connection.life import LivingClient
 from pybroker.client.connection.metadata import Recreated
 from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.patience import Patience
 from pybroker.client.consumer.fetcher import Fetcher
 from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
 from pybroker.client.consumer.group.rebalances import RebalanceListener, Rebalances
+from pybroker.client.consumer.handed_out import HandedOut
+from pybroker.client.consumer.missing import Missing
 from pybroker.client.consumer.positions import PartitionState, Positions
 from pybroker.client.consumer.subscription import Subscription
 from pybroker.client.errors import KafkaError, broker_error, is_retriable
 from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, with_metadata
 from pybroker.client.plugins.interceptors import each
-from pybroker.client.plugins.metrics import CONSUMER_METRICS, ClientMetrics
+from pybroker.client.plugins.metrics import CONSUMER_METRICS
 from pybroker.client.plugins.serialization import configured, deserialize_with
 from pybroker.native import ConsumerRecord
-from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
 _ITERATION_POLL_S = 1.0
 
 
-class Consumer:
+class Consumer(LivingClient):
     """Reads records, asynchronously; `pybroker.client.blocking.Consumer` is the same without asyncio.
 
         async with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "readers"}) as consumer:
@@ -47,19 +49,20 @@ class Consumer:
     config: settings under Kafka's names; unknown ones raise ClientConfigError. Use it from one event loop.
     """
 
+    _kind = "consumer"
+    _end_max_s = 30.0  # as Kafka's: a group may answer for ever that it is not ready
+
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = ClientConfig(CONSUMER, config)
-        self._metrics = ClientMetrics(self._config["client.id"], CONSUMER_METRICS)
+        super().__init__(ClientConfig(CONSUMER, config), CONSUMER_METRICS)
         self._interceptors = self._config.plugins("interceptor.classes")
         self._reporters = self._config.plugins("metric.reporters")
         key, value = self._config.plugin("key.deserializer"), self._config.plugin("value.deserializer")
         self._deserializers = deserialize_with(key), deserialize_with(value)
         self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
         self._positions = Positions()
-        self._network: Network | None = None
         self._fetcher: Fetcher | None = None
         self._subscription = Subscription(self._config)
-        self._starting: asyncio.Task[None] | None = None
+        self._missing = Missing(self._config)
         self._polling = asyncio.Lock()
         self._arrived = asyncio.Event()
         self._rebalances = Rebalances(
@@ -73,7 +76,7 @@ class Consumer:
         self._recreated: list[Recreated] = []
         # Whose records an iteration gives now, until its chunk ends.
         self._current: PartitionState | None = None
-        self._closed = False
+        self._handed = HandedOut()
         for reporter in self._reporters:
             reporter.init(self._metrics)
 
@@ -136,6 +139,7 @@ class Consumer:
         async with self._polling:
             loop = asyncio.get_running_loop()
             give_up = loop.time() + timeout_s
+            self._handed.took({})
             await self._start()
             while True:
                 self._arrived.clear()
@@ -182,6 +186,7 @@ class Consumer:
                 if record is not None:
                     state.position, state.epoch = record.offset + 1, record.leader_epoch
                     self._metrics.add("records-consumed-total")
+                    self._handed.last = record
                     return record
             for where, records in self._take(1).items():
                 self._current = self._positions.get(where)
@@ -193,6 +198,10 @@ class Consumer:
             if not self._closed:
                 raise
         raise StopAsyncIteration
+
+    def handed_out(self, record: ConsumerRecord) -> None:
+        """What a face that polls ahead has given its caller last: only that is not finished, when it ends."""
+        self._handed.last = record
 
     def _is_current(self, state: PartitionState) -> bool:
         ours = self._positions.get(state.where) is state
@@ -217,6 +226,7 @@ class Consumer:
             if limit <= 0:
                 break
         if found:
+            self._handed.took(found)
             if self._fetcher is not None:
                 self._fetcher.wake()
             if self._interceptors:
@@ -232,6 +242,7 @@ class Consumer:
         if offset < 0:
             raise ValueError(f"offset {offset}: must not be negative")
         self._state(partition).seek(offset)
+        self._handed.said(partition)
         self._wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -245,6 +256,7 @@ class Consumer:
     def _look_for(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> None:
         for where in partitions or sorted(self._positions.assigned()):
             self._state(where).look_for(spec)
+            self._handed.said(where)
         self._wake()
 
     async def position(self, partition: TopicPartition) -> int:
@@ -266,7 +278,8 @@ class Consumer:
                     raise state.chunks[0].error
                 if state.position is None:
                     if loop.time() > give_up:
-                        raise broker_error(ErrorCode.REQUEST_TIMED_OUT, f"no position of {partition} is known")
+                        assert self._network is not None, "started"
+                        raise self._network.overdue(f"no position of {partition} is known")
                     try:
                         async with asyncio.timeout(_ITERATION_POLL_S):
                             await self._arrived.wait()
@@ -321,27 +334,29 @@ class Consumer:
 
     async def _offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
         await self._start()
-        network, fetcher = self._network, self._fetcher
-        assert network is not None, "started"
-        assert fetcher is not None, "started"
-
-        async def look(_: object) -> dict[TopicPartition, OffsetAndTimestamp]:
-            await network.refresh({where.topic for where in wanted})
-            return await fetcher.list_offsets(wanted)
-
-        return await network.attempt("any", look)
+        assert self._fetcher is not None, "started"
+        return await self._fetcher.lookup.find(wanted)
 
     # Committed offsets --------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
         """Stores positions in the group: those given, else those of all records that were handed out.
 
-        By topic id where the broker can: an offset never reaches another incarnation of the topic. Raises
-        CommitFailedError if the group has moved on, ValueError without `group.id`.
+        By topic id where the broker can: an offset never reaches another incarnation of the topic. timeout_s: else
+        `default.api.timeout.ms`. Raises CommitFailedError if the group has moved on, what a broker that is away
+        raises, ValueError without `group.id`.
         """
         await self._start()
         chosen = self._rebalances.consumed() if offsets is None else with_metadata(offsets)
-        await self._rebalances.commit(chosen)
+        await self._rebalances.commit(chosen, timeout_s)
+        for where, committed in chosen.items():
+            state = self._positions.get(where)
+            self._handed.said(where, committed.offset, state.position if state is not None else None)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has stored; partitions without an offset, or with one of another incarnation, are missing."""
@@ -361,15 +376,6 @@ class Consumer:
         return (await self._network.refresh((topic,))).partitions(topic)
 
     @property
-    def cluster(self) -> Cluster:
-        """What is known of the cluster so far."""
-        return self._network.cluster if self._network is not None else Cluster()
-
-    def metrics(self) -> ClientMetrics:
-        """This consumer's metrics."""
-        return self._metrics
-
-    @property
     def _member(self) -> GroupMember | None:
         return self._rebalances.member
 
@@ -381,6 +387,8 @@ class Consumer:
 
     async def _prepare(self, give_up: float) -> None:
         """Everything that is due before records are given. Waits for others in the group until `give_up`, loop time."""
+        if self._fetcher is not None:
+            self._fetcher.raise_failure()
         await self._tell_recreated()
         await self._rebalances.commit_if_due()
         if self._subscription.topics is not None:
@@ -388,9 +396,14 @@ class Consumer:
             member, network = self._member, self._network
             assert member is not None, "made with the commits"
             assert network is not None, "started"
-            member.subscribe(await self._subscription.names(network))
+            names = await self._subscription.names(network)
+            member.subscribe(names)
+            create = self._config["allow.auto.create.topics"]
+            if missing := self._missing.due(network.cluster, names):
+                await network.refresh(missing, create=create)
             member.notice_topics()
             await member.ensure_active(give_up)
+            self._missing.tell(network.cluster, names)
         fresh = [state for state in self._positions if state.position is None and state.reset is None]
         fresh = [state for state in fresh if not state.chunks]
         if fresh:
@@ -408,6 +421,8 @@ class Consumer:
                 found = network.cluster.by_name.get(topic)
                 if found is not None and found.error_code and not is_retriable(found.error_code):
                     raise broker_error(found.error_code, about=f"topic {topic}")
+            if self._subscription.topics is None:
+                self._missing.tell(network.cluster, unknown, [state.where for state in states])
         for state in states:
             if not state.topic_id:
                 state.topic_id = network.cluster.topic_id(state.where.topic)
@@ -434,30 +449,19 @@ class Consumer:
 
     # Life ---------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Connects now rather than with the first poll."""
-        await self._start()
+    def _is_started(self) -> bool:
+        return self._fetcher is not None
 
-    async def _start(self) -> None:
-        if self._closed:
-            raise RuntimeError("the consumer is closed")
-        if self._fetcher is not None:
-            return
-        if self._starting is None or self._starting.done():
-            self._starting = asyncio.create_task(self._connect())
-        await asyncio.shield(self._starting)
+    def _refuse_if_closed(self) -> None:
+        # A listener that is told of the end may still use the consumer.
+        if not self._rebalances.in_listener:
+            super()._refuse_if_closed()
 
-    async def _connect(self) -> None:
-        if self._network is None:
-            self._network = Network(self._config)
-            self._network.metadata.add_listeners([self._metrics, *self._plugins])
-        await self._network.refresh(())
-        if self._closed:
-            raise RuntimeError("the consumer is closed")
-        self._rebalances.start(self._network)
+    def _begin(self, network: Network) -> None:
+        self._rebalances.start(network)
         self._fetcher = Fetcher(
             self._config,
-            self._network,
+            network,
             self._positions,
             self._metrics,
             self._deserializers,
@@ -474,30 +478,32 @@ class Consumer:
         if self._fetcher is not None:
             self._fetcher.wake()
 
-    async def close(self) -> None:
-        """Commits if that is done by itself, leaves the group, closes all connections."""
-        if self._closed:
-            return
-        self._closed = True
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Commits if that is done by itself, leaves the group, closes all connections.
+
+        timeout_s: the longest that may take; None = 30 seconds, and 5 seconds if no broker answers. What was handed
+        out counts as finished; a `with` block that is left by an exception commits nothing that its loop has not
+        finished: the last record of an iteration, the records of the last poll.
+        """
+        await super().close(timeout_s)
+
+    async def _finish(self, patience: Patience) -> None:
         self._arrived.set()
-        try:
-            await self._rebalances.finish(subscribed=self._subscription.topics is not None)
-        finally:
-            await self._rebalances.close()
-            if self._fetcher is not None:
-                await self._fetcher.close()
-            if self._network is not None:
-                await self._network.close()
-            for plugin in self._plugins:
-                plugin.close()
+        offsets = self._rebalances.consumed()
+        if self._interrupted:
+            for where, first in self._handed.unfinished().items():
+                if where in offsets:
+                    offsets[where] = OffsetAndMetadata(first)
+        subscribed = self._subscription.topics is not None
+        if not await self._rebalances.finish(patience, offsets, subscribed=subscribed):
+            assert self._network is not None, "else there is nothing to finish"
+            self._gave_up(self._network, f"Nobody at group {self._config['group.id']} took leave or last offsets")
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
+    async def _stop(self) -> None:
+        self._arrived.set()
+        await self._rebalances.stop()
+        if self._fetcher is not None:
+            await self._fetcher.close()
 
 
 def _consume(plugin: Any, records: list[ConsumerRecord]) -> list[ConsumerRecord]:

@@ -14,9 +14,10 @@ from pybroker.client.connection.metadata import Recreated
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.wake_loop import WakeLoop
 from pybroker.client.consumer.fetch_session import BY_ID, FetchSession, Wanted
+from pybroker.client.consumer.offset_lookup import OffsetLookup
 from pybroker.client.consumer.positions import Chunk, PartitionState, Positions
 from pybroker.client.errors import KafkaError, NoOffsetError, TopicRecreatedError, broker_error, is_retriable
-from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
+from pybroker.client.offsets import OffsetSpec
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.client.plugins.serialization import Deserialize
 from pybroker.native import RecordDecoder, Uuid
@@ -39,7 +40,7 @@ _IDENTITY = frozenset(
 
 
 class Fetcher:
-    """Runs until `close`. `positions` says what to fetch; records are put into its states."""
+    """Runs until `close`. `positions` says what to fetch; records are put into its states. lookup: finds offsets."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Fetcher:
         )
         self._arrived = arrived
         self._tell_recreated = recreated
+        self.lookup = OffsetLookup(config, network)
         self._loop = asyncio.get_running_loop()
         self._committed_only = config["isolation.level"] == "read_committed"
         self._policy: str = config["auto.offset.reset"]
@@ -68,6 +70,7 @@ class Fetcher:
         self._asking: set[int] = set()
         # Topics that were created again while we read them: what they hold now is all new to us.
         self._renewed: dict[str, Recreated] = {}
+        self._failure: KafkaError | None = None
         self._finding: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
@@ -77,6 +80,17 @@ class Fetcher:
     def wake(self) -> None:
         """Positions have changed."""
         self._background.wake()
+
+    def raise_failure(self) -> None:
+        """Raises an error that another attempt does not mend, as a login that is refused; the next call tries again."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, KafkaError) and not error.retriable:
+            self._failure = error
+            self._arrived()
 
     async def close(self) -> None:
         """Ends all requests; brokers drop the fetch sessions by themselves."""
@@ -148,6 +162,7 @@ class Fetcher:
         except (*LOST, KafkaError) as error:
             session.reset()
             log.info("Broker %s does not give records: %s", node, error)
+            self._note(error)
             await asyncio.sleep(self._backoff.next())
             self._refresh()
         finally:
@@ -315,7 +330,7 @@ class Fetcher:
         """Finds the positions of these; what stood in the way and may pass."""
         asked = {state.where: (state, state.reset, state.turn) for state in states}
         try:
-            found = await self.list_offsets({where: spec for where, (_, spec, _) in asked.items() if spec})
+            found = await self.lookup.once({where: spec for where, (_, spec, _) in asked.items() if spec})
         except (*LOST, KafkaError) as error:
             if len(states) == 1 and isinstance(error, KafkaError) and not is_retriable(error.code):
                 states[0].reset = None
@@ -327,35 +342,6 @@ class Fetcher:
             if state.turn == turn and state.reset == spec:
                 state.seek(result.offset, -1)
         return []
-
-    async def list_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Asks the partitions' leaders. Raises the first error."""
-        by_leader: dict[int, dict[str, list[Any]]] = {}
-        for where, spec in wanted.items():
-            info = self._network.cluster.partition(where)
-            if info is None or info.leader < 0:
-                raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(where))
-            row = m.ListOffsetsRequest_ListOffsetsPartition(
-                partition_index=where.partition, current_leader_epoch=info.leader_epoch, timestamp=spec.timestamp
-            )
-            by_leader.setdefault(info.leader, {}).setdefault(where.topic, []).append(row)
-        found = {}
-        for leader, topics in by_leader.items():
-            request = m.ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(self._committed_only),
-                topics=[
-                    m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()
-                ],
-                timeout_ms=self._config["request.timeout.ms"],
-            )
-            for topic in (await (await self._network.connection(leader)).request(request)).topics:
-                for row in topic.partitions:
-                    if row.error_code:
-                        raise broker_error(row.error_code, about=f"{topic.name}-{row.partition_index}")
-                    where = TopicPartition(topic.name, row.partition_index)
-                    found[where] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
-        return found
 
     async def _compare(self, state: PartitionState) -> None:
         """Has the new leader what we have read? (KIP-320)"""
@@ -398,6 +384,7 @@ class Fetcher:
             await self._network.refresh({state.where.topic for state in self._positions})
         except (*LOST, KafkaError) as error:
             log.info("The cluster cannot be looked at: %s", error)
+            self._note(error)
             await asyncio.sleep(self._backoff.next())
         self._background.wake()
 

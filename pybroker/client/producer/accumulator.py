@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from pybroker.client.cluster import TopicPartition
 from pybroker.native import ClientBatch, Uuid
@@ -17,11 +18,14 @@ class Batch:
 
     topic_id: the incarnation that they were given for. deadline: when they fail (loop time). producer: (id, epoch)
     and sequence under which they were sent first; None before. done: (base offset, append time or -1) or the error.
-    seen: somebody looks at `done`. halves: what they were split into.
+    seen: somebody looks at `done`. awaited: somebody waits for it. trouble: how the last attempt failed. halves: what
+    they were split into.
     """
 
     __slots__ = (
+        "_wake",
         "attempts",
+        "awaited",
         "bytes",
         "closed",
         "data",
@@ -35,11 +39,19 @@ class Batch:
         "sequence",
         "topic",
         "topic_id",
+        "trouble",
         "wire",
     )
 
     def __init__(
-        self, data: ClientBatch, where: TopicPartition, topic_id: Uuid, *, linger_end: float, deadline: float
+        self,
+        data: ClientBatch,
+        where: TopicPartition,
+        topic_id: Uuid,
+        *,
+        linger_end: float,
+        deadline: float,
+        wake: Callable[[], None],
     ) -> None:
         self.data = data
         self.topic = where.topic
@@ -54,11 +66,23 @@ class Batch:
         self.sequence = -1
         self.wire: bytes | None = None
         self.seen = False
+        self.awaited = False
+        self.trouble: Exception | None = None
+        self._wake = wake
         self.halves: tuple[Batch, Batch] | None = None
         self.done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def wait_for(self) -> asyncio.Future[tuple[int, int]]:
+        """The outcome, for somebody who waits: a batch that lingers for more records goes as soon as it may."""
+        self.seen = True
+        if not self.awaited:
+            self.awaited = True
+            if not self.closed:
+                self._wake()
+        return self.done
 
     def find(self, index: int) -> tuple[Batch, int]:
         """The batch that holds the record now, and its place there."""
@@ -73,8 +97,10 @@ class Batch:
         made = []
         for data in self.data.split():
             where = TopicPartition(self.topic, self.partition)
-            half = Batch(data, where, self.topic_id, linger_end=self.linger_end, deadline=self.deadline)
-            half.closed, half.producer, half.seen = True, self.producer, self.seen
+            half = Batch(
+                data, where, self.topic_id, linger_end=self.linger_end, deadline=self.deadline, wake=self._wake
+            )
+            half.closed, half.producer, half.seen, half.trouble = True, self.producer, self.seen, self.trouble
             made.append(half)
         self.halves = (made[0], made[1])
         made[0].bytes = self.bytes // 2

@@ -23,8 +23,7 @@ class Delivery:
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         while True:
             batch, _ = self._batch.find(self._index)
-            batch.seen = True
-            yield from asyncio.shield(batch.done).__await__()
+            yield from asyncio.shield(batch.wait_for()).__await__()
             if batch.halves is None:
                 return self.result()
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from pybroker.client.cluster import Cluster, PartitionInfo
+from pybroker.client.cluster import PartitionInfo
 from pybroker.client.config import PRODUCER, ClientConfig
 from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.life import LivingClient
 from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.patience import Patience
 from pybroker.client.errors import (
     ClientConfigError,
+    KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    UnknownTopicError,
     broker_error,
-    is_retriable,
 )
 from pybroker.client.plugins.interceptors import each
-from pybroker.client.plugins.metrics import PRODUCER_METRICS, ClientMetrics
+from pybroker.client.plugins.metrics import PRODUCER_METRICS
 from pybroker.client.plugins.serialization import configured, plain_bytes, serialize_with
 from pybroker.client.producer.accumulator import RECORD_BYTES, Batch, PartitionQueue, TopicQueues
 from pybroker.client.producer.delivery import Delivery
@@ -30,10 +33,12 @@ from pybroker.client.records import ProducerRecord, RecordMetadata, header_list
 from pybroker.native import ClientBatch, append_partitioned, partition_of_key
 from pybroker.protocol.error_codes import ErrorCode
 
+log = logging.getLogger(__name__)
+
 _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
-class Producer:
+class Producer(LivingClient):
     """Writes records, asynchronously; `pybroker.client.blocking.Producer` is the same without asyncio.
 
         async with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
@@ -49,10 +54,11 @@ class Producer:
     config: settings under Kafka's names; unknown ones raise ClientConfigError. Use it from one event loop.
     """
 
+    _kind = "producer"
+
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = ClientConfig(PRODUCER, config)
+        super().__init__(ClientConfig(PRODUCER, config), PRODUCER_METRICS)
         _check(self._config)
-        self._metrics = ClientMetrics(self._config["client.id"], PRODUCER_METRICS)
         self._interceptors = self._config.plugins("interceptor.classes")
         self._reporters = self._config.plugins("metric.reporters")
         key, value = self._config.plugin("key.serializer"), self._config.plugin("value.serializer")
@@ -69,11 +75,8 @@ class Producer:
         self._block_s = self._config.seconds("max.block.ms")
         self._record_bytes_max: int = self._config["max.request.size"]
         self._buffer_bytes: int = self._config["buffer.memory"]
-        self._network: Network | None = None
         self._sender: Sender | None = None
         self._topics: dict[str, TopicQueues] = {}
-        self._starting: asyncio.Task[None] | None = None
-        self._closed = False
         for reporter in self._reporters:
             reporter.init(self._metrics)
 
@@ -138,7 +141,8 @@ class Producer:
         if queues is None or sender is None or self._closed:
             return None
         size = len(value) + (len(key) if key is not None else 0) + RECORD_BYTES
-        if size > self._record_bytes_max or sender.buffered + size > self._buffer_bytes:
+        outcomes = sender.outcomes
+        if size > self._record_bytes_max or outcomes.buffered + size > self._buffer_bytes:
             return None
         partitions = queues.partitions
         if partition is None:
@@ -155,7 +159,7 @@ class Producer:
         if not data.append(timestamp, key, value):
             return None
         batch.bytes += size
-        sender.buffered += size
+        outcomes.buffered += size
         return Delivery(batch, len(data) - 1, timestamp)
 
     async def _enqueue(
@@ -171,7 +175,7 @@ class Producer:
             raise RecordTooLargeError(f"a record of {size} bytes exceeds max.request.size={self._record_bytes_max}")
         sender = await self._started()
         queues = self._topics.get(topic) or await self._look_up(topic)
-        if sender.buffered + size > self._buffer_bytes:
+        if sender.outcomes.buffered + size > self._buffer_bytes:
             await self._wait_for_room(sender, size)
             queues = self._topics.get(topic) or await self._look_up(topic)
         if partition is None:
@@ -190,8 +194,7 @@ class Producer:
         if queue and not queue[-1].closed:
             batch = queue[-1]
             if batch.data.append(timestamp_ms, key, value, head or None):
-                batch.bytes += size
-                sender.buffered += size
+                sender.took(batch, size)
                 return Delivery(batch, len(batch.data) - 1, timestamp_ms)
             self._close(queues, batch)
         batch = self._new_batch(where)
@@ -200,8 +203,7 @@ class Producer:
         except BaseException:
             queue.remove(batch)  # nothing is in it: nobody would ever send it
             raise
-        batch.bytes += size
-        sender.buffered += size
+        sender.took(batch, size)
         if len(queue) > 1:
             # A tight loop of sends must let the sender have its turn when there is something to send.
             await asyncio.sleep(0)
@@ -231,7 +233,7 @@ class Producer:
         done = 0
         while done < len(rows):
             queues = self._topics.get(topic) or await self._look_up(topic)
-            if sender.buffered >= self._buffer_bytes:
+            if sender.outcomes.buffered >= self._buffer_bytes:
                 await self._wait_for_room(sender, 1)
                 continue
             now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
@@ -269,9 +271,7 @@ class Producer:
                     where.queue.remove(batch)
 
     def _account(self, sender: Sender, batch: Batch, before: int) -> None:
-        added = batch.data.size_bytes - before
-        batch.bytes += added
-        sender.buffered += added
+        sender.took(batch, batch.data.size_bytes - before)
 
     def _open_batch(self, where: PartitionQueue) -> Batch:
         if where.queue and not where.queue[-1].closed:
@@ -290,6 +290,7 @@ class Producer:
             where.topic.topic_id,
             linger_end=now + self._linger_s,
             deadline=now + self._delivery_s,
+            wake=sender.wake,
         )
         where.queue.append(batch)
         sender.has_work(where)
@@ -317,25 +318,11 @@ class Producer:
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions."""
-        if self._sender is None:
-            await self._start()
+        await self._start()
         await self._look_up(topic)
         return self.cluster.partitions(topic)
 
-    @property
-    def cluster(self) -> Cluster:
-        """What is known of the cluster so far."""
-        return self._network.cluster if self._network is not None else Cluster()
-
-    def metrics(self) -> ClientMetrics:
-        """This producer's metrics."""
-        return self._metrics
-
     # Life ---------------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Connects now rather than with the first record. Raises BrokerConnectionError, AuthenticationError, …"""
-        await self._start()
 
     async def flush(self) -> None:
         """Sends what waits, and returns when it is written. Raises the first failure that nobody has looked at."""
@@ -343,80 +330,83 @@ class Producer:
             await self._sender.flush()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flushes, then closes all connections. timeout_s: how long to flush; what is left then fails."""
-        if self._closed:
+        """Has written what was handed over, then closes all connections.
+
+        timeout_s: the longest that may take; what is left then fails. None: as long as a broker answers, 5 seconds of
+        silence at most; then it raises KafkaTimeoutError if records are left that nobody else hears of. `flush` waits
+        for `delivery.timeout.ms`.
+        """
+        await super().close(timeout_s)
+
+    def _is_started(self) -> bool:
+        return self._sender is not None
+
+    def _begin(self, network: Network) -> None:
+        self._sender = Sender(self._config, network, self._topics, self._metrics, self._batch_done)
+
+    async def _finish(self, patience: Patience) -> None:
+        sender, network = self._sender, self._network
+        if sender is None or network is None:
             return
-        self._closed = True
         try:
-            if self._sender is not None:
-                await self._sender.close(timeout_s)
-        finally:
-            if self._network is not None:
-                await self._network.close()
-            for plugin in self._plugins:
-                plugin.close()
+            in_time = await patience.wait_for(sender.flush())
+        except (*LOST, KafkaError) as error:
+            if not self._interrupted:
+                raise
+            log.warning("[%s] A record was not written: %s", self._config["client.id"], error)
+            return
+        if in_time:
+            return
+        count = sender.abandon(network.overdue("the producer was closed before the record was written"))
+        self._gave_up(network, f"The producer was closed before {count} records were written")
+        if patience.by_silence and not self._interrupted:
+            sender.raise_unseen()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        # With an exception under way only what is already on the wire is worth waiting for.
-        await self.close(0.0 if kind is not None else None)
+    async def _stop(self) -> None:
+        if self._sender is not None:
+            await self._sender.close()
 
     async def _started(self) -> Sender:
         """The sender, as long as there is one that sends."""
-        return self._sender if self._sender is not None and not self._closed else await self._start()
-
-    async def _start(self) -> Sender:
-        if self._closed:
-            raise RuntimeError("the producer is closed")
-        if self._starting is None or (self._starting.done() and self._sender is None):
-            self._starting = asyncio.create_task(self._connect())
-        await asyncio.shield(self._starting)
-        assert self._sender is not None, "_connect makes it or raises"
+        if self._sender is None or self._closed:
+            await self._start()
+        assert self._sender is not None, "_start has it made or raises"
         return self._sender
-
-    async def _connect(self) -> None:
-        if self._network is None:
-            self._network = Network(self._config)
-            self._network.metadata.add_listeners([self._metrics, *self._plugins])
-        await self._network.refresh(())
-        if self._closed:
-            raise RuntimeError("the producer is closed")
-        self._sender = Sender(self._config, self._network, self._topics, self._metrics, self._batch_done)
 
     async def _look_up(self, topic: str) -> TopicQueues:
         """The queues of a topic, which may have to be looked for, or created by the broker."""
         network, sender = self._network, self._sender
         assert network is not None, "started"
         assert sender is not None, "started"
-        give_up = sender.loop.time() + self._block_s
         backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
-        while True:
-            error: Exception
-            try:
-                async with asyncio.timeout_at(give_up):
-                    cluster = await network.refresh((topic,), create=True)
-            except LOST as lost:
-                error = lost
-            except TimeoutError:
-                raise KafkaTimeoutError(
-                    f"nobody knows topic {topic} after max.block.ms={self._block_s * 1000:.0f}"
-                ) from None
-            else:
-                found = cluster.by_name.get(topic)
-                code = found.error_code if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if found is not None and not code and found.partitions:
-                    return sender.queues(found)
-                error = broker_error(code or ErrorCode.LEADER_NOT_AVAILABLE, about=f"topic {topic}")
-                if not is_retriable(code) and code:
-                    raise error
-            pause = backoff.next()
-            if sender.loop.time() + pause > give_up:
-                raise error
-            await asyncio.sleep(pause)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(self._block_s) as scope:
+                while True:
+                    try:
+                        cluster = await network.refresh((topic,), create=True)
+                    except LOST as error:
+                        failure = error
+                    else:
+                        found = cluster.by_name.get(topic)
+                        code = found.error_code if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        if found is not None and not code and found.partitions:
+                            return sender.queues(found)
+                        refused = broker_error(code or ErrorCode.LEADER_NOT_AVAILABLE, about=f"topic {topic}")
+                        if not refused.retriable:
+                            raise refused
+                        if failure is None and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                            name = self._config["client.id"]
+                            log.warning("[%s] topic %s does not exist; waiting for it", name, topic)
+                        failure = refused
+                    await asyncio.sleep(backoff.next())
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        limit = f"max.block.ms={self._block_s * 1000:.0f}"
+        if isinstance(failure, KafkaError) and failure.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopicError(failure.code, f"topic {topic} does not exist after {limit}")
+        raise network.overdue(f"topic {topic} is not known after {limit}", failure)
 
     def _batch_done(self, batch: Batch, error: Exception | None) -> None:
         """Tells interceptors how each record of a batch went."""

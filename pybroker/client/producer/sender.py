@@ -15,39 +15,23 @@ from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.wake_loop import WakeLoop
 from pybroker.client.errors import (
     KafkaError,
-    KafkaTimeoutError,
     TopicRecreatedError,
     broker_error,
     is_retriable,
 )
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues
+from pybroker.client.producer.outcomes import Outcomes
 from pybroker.client.producer.produce_request import answer_rows, produce_request, version_for
 from pybroker.client.producer.producer_id import ProducerId
 from pybroker.client.producer.topic_watch import TopicWatch
 from pybroker.protocol import messages as m
-from pybroker.protocol.error_codes import ErrorCode, error_name
+from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
 _COMPRESS_ELSEWHERE_BYTES = 32 << 10
 """From here on compression is worth a thread: the loop goes on meanwhile."""
-_UNSEEN_MAX = 16
-"""So many failed batches are kept for `flush` to tell of."""
-
-_LOOK_AGAIN = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-    }
-)
-_SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class _Lane:
@@ -73,18 +57,15 @@ class Sender:
         on_done: Callable[[Batch, Exception | None], None],
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.buffered = 0
         self._config = config
         self._network = network
         self._topics = topics
         self._metrics = metrics
-        self._on_done = on_done
         self._acks: int = config["acks"]
         self._idempotent: bool = config["enable.idempotence"] and self._acks == -1
         self._in_flight_max: int = config["max.in.flight.requests.per.connection"]
         self._request_bytes_max: int = config["max.request.size"]
         self._compresses = config["compression.type"] != "none"
-        self._retries_max: int = config["retries"]
         self._moves: bool = config["on.topic.recreated"] == "continue"
         self._busy: dict[PartitionQueue, None] = {}
         self._lanes: dict[int, _Lane] = {}
@@ -93,8 +74,6 @@ class Sender:
         self._numbering: asyncio.Task[None] | None = None
         self._flushing = 0
         self._crowded = 0
-        self._unseen: list[tuple[Batch, BaseException]] = []
-        self._room = asyncio.Event()
         network.metadata.on_recreated(self._recreated)
         self._background = WakeLoop(self._dispatch, "The producer's sender")
         self._watch = TopicWatch(
@@ -106,8 +85,23 @@ class Sender:
             found=self._found,
             gone=self._gone,
         )
+        self.outcomes = Outcomes(
+            config,
+            metrics,
+            on_done,
+            idempotent=self._idempotent,
+            backoff=self._backoff,
+            new_epoch=self._new_epoch,
+            look_again=self._watch.refresh,
+            overdue=network.overdue,
+        )
 
     # What the producer calls --------------------------------------------------------------------------------
+
+    def took(self, batch: Batch, size: int) -> None:
+        """`size` bytes more are in a batch."""
+        batch.bytes += size
+        self.outcomes.buffered += size
 
     def queues(self, topic: TopicInfo) -> TopicQueues:
         """The queues of a topic that exists."""
@@ -135,9 +129,8 @@ class Sender:
         self._background.wake()
         self._crowded += 1  # nothing lingers meanwhile
         try:
-            while self.buffered and self.buffered + size > limit:
-                self._room.clear()
-                await self._room.wait()
+            while self.outcomes.buffered and self.outcomes.buffered + size > limit:
+                await self.outcomes.next_end()
         finally:
             self._crowded -= 1
 
@@ -152,28 +145,25 @@ class Sender:
                 waiting = [half for batch in waiting for half in batch.halves or ()]
         finally:
             self._flushing -= 1
-        unseen, self._unseen = [error for batch, error in self._unseen if not batch.seen], []
-        if unseen:
-            raise unseen[0]
+        self.raise_unseen()
 
-    async def close(self, timeout_s: float | None) -> None:
-        """Flushes, for `timeout_s` at most, and ends. What is left fails."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.flush()
-        except TimeoutError:
-            self._abandon()
-            self._unseen = []
-        finally:
-            # Also what came during the flush, or is left by a `close` that was cancelled: nobody waits for ever.
-            self._abandon()
-            await self._background.close()
+    def raise_unseen(self) -> None:
+        """Raises the first failure that nobody has looked at."""
+        self.outcomes.raise_unseen()
 
-    def _abandon(self) -> None:
-        error = KafkaTimeoutError("the producer was closed before the record was written")
+    def abandon(self, error: Exception) -> int:
+        """What is left fails; how many records that are."""
+        count = 0
         for where in list(self._busy):
             for batch in [*where.in_flight, *where.unsent()]:
-                self._fail(where, batch, error)
+                count += len(batch)
+                self.outcomes.fail(where, batch, error)
+        return count
+
+    async def close(self) -> None:
+        """Ends at once. What is still there, because it came late or the wait for it was cancelled, fails."""
+        self.abandon(self._network.overdue("the producer was closed before the record was written"))
+        await self._background.close()
 
     # The loop -----------------------------------------------------------------------------------------------
 
@@ -181,7 +171,7 @@ class Sender:
         """Sends all that may be sent now; how long nothing will happen by itself, in seconds."""
         now = self.loop.time()
         next_time = now + 3600.0
-        full = self._crowded > 0 or self.buffered >= self._config["buffer.memory"] * 0.9
+        full = self._crowded > 0 or self.outcomes.buffered >= self._config["buffer.memory"] * 0.9
         groups: dict[int, list[tuple[PartitionQueue, Batch]]] = {}
         sizes: dict[int, int] = {}
         self._watch.refresh_if_old(now)
@@ -189,7 +179,7 @@ class Sender:
             if where.is_empty:
                 del self._busy[where]
                 continue
-            next_time = min(next_time, self._expire(where, now))
+            next_time = min(next_time, self.outcomes.expire(where, now))
             self._check_identity(where)
             batch, ready_at = self._candidate(where, now, full)
             if batch is None or ready_at > now:
@@ -246,6 +236,10 @@ class Sender:
         if not len(batch.data):
             return None, now + 3600.0
         at_once = batch.closed or len(where.queue) > 1 or self._flushing or full
+        if not at_once and batch.awaited:
+            # Waiting for more would only make the waiting longer. Behind a request that is under way it costs nothing.
+            lane = self._lanes.get(self._network.cluster.leader_id(where.where))
+            at_once = lane is None or not lane.in_flight
         return batch, max(where.not_before, now if at_once else batch.linger_end)
 
     def _take(self, where: PartitionQueue, batch: Batch) -> None:
@@ -288,18 +282,18 @@ class Sender:
                     answer = connection.start(request, version)
             if answer is None:
                 for where, batch in group:
-                    self._written(where, batch, -1, -1)
+                    self.outcomes.written(where, batch, -1, -1)
             else:
                 self._judge(group, await connection.answer_to(request, answer), version)
         except (*LOST, KafkaError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
             for where, batch in group:
                 if batch in where.in_flight:
-                    self._failed(where, batch, code, error)
+                    self.outcomes.failed(where, batch, code, error)
             self._watch.refresh()
         except Exception as error:
             for where, batch in group:
-                self._fail(where, batch, error)
+                self.outcomes.fail(where, batch, error)
             raise
         finally:
             lane.in_flight -= 1
@@ -322,118 +316,17 @@ class Sender:
                 continue
             if row is None:
                 error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer does not name {where.where}")
-                self._failed(where, batch, error.code, error)
+                self.outcomes.failed(where, batch, error.code, error)
             elif row.error_code == ErrorCode.NONE:
-                self._written(where, batch, row.base_offset, row.log_append_time_ms)
+                self.outcomes.written(where, batch, row.base_offset, row.log_append_time_ms)
             elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self._written(where, batch, -1, -1)
+                self.outcomes.written(where, batch, -1, -1)
             else:
                 text = row.error_message
                 if row.record_errors:
                     text = row.record_errors[0].batch_index_error_message or text
                 about = f"record for {where.where}"
-                self._failed(where, batch, row.error_code, broker_error(row.error_code, text, about=about))
-
-    # How it went --------------------------------------------------------------------------------------------
-
-    def _written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
-        where.in_flight.remove(batch)
-        where.known_as = batch.producer
-        self._backoff.reset()
-        self._metrics.add("record-send-total", len(batch))
-        self._metrics.add("byte-total", len(batch.wire or b""))
-        self._settle(batch, (base_offset, append_time), None)
-
-    def _failed(self, where: PartitionQueue, batch: Batch, code: int, error: Exception) -> None:
-        """The broker refuses a batch, or it is lost: once more, in halves, or never."""
-        now = self.loop.time()
-        batch.attempts += 1
-        if code == ErrorCode.MESSAGE_TOO_LARGE and len(batch) > 1:
-            where.in_flight.remove(batch)
-            self._split(where, batch)
-            return
-        if code in _SEQUENCE and self._idempotent:
-            # Behind another that is not answered yet this says nothing: that one decides.
-            if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
-                self._new_epoch(where)
-            self._watch.refresh()
-        elif code in _LOOK_AGAIN:
-            self._watch.refresh()
-        elif not is_retriable(code):
-            self._fail(where, batch, error)
-            return
-        if batch.attempts > self._retries_max or now >= batch.deadline:
-            self._fail(where, batch, error)
-            return
-        log.debug("%s: %s, sent again", where.where, error_name(code))
-        self._metrics.add("record-retry-total", len(batch))
-        where.retry(batch)
-        where.not_before = now + self._backoff.next()
-
-    def _fail(self, where: PartitionQueue, batch: Batch, error: Exception) -> None:
-        """A batch has failed for good."""
-        if batch in where.in_flight:
-            where.in_flight.remove(batch)
-        elif batch in where.retries:
-            where.retries.remove(batch)
-        elif batch in where.queue:
-            where.queue.remove(batch)
-        batch.closed = True
-        if batch.sequence >= 0 and self._idempotent and not batch.done.done():
-            self._new_epoch(where)
-        self._metrics.add("record-error-total", len(batch))
-        self._settle(batch, None, error)
-
-    def _fail_unsent(self, where: PartitionQueue, error: Exception) -> None:
-        for batch in where.unsent():
-            self._fail(where, batch, error)
-
-    def _settle(self, batch: Batch, result: tuple[int, int] | None, error: Exception | None) -> None:
-        if batch.done.done():
-            return
-        if error is None and result is not None:
-            batch.done.set_result(result)
-        else:
-            batch.done.set_exception(error or RuntimeError("no result"))
-            batch.done.exception()  # looked at: whoever waits sees it, `flush` tells the others
-            if not batch.seen and error is not None:
-                # Somebody may still look at it before the next flush.
-                self._unseen = [each for each in self._unseen if not each[0].seen]
-                if len(self._unseen) < _UNSEEN_MAX:
-                    self._unseen.append((batch, error))
-        self._on_done(batch, error)
-        batch.wire = None
-        self.buffered -= batch.bytes
-        batch.bytes = 0
-        self._room.set()
-
-    def _split(self, where: PartitionQueue, batch: Batch) -> None:
-        self._metrics.add("batch-split-total")
-        first, second = batch.split()
-        batch.bytes = 0
-        for half in (second, first):
-            if half.producer is not None or where.retries:
-                where.retries.insert(0, half)
-            else:
-                where.queue.appendleft(half)
-        if batch.sequence >= 0:
-            where.sort_retries()
-
-        def tell(done: asyncio.Future[tuple[int, int]]) -> None:
-            if not batch.done.done():
-                batch.done.set_result((-1, -1))
-
-        second.done.add_done_callback(tell)
-        self._background.wake()
-
-    def _expire(self, where: PartitionQueue, now: float) -> float:
-        """Fails what is overdue, on the wire or not; when the next one will be."""
-        for batch in (*where.in_flight, *where.unsent()):
-            if now < batch.deadline:
-                return batch.deadline
-            limit = f"delivery.timeout.ms={self._config['delivery.timeout.ms']}"
-            self._fail(where, batch, KafkaTimeoutError(f"a record for {where.where} was not written within {limit}"))
-        return now + 3600.0
+                self.outcomes.failed(where, batch, row.error_code, broker_error(row.error_code, text, about=about))
 
     # Identity -----------------------------------------------------------------------------------------------
 
@@ -447,7 +340,7 @@ class Sender:
         self._forget(change.topic)
         for where in old.partitions:
             if not self._moves:  # else `_check_identity` does, once the new topic's partitions are known
-                self._fail_unsent(where, error)
+                self.outcomes.fail_unsent(where, error)
                 where.reset = False
         self._background.wake()
 
@@ -476,7 +369,7 @@ class Sender:
             if self._moves and queues is not None and batch.partition < len(queues.partitions):
                 self._move(where, queues.partitions[batch.partition], batch)
             else:
-                self._fail(where, batch, error)
+                self.outcomes.fail(where, batch, error)
         where.reset = False
 
     def _move(self, where: PartitionQueue, to: PartitionQueue, batch: Batch) -> None:
@@ -506,7 +399,7 @@ class Sender:
         except (*LOST, KafkaError) as error:
             if isinstance(error, KafkaError) and not is_retriable(error.code):
                 for where in list(self._busy):
-                    self._fail_unsent(where, error)
+                    self.outcomes.fail_unsent(where, error)
             else:
                 log.warning("No producer id so far: %s", error)
                 await asyncio.sleep(self._backoff.next())
@@ -526,7 +419,7 @@ class Sender:
                 self._watch.refresh()
             else:  # authentication: waiting will not help
                 for where in list(self._busy):
-                    self._fail_unsent(where, error)
+                    self.outcomes.fail_unsent(where, error)
         except LOST as error:
             log.info("Broker %s does not answer: %s", node, error)
             self._watch.refresh()
@@ -542,4 +435,4 @@ class Sender:
         queues = self._forget(name)
         left = [where for where in self._busy if where.where.topic == name]
         for where in dict.fromkeys([*(queues.partitions if queues is not None else ()), *left]):
-            self._fail_unsent(where, error)
+            self.outcomes.fail_unsent(where, error)

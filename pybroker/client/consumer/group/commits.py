@@ -4,26 +4,30 @@ gets another's.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pybroker.client.cluster import TopicPartition, by_topic
 from pybroker.client.config import ClientConfig
-from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.network import Network
 from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
-from pybroker.client.errors import CommitFailedError, KafkaError, broker_error, is_retriable
+from pybroker.client.errors import CommitFailedError, KafkaError, broker_error
 from pybroker.client.offsets import OffsetAndMetadata
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from pybroker.protocol.error_codes import ErrorCode, error_name
+from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
 _BY_ID = 10
 _NOT_OURS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+
+
+class _Gone(KafkaError):
+    """A topic that does not come back."""
+
+    retriable = False
 
 
 class Commits:
@@ -38,8 +42,9 @@ class Commits:
         self._topic_id = topic_id
         self._stable = config["isolation.level"] == "read_committed"
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commits offsets. Raises CommitFailedError if the group has moved on, KafkaError, KafkaTimeoutError.
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
+        """Commits offsets. Raises CommitFailedError if the group has moved on, KafkaError, and what a broker that is
+        away raises, after `timeout_s` (else `default.api.timeout.ms`).
 
         Each attempt uses the topic ids and the membership of its own moment: during the wait before it the name may
         come to belong to another topic, or the partitions to another member.
@@ -52,32 +57,20 @@ class Commits:
                 ErrorCode.UNKNOWN_MEMBER_ID, f"this consumer is no member of group {who.group_id} at the moment"
             )
         ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in by_topic(offsets).items()}
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
-        backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
-        while True:
-            failure: Exception
-            try:
-                code, where = await self._commit(offsets, ids, who)
-            except LOST as error:
-                self._member.coordinator_moved()
-                failure = error
-            else:
-                if not code:
-                    return
-                if code not in _NOT_OURS or not self._has_moved_on(who):
-                    self._member.answered(code)
-                about = f"commit of {where} in group {self._member.group_id}"
-                if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
-                    raise CommitFailedError(code, f"{about}: {error_name(code)}, the partitions may have moved on")
-                failure = broker_error(code, about=about)
-                # By id this is final: the topic that the offsets belong to is gone.
-                if code == ErrorCode.UNKNOWN_TOPIC_ID or not is_retriable(code):
-                    raise failure
-            pause = backoff.next()
-            if loop.time() + pause > give_up:
-                raise failure
-            await asyncio.sleep(pause)
+
+        async def once() -> None:
+            code, where = await self._commit(offsets, ids, who)
+            if not code:
+                return
+            about = f"commit of {where} in group {who.group_id}"
+            if code not in _NOT_OURS or not self._has_moved_on(who):
+                self._member.answered(code)  # else it is said of a membership that is over
+            if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
+                raise CommitFailedError(code, f"{about}: the partitions may have moved on")
+            # By id this is final: the topic that the offsets belong to is gone.
+            raise _Gone(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
+
+        await self._member.attempt(once, timeout_s)
 
     def _has_moved_on(self, who: GroupMetadata) -> bool:
         now = self._member.metadata
@@ -125,25 +118,17 @@ class Commits:
         wanted = list(partitions)
         if not wanted:
             return {}
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
-        backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
-        while True:
+
+        async def once() -> dict[TopicPartition, OffsetAndMetadata]:
             try:
                 return await self._committed(wanted)
-            except LOST:
-                self._member.coordinator_moved()
-                pause = backoff.next()
-                if loop.time() + pause > give_up:
-                    raise
             except KafkaError as error:
                 self._member.answered(error.code)
-                pause = backoff.next()
-                if not is_retriable(error.code) or loop.time() + pause > give_up:
-                    raise
                 if error.code == ErrorCode.UNKNOWN_TOPIC_ID:
                     await self._network.refresh({each.topic for each in wanted})
-            await asyncio.sleep(pause)
+                raise
+
+        return await self._member.attempt(once)
 
     async def _committed(self, wanted: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         highest = await self._member.highest(m.OffsetFetchRequest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
@@ -26,6 +26,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 LANE = "group"
 _JOIN_MARGIN_S = 10.0
@@ -327,9 +328,21 @@ class GroupMember:
         """The highest version that the coordinator and this client know."""
         return (await self._connection()).highest(request)
 
-    def coordinator_moved(self) -> None:
-        """The coordinator is looked up again for the next request."""
-        self._coordinator = None
+    async def attempt(self, once: Callable[[], Awaitable[Result]], timeout_s: float | None = None) -> Result:
+        """Has the coordinator asked by `once`, again while it is away or not ready. Raises what `Network.attempt`
+        raises.
+        """
+
+        async def where() -> int:
+            if self._coordinator is None:
+                self._coordinator = await self._network.coordinator(self.group_id)
+            return self._coordinator
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError):
+                self._coordinator = None
+
+        return await self._network.attempt(where, lambda _: once(), timeout_s=timeout_s, lane=LANE, failed=failed)
 
     def answered(self, code: int) -> None:
         """What the error code of a commit means for the membership: another coordinator, a lost membership, a
@@ -408,12 +421,10 @@ class GroupMember:
         except (*LOST, KafkaError) as error:
             log.info("Group %s: could not say goodbye: %s", self.group_id, error)
 
-    async def close(self) -> None:
-        """Leaves and ends."""
+    async def stop(self) -> None:
+        """No more heartbeats and joins: what follows is the goodbye, or nothing."""
         self._left = True
         tasks = [task for task in (self._heart, self._exchange) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.leave()
-        self._generation = -1

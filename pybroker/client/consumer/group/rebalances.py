@@ -10,6 +10,7 @@ from typing import Any
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.patience import Patience
 from pybroker.client.consumer.group.commits import Commits
 from pybroker.client.consumer.group.member import Callbacks, GroupMember
 from pybroker.client.consumer.positions import Positions
@@ -77,22 +78,32 @@ class Rebalances:
         """Gives all up and leaves the group, for as long as nothing else is subscribed."""
         await self.give_up(self._positions.assigned())
         if self.member is not None:
-            await self.member.close()
+            await self.member.stop()
+            await self.member.leave()
             self.member = self._commits = None
 
-    async def finish(self, *, subscribed: bool) -> None:
-        """The last commits, before all ends."""
+    async def finish(
+        self, patience: Patience, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, subscribed: bool
+    ) -> bool:
+        """The end: last commits by itself, the listener, the goodbye. Whether all of that was done in time."""
+        if self._auto_commit and self._commits is not None and offsets:
+            if self._committing is not None:
+                self._committing.cancel()  # of less than this one
+            await patience.wait_for(self._commit_quietly(offsets))
         if subscribed and self.member is not None:
-            await self.give_up(self._positions.assigned())
-        elif self._auto_commit and self._commits is not None:
-            await self._commit_quietly(self.consumed())
+            await patience.wait_for(self._revoke(self._positions.assigned()))
+        if self.member is not None:
+            await self.member.stop()
+            await patience.wait_for(self.member.leave())
+        return patience.left_s != 0.0
 
-    async def close(self) -> None:
-        """Ends what is under way, and leaves."""
+    async def stop(self) -> None:
+        """Ends what is under way."""
         if self._committing is not None:
+            self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
         if self.member is not None:
-            await self.member.close()
+            await self.member.stop()
 
     # Commits ------------------------------------------------------------------------------------------------
 
@@ -104,9 +115,9 @@ class Rebalances:
             if state.position is not None
         }
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
         """Stores offsets and tells interceptors. Raises what `Commits.commit` raises."""
-        await self.commits().commit(offsets)
+        await self.commits().commit(offsets, timeout_s)
         self._metrics.add("commit-total")
         for interceptor in self._interceptors:
             try:
@@ -167,6 +178,10 @@ class Rebalances:
             offsets = {where: offset for where, offset in self.consumed().items() if where in partitions}
             if offsets:
                 await self._commit_quietly(offsets)
+        await self._revoke(partitions)
+
+    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
+        """Told, then not ours any more."""
         try:
             if partitions:
                 await self.tell(self.listener.on_partitions_revoked(partitions))

@@ -1,0 +1,62 @@
+"""Topics and partitions that a consumer is to read and that do not exist: they are waited for, not in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+
+from pybroker.client.cluster import Cluster, TopicPartition
+from pybroker.client.config import ClientConfig
+from pybroker.client.errors import UnknownTopicError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S = 1.0
+"""How often a topic that does not exist is asked for, and"""
+_TOLD_AGAIN_S = 60.0
+"""how often it is mentioned."""
+
+
+class Missing:
+    """What does not exist, as of the last metadata. `on.topic.missing=fail` makes it an error."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._fails: bool = config["on.topic.missing"] == "fail"
+        self._client_id: str = config["client.id"]
+        self._told: dict[str, float] = {}
+        self._look_at = 0.0
+
+    def due(self, cluster: Cluster, topics: Collection[str]) -> set[str]:
+        """Those of the topics that do not exist, if it is time to ask for them again."""
+        now = asyncio.get_running_loop().time()
+        if now < self._look_at:
+            return set()
+        missing = {topic for topic in topics if _is_missing(cluster, topic)}
+        if missing:
+            self._look_at = now + _AGAIN_S
+        return missing
+
+    def tell(self, cluster: Cluster, topics: Iterable[str], partitions: Iterable[TopicPartition] = ()) -> None:
+        """Says which of these do not exist. Raises UnknownTopicError if it shall be an error."""
+        absent = {topic: f"topic {topic} does not exist" for topic in topics if _is_missing(cluster, topic)}
+        for each in partitions:
+            count = len(cluster.partitions(each.topic))
+            if count and each.partition >= count:
+                absent[str(each)] = f"topic {each.topic} has partitions 0 to {count - 1}, not {each.partition}"
+        if absent and self._fails:
+            raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "; ".join(absent.values()))
+        now = asyncio.get_running_loop().time()
+        for what in list(self._told):
+            if what not in absent:
+                del self._told[what]
+        for what, words in absent.items():
+            if now - self._told.get(what, float("-inf")) >= _TOLD_AGAIN_S:
+                self._told[what] = now
+                log.warning("[%s] %s; waiting for it", self._client_id, words)
+
+
+def _is_missing(cluster: Cluster, topic: str) -> bool:
+    found = cluster.by_name.get(topic)
+    return found is not None and found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
