@@ -1006,6 +1006,8 @@ class ConsumerRecord:
         """As `key`; None is a tombstone."""
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+    def header(self, name: str, default: bytes | None = None) -> bytes | None:
+        """The value of the last header of that name, which may be None; `default` if there is none."""
 
 @final
 class RecordDecoder:

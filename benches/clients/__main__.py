@@ -1,7 +1,8 @@
 """`python -m benches.clients`: what a record costs in a Python client, ours and confluent-kafka, on one pybroker.
 
 Each way writes or reads the same records (100 bytes, no key, acks=all, idempotent, uncompressed, one partition); the
-ways take turns, the figures are medians of the rounds. CPU is user and system time of this process, all threads.
+ways take turns, the figures are medians of the rounds. CPU is user and system time of this process, all threads. Ways
+that wait for each record take fewer of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import confluent_kafka
 
 import pybroker
-from pybroker.client import Consumer, NewTopic, Producer, TopicPartition
+from pybroker.client import Consumer, NewTopic, Producer, TopicPartition, blocking
 from pybroker.client.blocking import AdminClient
 
 VALUE = b"x" * 100
@@ -44,6 +45,52 @@ def write_each(bootstrap: str, topic: str, count: int) -> None:
                 await producer.enqueue(topic, VALUE)
 
     asyncio.run(work())
+
+
+def write_gathered(bootstrap: str, topic: str, count: int) -> None:
+    """`gather` of as many `send`s."""
+
+    async def work() -> None:
+        async with Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
+            await asyncio.gather(*(producer.send(topic, VALUE) for _ in range(count)))
+
+    asyncio.run(work())
+
+
+def write_awaited(bootstrap: str, topic: str, count: int) -> None:
+    """`await send`, one after the other, `linger.ms` as it is by default."""
+
+    async def work() -> None:
+        async with Producer({"bootstrap.servers": bootstrap}) as producer:
+            for _ in range(count):
+                await producer.send(topic, VALUE)
+
+    asyncio.run(work())
+
+
+def write_awaited_at_once(bootstrap: str, topic: str, count: int) -> None:
+    """The same with `linger.ms=0`."""
+
+    async def work() -> None:
+        async with Producer({"bootstrap.servers": bootstrap, "linger.ms": 0}) as producer:
+            for _ in range(count):
+                await producer.send(topic, VALUE)
+
+    asyncio.run(work())
+
+
+def write_blocking(bootstrap: str, topic: str, count: int) -> None:
+    """`enqueue` without asyncio, a record a call."""
+    with blocking.Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
+        for _ in range(count):
+            producer.enqueue(topic, VALUE)
+
+
+def write_blocking_awaited(bootstrap: str, topic: str, count: int) -> None:
+    """`send` without asyncio, one after the other."""
+    with blocking.Producer({"bootstrap.servers": bootstrap}) as producer:
+        for _ in range(count):
+            producer.send(topic, VALUE)
 
 
 def write_confluent(bootstrap: str, topic: str, count: int) -> None:
@@ -100,14 +147,20 @@ def read_confluent(bootstrap: str, topic: str, count: int) -> None:
 
 
 Way = Callable[[str, str, int], None]
-WAYS: dict[str, Way] = {
-    "write: pybroker send_many": write_rows,
-    "write: pybroker enqueue": write_each,
-    "write: confluent produce": write_confluent,
-    "read: pybroker poll": read_polled,
-    "read: pybroker async for": read_each,
-    "read: confluent consume": read_confluent,
+WAYS: dict[str, tuple[Way, float]] = {
+    "write: pybroker send_many": (write_rows, 1),
+    "write: pybroker enqueue": (write_each, 1),
+    "write: pybroker.blocking enqueue": (write_blocking, 1),
+    "write: confluent produce": (write_confluent, 1),
+    "write: pybroker gather of sends": (write_gathered, 0.2),
+    "write: pybroker await send": (write_awaited, 0.002),
+    "write: pybroker await send, linger.ms=0": (write_awaited_at_once, 0.002),
+    "write: pybroker.blocking send": (write_blocking_awaited, 0.002),
+    "read: pybroker poll": (read_polled, 1),
+    "read: pybroker async for": (read_each, 1),
+    "read: confluent consume": (read_confluent, 1),
 }
+"""Name → the way, and its share of the records."""
 
 
 def main() -> None:
@@ -115,26 +168,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benches.clients", description=__doc__)
     parser.add_argument("--records", type=int, default=500_000, help="a round and way; a multiple of 1,000")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="ways whose name contains this")
     given = parser.parse_args()
     count = given.records // 1000 * 1000
-    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
+    ways = {name: (way, max(1_000, int(count * share))) for name, (way, share) in WAYS.items() if given.only in name}
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     with pybroker.Broker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topics([NewTopic("read", 1, 1)])
         write_rows(broker.bootstrap, "read", count)
         for turn in range(given.rounds):
-            for number, (name, way) in enumerate(WAYS.items()):
+            for number, (name, (way, share)) in enumerate(ways.items()):
                 topic = "read"
                 if name.startswith("write"):
                     topic = f"write-{turn}-{number}"
                     admin.create_topics([NewTopic(topic, 1, 1)])
                 begin, cpu = time.perf_counter(), time.process_time()
-                way(broker.bootstrap, topic, count)
+                way(broker.bootstrap, topic, share)
                 measured[name].append((time.perf_counter() - begin, time.process_time() - cpu))
     print(f"{count} records of {len(VALUE)} bytes, median of {given.rounds}\n")
     print("| way | records/s | CPU µs a record |\n|---|---|---|")
     for name, figures in measured.items():
         elapsed, cpu = (median(column) for column in zip(*figures, strict=True))
-        print(f"| {name} | {count / elapsed:,.0f} | {cpu / count * 1e6:.2f} |")
+        share = ways[name][1]
+        print(f"| {name} | {share / elapsed:,.0f} | {cpu / share * 1e6:.2f} |")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
         ConfigSource,
         OpType,
     )
+    from pybroker.client.admin.configs import LogDirDescription, ReplicaInfo
     from pybroker.client.admin.groups import GroupDescription, GroupListing, MemberDescription
+    from pybroker.client.admin.ingests import IngestListing, IngestPartition, IngestState
     from pybroker.client.admin.results import (
         CreateTopicsResult,
         DeleteTopicsResult,
         DescribeTopicsResult,
+        KeyedResult,
         TopicMetadataAndConfig,
     )
     from pybroker.client.admin.security_types import (
@@ -32,9 +35,19 @@ if TYPE_CHECKING:
         AclPermissionType,
         PatternType,
         ResourceType,
+        ScramCredentialInfo,
         ScramDeletion,
         ScramMechanism,
         ScramUpsertion,
+    )
+    from pybroker.client.admin.topic_life_types import (
+        DeletedReplica,
+        LogEnds,
+        TopicDeletion,
+        TopicEvent,
+        TopicIncarnation,
+        TruncatedTopic,
+        UndeletedTopic,
     )
     from pybroker.client.admin.topic_types import (
         ListTopicsResult,
@@ -48,6 +61,7 @@ if TYPE_CHECKING:
     from pybroker.client.cluster import Cluster, Node, PartitionInfo, TopicIdPartition, TopicPartition
     from pybroker.client.connection.broker_connection import BrokerConnection
     from pybroker.client.consumer.consumer import Consumer
+    from pybroker.client.consumer.group.member import GroupMetadata
     from pybroker.client.consumer.group.rebalances import RebalanceListener
     from pybroker.client.errors import (
         AuthenticationError,
@@ -74,7 +88,7 @@ if TYPE_CHECKING:
         StringDeserializer,
         StringSerializer,
     )
-    from pybroker.client.producer.delivery import Delivery
+    from pybroker.client.producer.delivery import Delivery, OnDelivery
     from pybroker.client.producer.producer import Producer
     from pybroker.client.records import ProducerRecord, RecordMetadata
     from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
@@ -106,17 +120,25 @@ __all__ = [
     "ConsumerRecord",
     "CreateTopicsResult",
     "DeleteTopicsResult",
+    "DeletedReplica",
     "Delivery",
     "DescribeTopicsResult",
     "Deserializer",
     "ErrorCode",
     "GroupDescription",
     "GroupListing",
+    "GroupMetadata",
+    "IngestListing",
+    "IngestPartition",
+    "IngestState",
     "JsonDeserializer",
     "JsonSerializer",
     "KafkaError",
     "KafkaTimeoutError",
+    "KeyedResult",
     "ListTopicsResult",
+    "LogDirDescription",
+    "LogEnds",
     "MemberDescription",
     "MetricReporter",
     "NewPartitions",
@@ -126,6 +148,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
+    "OnDelivery",
     "OpType",
     "PartitionInfo",
     "PatternType",
@@ -135,7 +158,9 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",
+    "ReplicaInfo",
     "ResourceType",
+    "ScramCredentialInfo",
     "ScramDeletion",
     "ScramMechanism",
     "ScramUpsertion",
@@ -143,13 +168,18 @@ __all__ = [
     "StringDeserializer",
     "StringSerializer",
     "TopicCollection",
+    "TopicDeletion",
     "TopicDescription",
+    "TopicEvent",
     "TopicIdPartition",
+    "TopicIncarnation",
     "TopicListing",
     "TopicMetadataAndConfig",
     "TopicPartition",
     "TopicPartitionInfo",
     "TopicRecreatedError",
+    "TruncatedTopic",
+    "UndeletedTopic",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "Uuid",
@@ -160,18 +190,6 @@ _MODULES = {
         "AdminClient",
         "ClusterDescription",
     ),
-    "pybroker.client.admin.groups": (
-        "GroupDescription",
-        "GroupListing",
-        "MemberDescription",
-    ),
-    "pybroker.client.cluster": (
-        "Cluster",
-        "Node",
-        "PartitionInfo",
-        "TopicIdPartition",
-        "TopicPartition",
-    ),
     "pybroker.client.admin.config_types": (
         "AlterConfigOp",
         "ConfigEntry",
@@ -180,8 +198,67 @@ _MODULES = {
         "ConfigSource",
         "OpType",
     ),
+    "pybroker.client.admin.configs": (
+        "LogDirDescription",
+        "ReplicaInfo",
+    ),
+    "pybroker.client.admin.groups": (
+        "GroupDescription",
+        "GroupListing",
+        "MemberDescription",
+    ),
+    "pybroker.client.admin.ingests": (
+        "IngestListing",
+        "IngestPartition",
+        "IngestState",
+    ),
+    "pybroker.client.admin.results": (
+        "CreateTopicsResult",
+        "DeleteTopicsResult",
+        "DescribeTopicsResult",
+        "KeyedResult",
+        "TopicMetadataAndConfig",
+    ),
+    "pybroker.client.admin.security_types": (
+        "AclBinding",
+        "AclBindingFilter",
+        "AclOperation",
+        "AclPermissionType",
+        "PatternType",
+        "ResourceType",
+        "ScramCredentialInfo",
+        "ScramDeletion",
+        "ScramMechanism",
+        "ScramUpsertion",
+    ),
+    "pybroker.client.admin.topic_life_types": (
+        "DeletedReplica",
+        "LogEnds",
+        "TopicDeletion",
+        "TopicEvent",
+        "TopicIncarnation",
+        "TruncatedTopic",
+        "UndeletedTopic",
+    ),
+    "pybroker.client.admin.topic_types": (
+        "ListTopicsResult",
+        "NewPartitions",
+        "NewTopic",
+        "TopicCollection",
+        "TopicDescription",
+        "TopicListing",
+        "TopicPartitionInfo",
+    ),
+    "pybroker.client.cluster": (
+        "Cluster",
+        "Node",
+        "PartitionInfo",
+        "TopicIdPartition",
+        "TopicPartition",
+    ),
     "pybroker.client.connection.broker_connection": ("BrokerConnection",),
     "pybroker.client.consumer.consumer": ("Consumer",),
+    "pybroker.client.consumer.group.member": ("GroupMetadata",),
     "pybroker.client.consumer.group.rebalances": ("RebalanceListener",),
     "pybroker.client.errors": (
         "AuthenticationError",
@@ -197,40 +274,17 @@ _MODULES = {
         "UnknownTopicError",
         "UnsupportedVersionError",
     ),
+    "pybroker.client.offsets": (
+        "OffsetAndMetadata",
+        "OffsetAndTimestamp",
+        "OffsetSpec",
+    ),
     "pybroker.client.plugins.interceptors": (
         "ConsumerInterceptor",
         "MetricReporter",
         "ProducerInterceptor",
     ),
     "pybroker.client.plugins.metrics": ("ClientMetrics",),
-    "pybroker.client.offsets": (
-        "OffsetAndMetadata",
-        "OffsetAndTimestamp",
-        "OffsetSpec",
-    ),
-    "pybroker.client.producer.producer": ("Producer",),
-    "pybroker.client.producer.delivery": ("Delivery",),
-    "pybroker.client.records": (
-        "ProducerRecord",
-        "RecordMetadata",
-    ),
-    "pybroker.client.admin.results": (
-        "CreateTopicsResult",
-        "DeleteTopicsResult",
-        "DescribeTopicsResult",
-        "TopicMetadataAndConfig",
-    ),
-    "pybroker.client.admin.security_types": (
-        "AclBinding",
-        "AclBindingFilter",
-        "AclOperation",
-        "AclPermissionType",
-        "PatternType",
-        "ResourceType",
-        "ScramDeletion",
-        "ScramMechanism",
-        "ScramUpsertion",
-    ),
     "pybroker.client.plugins.serialization": (
         "Deserializer",
         "JsonDeserializer",
@@ -239,14 +293,14 @@ _MODULES = {
         "StringDeserializer",
         "StringSerializer",
     ),
-    "pybroker.client.admin.topic_types": (
-        "ListTopicsResult",
-        "NewPartitions",
-        "NewTopic",
-        "TopicCollection",
-        "TopicDescription",
-        "TopicListing",
-        "TopicPartitionInfo",
+    "pybroker.client.producer.delivery": (
+        "Delivery",
+        "OnDelivery",
+    ),
+    "pybroker.client.producer.producer": ("Producer",),
+    "pybroker.client.records": (
+        "ProducerRecord",
+        "RecordMetadata",
     ),
     "pybroker.cluster_resource": (
         "ClusterResource",

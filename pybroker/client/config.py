@@ -82,7 +82,9 @@ COMMON: tuple[ConfigKey, ...] = (
         "What to do when no known broker answers: rebootstrap or none.",
         one_of("rebootstrap", "none"),
     ),
-    ConfigKey("metadata.recovery.rebootstrap.trigger.ms", _LONG, 300_000, "After this time without one.", at_least(0)),
+    ConfigKey(
+        "metadata.recovery.rebootstrap.trigger.ms", _LONG, 300_000, "Accepted; here that is done at once.", at_least(0)
+    ),
     ConfigKey(
         "metadata.cluster.check.enable",
         _BOOLEAN,
@@ -94,6 +96,8 @@ COMMON: tuple[ConfigKey, ...] = (
 
 ADMIN = ConfigDef(COMMON)
 
+_INTERCEPTORS = "Objects or classes, in order: ProducerInterceptor, ConsumerInterceptor."
+
 _COMPRESSION = ("none", "gzip", "snappy", "lz4", "zstd")
 
 PRODUCER = ConfigDef(
@@ -101,13 +105,25 @@ PRODUCER = ConfigDef(
         *COMMON,
         ConfigKey("key.serializer", _CLASS, None, "Serializer or function; without one bytes and text."),
         ConfigKey("value.serializer", _CLASS, None, "Serializer or function; without one bytes and text."),
-        ConfigKey("interceptor.classes", _LIST, (), "ProducerInterceptors, in order."),
-        ConfigKey("acks", _STRING, -1, "all (or -1), 1, 0.", one_of("all", "-1", "0", "1")),
+        ConfigKey("interceptor.classes", _LIST, (), _INTERCEPTORS),
+        ConfigKey(
+            "acks",
+            _STRING,
+            -1,
+            "Who must have a record: all (or -1) replicas in sync, 1 (the leader), 0 (nobody is asked).",
+            one_of("all", "-1", "0", "1"),
+        ),
         ConfigKey("enable.idempotence", _BOOLEAN, True, "Each record once, in order; needs acks=all."),
         ConfigKey("max.in.flight.requests.per.connection", _INT, 5, "Requests under way to one broker.", at_least(1)),
         ConfigKey("retries", _INT, 2**31 - 1, "How often a batch is sent again.", at_least(0)),
         ConfigKey("delivery.timeout.ms", _INT, 120_000, "After this time a record that waits has failed.", at_least(1)),
-        ConfigKey("linger.ms", _LONG, 5, "How long a batch that is not full waits for more.", at_least(0)),
+        ConfigKey(
+            "linger.ms",
+            _LONG,
+            5,
+            "How long a batch that is not full, and that nobody awaits, waits for more.",
+            at_least(0),
+        ),
         ConfigKey(
             "batch.size",
             _INT,
@@ -141,7 +157,7 @@ CONSUMER = ConfigDef(
         *COMMON,
         ConfigKey("key.deserializer", _CLASS, None, "Deserializer or function of bytes; without one bytes."),
         ConfigKey("value.deserializer", _CLASS, None, "Deserializer or function of bytes; without one bytes."),
-        ConfigKey("interceptor.classes", _LIST, (), "ConsumerInterceptors, in order."),
+        ConfigKey("interceptor.classes", _LIST, (), _INTERCEPTORS),
         ConfigKey("group.id", _STRING, None, "The group to read and commit in.", not_empty),
         ConfigKey("group.instance.id", _STRING, None, "Makes the member static: a restart is no rebalance.", not_empty),
         ConfigKey(
@@ -155,8 +171,14 @@ CONSUMER = ConfigDef(
         ConfigKey("heartbeat.interval.ms", _INT, 3_000, "How often a member says that it is there.", at_least(1)),
         ConfigKey("max.poll.interval.ms", _INT, 300_000, "A member that does not poll so long leaves.", at_least(1)),
         ConfigKey("enable.auto.commit", _BOOLEAN, True, "Commit what was handed out, by itself."),
-        ConfigKey("auto.commit.interval.ms", _INT, 5_000, "How often.", at_least(0)),
-        ConfigKey("auto.offset.reset", _STRING, "latest", "Where to start without a position.", one_of(*_RESET)),
+        ConfigKey("auto.commit.interval.ms", _INT, 5_000, "How often that is done.", at_least(0)),
+        ConfigKey(
+            "auto.offset.reset",
+            _STRING,
+            "latest",
+            "Where to start without a position: earliest, latest; none = NoOffsetError.",
+            one_of(*_RESET),
+        ),
         ConfigKey(
             "isolation.level",
             _STRING,
@@ -164,8 +186,8 @@ CONSUMER = ConfigDef(
             "read_committed leaves out aborted transactions.",
             one_of("read_uncommitted", "read_committed"),
         ),
-        ConfigKey("fetch.min.bytes", _INT, 1, "The broker waits until there are so many,", at_least(0)),
-        ConfigKey("fetch.max.wait.ms", _INT, 500, "at most so long.", at_least(0)),
+        ConfigKey("fetch.min.bytes", _INT, 1, "A fetch is answered when there are so many bytes,", at_least(0)),
+        ConfigKey("fetch.max.wait.ms", _INT, 500, "or after this time.", at_least(0)),
         ConfigKey("fetch.max.bytes", _INT, 50 << 20, "Bytes of one answer.", at_least(0)),
         ConfigKey("max.partition.fetch.bytes", _INT, 1 << 20, "Bytes for one partition.", at_least(0)),
         ConfigKey("max.poll.records", _INT, 500, "Records that a poll gives at most.", at_least(1)),
@@ -184,6 +206,12 @@ CONSUMER = ConfigDef(
 )
 
 
+NOT_SERVED = {
+    "transactional.id": "transactions are not served yet; without it a producer is idempotent by default",
+}
+"""Settings of Kafka's clients that would promise what nobody keeps."""
+
+
 class ClientConfig:
     """The settings of one client, parsed and checked.
 
@@ -196,6 +224,8 @@ class ClientConfig:
         self._given = dict(settings)
         self._values: dict[str, Any] = {}
         for name, value in settings.items():
+            if name in NOT_SERVED:
+                raise ClientConfigError(f"{name}: {NOT_SERVED[name]}")
             if name not in table:
                 near = nearest_name(name, table)
                 raise ClientConfigError(f"there is no setting {name}{f'; did you mean {near}?' if near else ''}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pybroker.client.cluster import TopicPartition
+from pybroker.client.times import Moment, milliseconds
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -36,7 +37,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """What `list_offsets` looks for: `earliest()`, `latest()`, `max_timestamp()`, `for_timestamp(ms)`."""
+    """What `list_offsets` looks for: `earliest()`, `latest()`, `max_timestamp()`, `for_timestamp(moment)`."""
 
     timestamp: int
 
@@ -56,6 +57,6 @@ class OffsetSpec:
         return cls(-3)
 
     @classmethod
-    def for_timestamp(cls, timestamp_ms: int) -> OffsetSpec:
-        """The first record of that time or later."""
-        return cls(timestamp_ms)
+    def for_timestamp(cls, moment: Moment) -> OffsetSpec:
+        """The first record of that time (milliseconds or a datetime) or later."""
+        return cls(milliseconds(moment))

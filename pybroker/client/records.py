@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pybroker.client.times import Moment
 from pybroker.native import Uuid
 
 HeaderList = tuple[tuple[str, bytes | None], ...]
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+"""What a caller may give as headers; text values become UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record to be sent. partition: None = by the key. timestamp: milliseconds, None = now.
+    """A record to be sent. partition: None = by the key. timestamp: milliseconds or a datetime, None = now.
 
     It knows no cluster id: plug-ins learn that by `ClusterResourceListener` (KIP-78).
     """
@@ -22,7 +25,7 @@ class ProducerRecord:
     value: Any = None
     key: Any = None
     partition: int | None = None
-    timestamp: int | None = None
+    timestamp: Moment | None = None
     headers: HeaderList = ()
 
 
@@ -40,8 +43,8 @@ class RecordMetadata(NamedTuple):
     topic_id: Uuid
 
 
-def header_list(headers: Any) -> HeaderList:
-    """Headers as a mapping or as pairs; text values become UTF-8."""
+def header_list(headers: Headers | None) -> HeaderList:
+    """Headers as they are sent."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers

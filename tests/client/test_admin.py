@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pybroker.client import (
+    AclOperation,
     AdminClient,
     AlterConfigOp,
     ConfigResource,
@@ -39,6 +40,20 @@ async def test_create_topics(admin: AdminClient, name: str) -> None:
     with pytest.raises(KafkaError) as exists:
         await admin.create_topics([NewTopic(name)])
     assert exists.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+# KIP-516, TopicDescription: "partitions: a list of partitions where the index represents the partition id";
+# "authorizedOperations: authorized operations for this topic, or null if this is not known".
+@pytest.mark.checklist(324)
+async def test_a_description_lists_partitions_by_their_index(admin: AdminClient, name: str) -> None:
+    await admin.create_topics([NewTopic(name, 12, 1)])
+    await known(admin, name)
+    described = (await admin.describe_topics([name]))[name]
+    assert [each.partition for each in described.partitions] == list(range(12))
+    assert described.authorized_operations is None
+    told = (await admin.describe_topics([name], include_authorized_operations=True))[name].authorized_operations
+    assert told is not None
+    assert AclOperation.READ in told
 
 
 @pytest.mark.checklist(12, 158, 159, 161, 162, 163, 165, 166, 169, 170, 171, 173, 174)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import warnings
+from typing import Any
 
 import pytest
 
@@ -139,7 +141,7 @@ async def test_create_topics_gives_ids_of_created_topics_only() -> None:
 @pytest.mark.checklist(170, 171, 172, 173, 174, 175, 176, "X23", "D29")
 async def test_describe_results_are_by_what_was_asked() -> None:
     description = TopicDescription("a", False, (), None, ID)
-    by_name = DescribeTopicsResult(TopicCollection.of_topic_names(["a"]), _futures(a=description))  # type: ignore[arg-type]  # futures of the test's own
+    by_name = DescribeTopicsResult.of_topic_names(_futures(a=description))  # type: ignore[arg-type]  # futures of the test's own
     assert by_name.topic_id_values() is None
     assert list(by_name.topic_name_values() or ()) == ["a"]
     assert await by_name.all_topic_names() == {"a": description}
@@ -152,7 +154,7 @@ async def test_describe_results_are_by_what_was_asked() -> None:
 
     future = asyncio.get_running_loop().create_future()
     future.set_result(description)
-    by_id = DescribeTopicsResult(TopicCollection.of_topic_ids([ID]), {ID: future})
+    by_id = DescribeTopicsResult.of_topic_ids({ID: future})
     assert by_id.topic_name_values() is None
     assert await by_id.all_topic_ids() == {ID: description}
     with pytest.warns(DeprecationWarning, match="topic_name_values"):
@@ -163,7 +165,7 @@ async def test_describe_results_are_by_what_was_asked() -> None:
 
 @pytest.mark.checklist(178, 179, 180, 181)
 async def test_delete_results_are_by_what_was_asked_and_all_needs_all() -> None:
-    result = DeleteTopicsResult(TopicCollection.of_topic_names(["a", "b"]), _futures(a=None, b=3))  # type: ignore[arg-type]  # futures of the test's own
+    result = DeleteTopicsResult.of_topic_names(_futures(a=None, b=3))  # type: ignore[arg-type]  # futures of the test's own
     values = result.topic_name_values()
     assert values is not None
     await values["a"]
@@ -172,8 +174,48 @@ async def test_delete_results_are_by_what_was_asked_and_all_needs_all() -> None:
         assert result.values() is not None
     with pytest.raises(KafkaError):
         await result.all()
-    good = DeleteTopicsResult(TopicCollection.of_topic_names(["a"]), _futures(a=None))  # type: ignore[arg-type]  # futures of the test's own
+    good = DeleteTopicsResult.of_topic_names(_futures(a=None))  # type: ignore[arg-type]  # futures of the test's own
     await good.all()
+
+
+# KIP-516, Public Interfaces: "protected DescribeTopicsResult(Map<Uuid, …> topicIdFutures, Map<String, …> nameFutures)".
+@pytest.mark.checklist(322)
+@pytest.mark.parametrize("result", [DescribeTopicsResult, DeleteTopicsResult])
+async def test_results_are_made_by_their_two_factories(result: Any) -> None:
+    future = asyncio.get_running_loop().create_future()
+    with pytest.raises(TypeError, match="of_topic_ids"):
+        result({ID: future}, None)
+    assert result.of_topic_ids({ID: future}).topic_id_values() == {ID: future}
+    assert result.of_topic_ids({ID: future}).topic_name_values() is None
+    assert result.of_topic_names({"a": future}).topic_name_values() == {"a": future}
+    assert result.of_topic_names({"a": future}).topic_id_values() is None
+
+    class Double(result):  # type: ignore[misc]  # protected: a child may call it
+        pass
+
+    assert Double(None, {"a": future}).topic_name_values() == {"a": future}
+    assert Double({}, None).topic_id_values() == {}
+    none: Futures[Any, Any] = {}
+    for both in (None, none):
+        with pytest.raises(ValueError, match="exactly one"):
+            Double(both, both)
+
+
+# KIP-516: "@Deprecated public Map<String, KafkaFuture<…>> values()", of both results, and of the first also `all`.
+@pytest.mark.checklist(323)
+async def test_old_methods_by_name_warn_and_work() -> None:
+    description = TopicDescription("a", False, (), None, ID)
+    described = DescribeTopicsResult.of_topic_names(_futures(a=description))  # type: ignore[arg-type]  # as above
+    deleted = DeleteTopicsResult.of_topic_names(_futures(a=None))  # type: ignore[arg-type]  # as above
+    for result in (described, deleted):
+        with pytest.warns(DeprecationWarning, match=r"values\(\) is deprecated: use topic_name_values\(\)"):
+            assert result.values() == result.topic_name_values()
+        assert "Deprecated" in (result.values.__doc__ or "")
+    with pytest.warns(DeprecationWarning, match=r"all\(\) is deprecated: use all_topic_names\(\)"):
+        assert await described.all() == {"a": description}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await deleted.all()  # this one stays
 
 
 @pytest.mark.checklist(301)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ import pytest
 from pybroker import native
 from pybroker.client import (
     AdminClient,
+    ClientConfigError,
     Consumer,
     ConsumerRecord,
     JsonSerializer,
     KafkaError,
     KafkaTimeoutError,
     NewTopic,
+    OffsetSpec,
     Producer,
     ProducerRecord,
     RecordMetadata,
@@ -312,6 +315,56 @@ async def test_a_full_buffer_makes_the_caller_wait() -> None:
                 await producer.enqueue("t", b"x" * 800)
             async with asyncio.timeout(60):
                 await producer.close(0.1)
+
+
+async def test_deliveries_are_told_to_a_callback(admin: AdminClient, bootstrap: str, name: str) -> None:
+    await admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "2000"})])
+    told: list[tuple[RecordMetadata | None, Exception | None]] = []
+    async with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for value in (b"a", b"b"):
+            await producer.enqueue(name, value, on_delivery=lambda *how: told.append(how))
+        await producer.flush()
+        await producer.enqueue(name, b"x" * 3_000, on_delivery=lambda *how: told.append(how))
+        await producer.flush()  # the failure was told
+        metadata = await producer.send(name, "c", on_delivery=lambda *how: told.append(how))
+    assert [written and written.offset for written, _ in told] == [0, 1, None, 2]
+    assert [getattr(error, "code", None) for _, error in told] == [None, None, ErrorCode.MESSAGE_TOO_LARGE, None]
+    assert told[-1][0] == metadata
+
+
+async def test_times_may_be_datetimes(admin: AdminClient, bootstrap: str, name: str) -> None:
+    await admin.create_topics([NewTopic(name, 1, 1, config={"retention.ms": "-1"})])
+    where = TopicPartition(name, 0)
+    winter = datetime(2024, 1, 31, 12, 0, 0, 987_654, tzinfo=timezone(timedelta(hours=1)))
+    winter_ms = 1_706_698_800_987
+    async with Producer({"bootstrap.servers": bootstrap}) as producer:
+        assert (await producer.send(name, "a", timestamp_ms=winter)).timestamp == winter_ms
+        await producer.send(ProducerRecord(name, "b", timestamp=winter + timedelta(seconds=1)))
+        await producer.send_many(name, [b"c"], timestamp_ms=winter + timedelta(seconds=2))
+        with pytest.raises(ValueError, match="2024-01-31T12:00:00 has no time zone"):
+            await producer.enqueue(name, "d", timestamp_ms=datetime(2024, 1, 31, 12))
+    assert [each.timestamp - winter_ms for each in await read(bootstrap, name, 3)] == [0, 1_000, 2_000]
+    async with Consumer({"bootstrap.servers": bootstrap}) as consumer:
+        found = await consumer.offsets_for_times({where: winter + timedelta(seconds=1)})
+        second = found[where]
+        assert second is not None
+        assert second.offset == 1
+    looked = await admin.list_offsets({where: OffsetSpec.for_timestamp(winter + timedelta(seconds=2))})
+    assert looked[where].offset == 2
+
+
+async def test_a_header_by_its_name(admin: AdminClient, bootstrap: str, name: str) -> None:
+    await admin.create_topics([NewTopic(name, 1, 1)])
+    async with Producer({"bootstrap.servers": bootstrap}) as producer:
+        await producer.send(name, "a", headers=[("h", b"1"), ("h", "2"), ("none", None)])
+    [record] = await read(bootstrap, name, 1)
+    assert (record.header("h"), record.header("none", b"else"), record.header("x")) == (b"2", None, None)
+    assert record.header("x", b"else") == b"else"
+
+
+def test_transactions_are_not_served() -> None:
+    with pytest.raises(ClientConfigError, match=r"transactional\.id: .*not served"):
+        Producer({"bootstrap.servers": "127.0.0.1:1", "transactional.id": "t"})
 
 
 async def test_who_waits_for_a_record_does_not_wait_for_more_of_them(

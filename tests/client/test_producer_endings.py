@@ -188,7 +188,7 @@ async def test_a_failure_that_was_looked_at_late_is_not_told_again(broker: pybro
         await admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "2000"})])
         refused = await producer.enqueue(name, b"x" * 3_000)
         done = asyncio.Event()
-        refused._batch.done.add_done_callback(lambda _: done.set())
+        refused.batch.done.add_done_callback(lambda _: done.set())
         async with asyncio.timeout(60):
             await done.wait()
         with pytest.raises(KafkaError):

@@ -18,6 +18,7 @@ FLOORS: list[set[str]] = [
     {"connection"},
     {"plugins"},
     {"config", "records", "offsets"},
+    {"times"},
     {"cluster"},
     {"errors"},
 ]

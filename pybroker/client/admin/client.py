@@ -8,8 +8,10 @@ from typing import Any, Self
 
 from pybroker.client.admin.configs import ConfigsAdmin
 from pybroker.client.admin.groups import GroupsAdmin
+from pybroker.client.admin.ingests import IngestsAdmin
 from pybroker.client.admin.records import RecordsAdmin
 from pybroker.client.admin.security import SecurityAdmin
+from pybroker.client.admin.topic_lives import TopicLivesAdmin
 from pybroker.client.admin.topics import TopicsAdmin
 from pybroker.client.cluster import Node
 from pybroker.client.connection.network import Where
@@ -24,7 +26,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, RecordsAdmin, SecurityAdmin):
+class AdminClient(TopicsAdmin, TopicLivesAdmin, IngestsAdmin, ConfigsAdmin, GroupsAdmin, RecordsAdmin, SecurityAdmin):
     """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
 
         async with AdminClient({"bootstrap.servers": "127.0.0.1:9092"}) as admin:

@@ -11,10 +11,10 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pybroker.client.admin.config_types import ConfigEntry
-from pybroker.client.admin.topic_types import TopicCollection, TopicDescription, TopicIdCollection
+from pybroker.client.admin.topic_types import TopicDescription
 from pybroker.client.errors import KafkaError, UnsupportedVersionError, broker_error
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -131,11 +131,44 @@ def _said(number: int) -> int:
 
 
 class _ByIdOrName(Generic[Value]):
-    """Futures by id if the request used ids, by name if it used names."""
+    """Futures by id if the request used ids, by name if it used names.
 
-    def __init__(self, topics: TopicCollection, futures: Futures[Any, Value]) -> None:
-        self._by_id = isinstance(topics, TopicIdCollection)
-        self._futures = futures
+    Made by `of_topic_ids` and `of_topic_names`; the constructor is for children, as tests' doubles (KIP-516).
+    """
+
+    def __init__(
+        self,
+        topic_id_futures: Futures[Uuid, Value] | None,
+        topic_name_futures: Futures[str, Value] | None,
+    ) -> None:
+        if type(self).__module__ == __name__:
+            raise TypeError(f"use {type(self).__name__}.of_topic_ids or {type(self).__name__}.of_topic_names")
+        self._take(topic_id_futures, topic_name_futures)
+
+    def _take(
+        self, topic_id_futures: Futures[Uuid, Value] | None, topic_name_futures: Futures[str, Value] | None
+    ) -> None:
+        if (topic_id_futures is None) == (topic_name_futures is None):
+            raise ValueError("futures by id or by name: exactly one of them")
+        self._by_id, self._by_name = topic_id_futures, topic_name_futures
+
+    @classmethod
+    def of_topic_ids(cls, futures: Futures[Uuid, Value]) -> Self:
+        """The result of a request that used ids."""
+        made = cls.__new__(cls)
+        made._take(futures, None)
+        return made
+
+    @classmethod
+    def of_topic_names(cls, futures: Futures[str, Value]) -> Self:
+        """The result of a request that used names."""
+        made = cls.__new__(cls)
+        made._take(None, futures)
+        return made
+
+    @property
+    def _futures(self) -> Futures[Any, Value]:
+        return self._by_name if self._by_id is None else self._by_id  # type: ignore[return-value]  # one is there
 
     def futures(self) -> list[asyncio.Future[Value]]:
         """All of them."""
@@ -143,11 +176,11 @@ class _ByIdOrName(Generic[Value]):
 
     def topic_id_values(self) -> dict[Uuid, asyncio.Future[Value]] | None:
         """Id → future if the request used ids, else None."""
-        return dict(self._futures) if self._by_id else None
+        return None if self._by_id is None else dict(self._by_id)
 
     def topic_name_values(self) -> dict[str, asyncio.Future[Value]] | None:
         """Name → future if the request used names, else None."""
-        return None if self._by_id else dict(self._futures)
+        return None if self._by_name is None else dict(self._by_name)
 
     def values(self) -> dict[str, asyncio.Future[Value]] | None:
         """Deprecated: `topic_name_values`."""
@@ -160,15 +193,15 @@ class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
 
     async def all_topic_ids(self) -> dict[Uuid, TopicDescription]:
         """By id. Raises ValueError if the request used names."""
-        if not self._by_id:
+        if self._by_id is None:
             raise ValueError("the request used names: all_topic_names()")
-        return await gather(self._futures)
+        return await gather(self._by_id)
 
     async def all_topic_names(self) -> dict[str, TopicDescription]:
         """By name. Raises ValueError if the request used ids."""
-        if self._by_id:
+        if self._by_name is None:
             raise ValueError("the request used ids: all_topic_ids()")
-        return await gather(self._futures)
+        return await gather(self._by_name)
 
     def all(self) -> Awaitable[dict[str, TopicDescription]]:
         """Deprecated: `all_topic_names` (KIP-516)."""

@@ -136,8 +136,9 @@ class TopicPartitionInfo:
 class TopicDescription:
     """A topic as `describe_topics` shows it (KIP-516).
 
-    authorized_operations: codes of the operations (Kafka's AclOperation) that the caller may perform; None if not asked
-    for. topic_id: Uuid.ZERO from a broker without ids.
+    partitions: the one with index i is partition i. authorized_operations: codes of the operations (Kafka's
+    AclOperation) that the caller may perform; None if unknown, as where it was not asked for. topic_id: Uuid.ZERO from
+    a broker without ids.
     """
 
     name: str

@@ -103,7 +103,8 @@ class TopicsAdmin(AdminBase):
                 if key in futures:
                     settle(futures[key], row.error_code, row.error_message, None, f"topic {key}")
 
-        return DeleteTopicsResult(wanted, start(keys, work))
+        futures: Futures[Any, None] = start(keys, work)
+        return DeleteTopicsResult.of_topic_ids(futures) if by_id else DeleteTopicsResult.of_topic_names(futures)
 
     def describe_topics(
         self, topics: TopicCollection | Iterable[str], *, include_authorized_operations: bool = False
@@ -141,7 +142,8 @@ class TopicsAdmin(AdminBase):
                 if key in futures:
                     settle(futures[key], row.error_code, None, _description(row, nodes), f"topic {key}")
 
-        return DescribeTopicsResult(wanted, start(keys, work))
+        futures: Futures[Any, TopicDescription] = start(keys, work)
+        return DescribeTopicsResult.of_topic_ids(futures) if by_id else DescribeTopicsResult.of_topic_names(futures)
 
     async def list_topics(self, *, list_internal: bool = False) -> ListTopicsResult:
         """All topics that the caller may see. list_internal: internal topics as well.

@@ -31,7 +31,7 @@ class LivingClient(ABC):
         self._plugins: list[Any] = []
         self._network: Network | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._closed = False
+        self._ending = self._closed = False
         self._interrupted = False
         """Whether the end comes by an exception."""
 
@@ -105,19 +105,26 @@ class LivingClient(ABC):
             await self._end(INTERRUPTED_MAX_S, INTERRUPTED_SILENCE_S)
 
     async def _end(self, timeout_s: float | None, silence_s: float | None) -> None:
-        if self._closed:
+        if self._ending:
             return
-        self._closed = True
+        self._ending = True
         network = self._network
         try:
             if network is not None:
-                await self._finish(Patience(network, timeout_s, silence_s))
+                patience = Patience(network, timeout_s, silence_s)
+                await self._before_end(patience)
+                self._closed = True
+                await self._finish(patience)
         finally:
+            self._closed = True
             await self._stop()
             if network is not None:
                 await network.close()
             for plugin in self._plugins:
                 plugin.close()
+
+    async def _before_end(self, patience: Patience) -> None:  # noqa: B027 - most have nothing of the kind
+        """What must still get in."""
 
     def _gave_up(self, network: Network, what: str) -> None:
         """Something at the end took too long."""

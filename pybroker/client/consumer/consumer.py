@@ -27,6 +27,7 @@ from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, Offse
 from pybroker.client.plugins.interceptors import each
 from pybroker.client.plugins.metrics import CONSUMER_METRICS
 from pybroker.client.plugins.serialization import configured, deserialize_with
+from pybroker.client.times import Moment
 from pybroker.native import ConsumerRecord
 
 log = logging.getLogger(__name__)
@@ -326,10 +327,10 @@ class Consumer(LivingClient):
         return {where: result.offset for where, result in found.items()}
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times: Mapping[TopicPartition, Moment]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of that time or later; None if there is none."""
-        found = await self._offsets({where: OffsetSpec.for_timestamp(time) for where, time in times_ms.items()})
+        """The first record of that time (milliseconds or a datetime) or later; None if there is none."""
+        found = await self._offsets({where: OffsetSpec.for_timestamp(time) for where, time in times.items()})
         return {where: result if result.offset >= 0 else None for where, result in found.items()}
 
     async def _offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pybroker.client.cluster import PartitionInfo
@@ -18,7 +16,6 @@ from pybroker.client.connection.patience import Patience
 from pybroker.client.errors import (
     ClientConfigError,
     KafkaError,
-    KafkaTimeoutError,
     RecordTooLargeError,
     UnknownTopicError,
     broker_error,
@@ -26,16 +23,16 @@ from pybroker.client.errors import (
 from pybroker.client.plugins.interceptors import each
 from pybroker.client.plugins.metrics import PRODUCER_METRICS
 from pybroker.client.plugins.serialization import configured, plain_bytes, serialize_with
-from pybroker.client.producer.accumulator import RECORD_BYTES, Batch, PartitionQueue, TopicQueues
-from pybroker.client.producer.delivery import Delivery
+from pybroker.client.producer.accumulator import RECORD_BYTES, Batch, TopicQueues
+from pybroker.client.producer.appender import Appender, Placed
+from pybroker.client.producer.delivery import Delivery, OnDelivery
 from pybroker.client.producer.sender import Sender
-from pybroker.client.records import ProducerRecord, RecordMetadata, header_list
-from pybroker.native import ClientBatch, append_partitioned, partition_of_key
+from pybroker.client.records import HeaderList, Headers, ProducerRecord, RecordMetadata, header_list
+from pybroker.client.times import Moment
+from pybroker.native import partition_of_key
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
-
-_LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
 class Producer(LivingClient):
@@ -65,18 +62,13 @@ class Producer(LivingClient):
         self._serialize_key, self._serialize_value = serialize_with(key), serialize_with(value)
         self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
         # Nothing stands between the caller's bytes and the batch.
-        self._plain = not (self._interceptors or self._serialize_key or self._serialize_value)
-        self._compression: str = self._config["compression.type"]
-        level = self._config[_LEVELS[self._compression]] if self._compression in _LEVELS else None
-        self._level = None if level in (None, -1) else level
-        self._batch_bytes: int = max(1, self._config["batch.size"])
-        self._linger_s = self._config.seconds("linger.ms")
-        self._delivery_s = self._config.seconds("delivery.timeout.ms")
+        self.is_plain = not (self._interceptors or self._serialize_key or self._serialize_value)
         self._block_s = self._config.seconds("max.block.ms")
         self._record_bytes_max: int = self._config["max.request.size"]
-        self._buffer_bytes: int = self._config["buffer.memory"]
         self._sender: Sender | None = None
+        self._appender: Appender | None = None
         self._topics: dict[str, TopicQueues] = {}
+        self._looking: dict[str, asyncio.Task[TopicQueues]] = {}
         for reporter in self._reporters:
             reporter.init(self._metrics)
 
@@ -89,16 +81,26 @@ class Producer(LivingClient):
         *,
         key: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Any = None,
+        timestamp_ms: Moment | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> RecordMetadata:
         """Writes a record and waits until the broker has it.
 
-        Raises KafkaError (TopicRecreatedError, RecordTooLargeError, …), KafkaTimeoutError after
-        `delivery.timeout.ms`, TypeError for what cannot become bytes.
+        timestamp_ms: milliseconds or a datetime; None = now. on_delivery: as of `enqueue`. Raises KafkaError
+        (TopicRecreatedError, RecordTooLargeError, UnknownTopicError, …), KafkaTimeoutError after
+        `delivery.timeout.ms` or `max.block.ms`, TypeError for what cannot become bytes.
         """
         return await (
-            await self.enqueue(topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+            await self.enqueue(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                on_delivery=on_delivery,
+            )
         )
 
     async def enqueue(
@@ -108,75 +110,97 @@ class Producer(LivingClient):
         *,
         key: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Any = None,
+        timestamp_ms: Moment | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Hands a record over and waits for nothing but room (`buffer.memory`); await the Delivery for its metadata.
 
-        A failure that nobody looks at is raised by the next `flush`. Raises KafkaTimeoutError after `max.block.ms`.
+        on_delivery: called on the loop with (metadata, None) or (None, error) once the outcome is known. A failure
+        that nobody looks at, neither by the Delivery nor by a callback, is raised by the next `flush`. Raises
+        UnknownTopicError and KafkaTimeoutError after `max.block.ms`, RecordTooLargeError, TypeError.
         """
-        if self._plain and not headers and type(value) is bytes and (key is None or type(key) is bytes):
-            delivery = self._append_now(topic, value, key, partition, timestamp_ms)
-            if delivery is not None:
-                return delivery
-        if isinstance(topic, ProducerRecord) or self._interceptors:
+        delivery: Delivery | None = None
+        if self.is_plain and not headers and type(topic) is str:
+            if type(value) is not bytes:
+                value = plain_bytes(value)
+            size = RECORD_BYTES + (len(value) if value is not None else 0)
+            if key is not None:
+                key = plain_bytes(key)
+                size += len(key)
+            if self.takes(topic, size):
+                delivery = self.place(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, size=size)
+        if delivery is None:
             if not isinstance(topic, ProducerRecord):
                 topic = ProducerRecord(topic, value, key, partition, timestamp_ms, header_list(headers))
-            record = each(self._interceptors, "on_send", topic, lambda plugin, record: plugin.on_send(record))
-            topic, value, key, partition = record.topic, record.value, record.key, record.partition
-            timestamp_ms, headers = record.timestamp, record.headers
-        try:
-            return await self._enqueue(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-            )
-        except Exception as error:
-            self._acknowledge(None, error)
-            raise
+            delivery = await self._enqueue(topic)
+        if delivery.is_first:
+            # A tight loop of sends must let the sender have its turn when there is something to send.
+            await asyncio.sleep(0)
+        if on_delivery is not None:
+            delivery.tell(on_delivery)
+        return delivery
 
-    def _append_now(
-        self, topic: str | ProducerRecord, value: bytes, key: bytes | None, partition: int | None, timestamp: int | None
+    def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
+        """Whether a record of a known topic would find room now, behind so many bytes. For any thread."""
+        appender = self._appender
+        if appender is None or self._closed or size > self._record_bytes_max:
+            return False
+        return topic in self._topics and appender.has_room(size + ahead)
+
+    def place(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        *,
+        partition: int | None,
+        timestamp_ms: Moment | None,
+        size: int,
     ) -> Delivery | None:
-        """The short way: into a batch that is open and has room; None if it takes more than that."""
-        queues, sender = self._topics.get(topic), self._sender  # type: ignore[arg-type]  # a record is no key
-        if queues is None or sender is None or self._closed:
-            return None
-        size = len(value) + (len(key) if key is not None else 0) + RECORD_BYTES
-        outcomes = sender.outcomes
-        if size > self._record_bytes_max or outcomes.buffered + size > self._buffer_bytes:
+        """The short way, without a look at `buffer.memory`: a plain record into a batch of a topic that is known; None
+        if it takes more than that.
+        """
+        queues, appender = self._topics.get(topic), self._appender
+        if queues is None or appender is None or self._closed:
             return None
         partitions = queues.partitions
         if partition is None:
             partition = queues.sticky if key is None else partition_of_key(key, len(partitions))
         elif not 0 <= partition < len(partitions):
             return None
-        queue = partitions[partition].queue
-        if not queue or queue[-1].closed:
-            return None
-        batch = queue[-1]
-        if timestamp is None:
-            timestamp = time.time_ns() // 1_000_000
-        data = batch.data
-        if not data.append(timestamp, key, value):
-            return None
-        batch.bytes += size
-        outcomes.buffered += size
-        return Delivery(batch, len(data) - 1, timestamp)
+        return appender.append(partitions[partition], value, key, timestamp_ms=timestamp_ms, headers=None, size=size)
 
-    async def _enqueue(
-        self, topic: str, value: Any, key: Any, *, partition: int | None, timestamp_ms: int | None, headers: Any
-    ) -> Delivery:
-        head = header_list(headers) if headers else ()
-        serialize = self._serialize_key
-        key = plain_bytes(key) if serialize is None else serialize(topic, head, key)
-        serialize = self._serialize_value
-        value = plain_bytes(value) if serialize is None else serialize(topic, head, value)
+    def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[Placed]:
+        """As `place`, many values; ends early if the topic is not known any more."""
+        done = 0
+        while done < len(values):
+            queues, appender = self._topics.get(topic), self._appender
+            if queues is None or appender is None or self._closed:
+                return
+            placed = appender.append_values(queues.partitions[queues.sticky], values, done)
+            yield placed
+            done = placed.end
+
+    async def _enqueue(self, record: ProducerRecord) -> Delivery:
+        record = each(self._interceptors, "on_send", record, lambda plugin, record: plugin.on_send(record))
+        try:
+            return await self._append(record)
+        except Exception as error:
+            self._acknowledge(None, error)
+            raise
+
+    async def _append(self, record: ProducerRecord) -> Delivery:
+        self._refuse_if_closed()
+        topic, partition, headers = record.topic, record.partition, header_list(record.headers)
+        key, value = self._to_bytes(record, headers)
         size = (len(key) if key else 0) + (len(value) if value else 0) + RECORD_BYTES
         if size > self._record_bytes_max:
             raise RecordTooLargeError(f"a record of {size} bytes exceeds max.request.size={self._record_bytes_max}")
-        sender = await self._started()
+        appender = await self._started()
         queues = self._topics.get(topic) or await self._look_up(topic)
-        if sender.outcomes.buffered + size > self._buffer_bytes:
-            await self._wait_for_room(sender, size)
+        if not appender.has_room(size):
+            await appender.wait_for_room(size)
             queues = self._topics.get(topic) or await self._look_up(topic)
         if partition is None:
             partition = queues.sticky if key is None else partition_of_key(key, len(queues.partitions))
@@ -187,27 +211,16 @@ class Producer(LivingClient):
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"topic {topic} has partitions 0 to {len(queues.partitions) - 1}, not {partition}",
                 )
-        if timestamp_ms is None:
-            timestamp_ms = time.time_ns() // 1_000_000
         where = queues.partitions[partition]
-        queue = where.queue
-        if queue and not queue[-1].closed:
-            batch = queue[-1]
-            if batch.data.append(timestamp_ms, key, value, head or None):
-                sender.took(batch, size)
-                return Delivery(batch, len(batch.data) - 1, timestamp_ms)
-            self._close(queues, batch)
-        batch = self._new_batch(where)
-        try:
-            batch.data.append(timestamp_ms, key, value, head or None)
-        except BaseException:
-            queue.remove(batch)  # nothing is in it: nobody would ever send it
-            raise
-        sender.took(batch, size)
-        if len(queue) > 1:
-            # A tight loop of sends must let the sender have its turn when there is something to send.
-            await asyncio.sleep(0)
-        return Delivery(batch, 0, timestamp_ms)
+        return appender.append(where, value, key, timestamp_ms=record.timestamp, headers=headers or None, size=size)
+
+    def _to_bytes(self, record: ProducerRecord, headers: HeaderList) -> tuple[bytes | None, bytes | None]:
+        serialize_key, serialize_value = self._serialize_key, self._serialize_value
+        key, value = record.key, record.value
+        return (
+            plain_bytes(key) if serialize_key is None else serialize_key(record.topic, headers, key),
+            plain_bytes(value) if serialize_value is None else serialize_value(record.topic, headers, value),
+        )
 
     async def send_many(
         self,
@@ -215,7 +228,7 @@ class Producer(LivingClient):
         records: Sequence[Any],
         *,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: Moment | None = None,
     ) -> None:
         """Hands many records over: each a value, or (key, value). The fast way for rows: nothing is done per record
         in Python unless there are serializers or interceptors.
@@ -223,96 +236,28 @@ class Producer(LivingClient):
         Waits for room only; `flush` waits until they are written and raises the first failure. What is a tuple is a
         (key, value). The order within a partition is the order given.
         """
-        if not self._plain:
+        if not self.is_plain:
             for record in records:
                 key, value = record if isinstance(record, tuple) else (None, record)
                 await self.enqueue(topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms)
             return
         rows = records if isinstance(records, list) else list(records)
-        sender = await self._started()
+        appender = await self._started()
         done = 0
         while done < len(rows):
             queues = self._topics.get(topic) or await self._look_up(topic)
-            if sender.outcomes.buffered >= self._buffer_bytes:
-                await self._wait_for_room(sender, 1)
+            if not appender.has_room(1):
+                await appender.wait_for_room(1)
                 continue
-            now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
             if partition is not None and not 0 <= partition < len(queues.partitions):
                 raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
-            keyed = partition is None and isinstance(rows[done], tuple)
-            if keyed:
-                done, full = self._append_keyed(sender, queues, rows, done, now)
+            if partition is None and isinstance(rows[done], tuple):
+                done = appender.append_keyed(queues, rows, done, timestamp_ms)
             else:
                 where = queues.partitions[queues.sticky if partition is None else partition]
-                batch = self._open_batch(where)
-                before = batch.data.size_bytes
-                try:
-                    done = batch.data.append_many(rows, done, now)
-                finally:
-                    self._account(sender, batch, before)
-                    if not len(batch.data):
-                        where.queue.remove(batch)
-                full = -1 if done == len(rows) else where.where.partition
-            if full >= 0:
-                self._close(queues, queues.partitions[full].queue[-1])
+                done = appender.append_values(where, rows, done, timestamp_ms).end
+            if done < len(rows):
                 await asyncio.sleep(0)
-
-    def _append_keyed(
-        self, sender: Sender, queues: TopicQueues, rows: list[Any], done: int, now: int
-    ) -> tuple[int, int]:
-        batches = [self._open_batch(where) for where in queues.partitions]
-        before = [batch.data.size_bytes for batch in batches]
-        try:
-            return append_partitioned([batch.data for batch in batches], rows, done, now, queues.sticky)
-        finally:
-            for where, batch, size in zip(queues.partitions, batches, before, strict=True):
-                self._account(sender, batch, size)
-                if not len(batch.data):
-                    where.queue.remove(batch)
-
-    def _account(self, sender: Sender, batch: Batch, before: int) -> None:
-        sender.took(batch, batch.data.size_bytes - before)
-
-    def _open_batch(self, where: PartitionQueue) -> Batch:
-        if where.queue and not where.queue[-1].closed:
-            return where.queue[-1]
-        return self._new_batch(where)
-
-    def _new_batch(self, where: PartitionQueue) -> Batch:
-        sender = self._sender
-        assert sender is not None, "started before anything is queued"
-        if self._closed:
-            raise RuntimeError("the producer is closed")
-        now = sender.loop.time()
-        batch = Batch(
-            ClientBatch(self._compression, self._batch_bytes, self._level),
-            where.where,
-            where.topic.topic_id,
-            linger_end=now + self._linger_s,
-            deadline=now + self._delivery_s,
-            wake=sender.wake,
-        )
-        where.queue.append(batch)
-        sender.has_work(where)
-        return batch
-
-    def _close(self, queues: TopicQueues, batch: Batch) -> None:
-        """No more records for this batch; records without a key go to another partition now (KIP-480)."""
-        batch.closed = True
-        count = len(queues.partitions)
-        if count > 1 and batch.partition == queues.sticky:
-            queues.sticky = (queues.sticky + random.randrange(1, count)) % count
-        if self._sender is not None:
-            self._sender.wake()
-
-    async def _wait_for_room(self, sender: Sender, size: int) -> None:
-        try:
-            async with asyncio.timeout(self._block_s):
-                await sender.room(self._buffer_bytes, size)
-        except TimeoutError:
-            raise KafkaTimeoutError(
-                f"buffer.memory={self._buffer_bytes} was full for max.block.ms={self._block_s * 1000:.0f}"
-            ) from None
 
     # Looking around -----------------------------------------------------------------------------------------
 
@@ -343,6 +288,7 @@ class Producer(LivingClient):
 
     def _begin(self, network: Network) -> None:
         self._sender = Sender(self._config, network, self._topics, self._metrics, self._batch_done)
+        self._appender = Appender(self._config, self._sender)
 
     async def _finish(self, patience: Patience) -> None:
         sender, network = self._sender, self._network
@@ -363,18 +309,39 @@ class Producer(LivingClient):
             sender.raise_unseen()
 
     async def _stop(self) -> None:
+        looking = list(self._looking.values())
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
         if self._sender is not None:
             await self._sender.close()
 
-    async def _started(self) -> Sender:
-        """The sender, as long as there is one that sends."""
-        if self._sender is None or self._closed:
+    async def _started(self) -> Appender:
+        """What records go into, as long as they may."""
+        if self._appender is None or self._closed:
             await self._start()
-        assert self._sender is not None, "_start has it made or raises"
-        return self._sender
+        assert self._appender is not None, "_start has it made or raises"
+        return self._appender
 
     async def _look_up(self, topic: str) -> TopicQueues:
-        """The queues of a topic, which may have to be looked for, or created by the broker."""
+        """The queues of a topic, which may have to be looked for, or created by the broker; once for all who ask."""
+        looking = self._looking.get(topic)
+        if looking is None:
+            looking = self._looking[topic] = asyncio.create_task(self._look_for(topic))
+            looking.add_done_callback(lambda done: self._looked_up(topic, done))
+        try:
+            return await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            if looking.cancelled():
+                self._refuse_if_closed()  # it is the producer that was closed, not the caller cancelled
+            raise
+
+    def _looked_up(self, topic: str, done: asyncio.Task[TopicQueues]) -> None:
+        del self._looking[topic]
+        if not done.cancelled():
+            done.exception()  # looked at: those who wait raise it, if any are left
+
+    async def _look_for(self, topic: str) -> TopicQueues:
         network, sender = self._network, self._sender
         assert network is not None, "started"
         assert sender is not None, "started"
@@ -399,6 +366,7 @@ class Producer(LivingClient):
                             name = self._config["client.id"]
                             log.warning("[%s] topic %s does not exist; waiting for it", name, topic)
                         failure = refused
+                    self._refuse_if_closed()
                     await asyncio.sleep(backoff.next())
         except TimeoutError:
             if not scope.expired():

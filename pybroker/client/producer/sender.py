@@ -14,6 +14,7 @@ from pybroker.client.connection.metadata import Recreated
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.wake_loop import WakeLoop
 from pybroker.client.errors import (
+    BrokerConnectionError,
     KafkaError,
     TopicRecreatedError,
     broker_error,
@@ -72,6 +73,8 @@ class Sender:
         self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
         self._producer = ProducerId(network)
         self._numbering: asyncio.Task[None] | None = None
+        self.overdue = network.overdue
+        self._closed = False
         self._flushing = 0
         self._crowded = 0
         network.metadata.on_recreated(self._recreated)
@@ -98,11 +101,6 @@ class Sender:
 
     # What the producer calls --------------------------------------------------------------------------------
 
-    def took(self, batch: Batch, size: int) -> None:
-        """`size` bytes more are in a batch."""
-        batch.bytes += size
-        self.outcomes.buffered += size
-
     def queues(self, topic: TopicInfo) -> TopicQueues:
         """The queues of a topic that exists."""
         found = self._topics.get(topic.name)
@@ -116,7 +114,9 @@ class Sender:
         return found
 
     def has_work(self, where: PartitionQueue) -> None:
-        """There is a new batch."""
+        """There is a new batch. Raises RuntimeError once it is closed."""
+        if self._closed:
+            raise RuntimeError("the producer is closed")
         self._busy[where] = None
         self._background.wake()
 
@@ -162,6 +162,7 @@ class Sender:
 
     async def close(self) -> None:
         """Ends at once. What is still there, because it came late or the wait for it was cancelled, fails."""
+        self._closed = True
         self.abandon(self._network.overdue("the producer was closed before the record was written"))
         await self._background.close()
 
@@ -267,7 +268,7 @@ class Sender:
                     await self._build(batch)
                 connection = self._network.ready(node)
                 if connection is None:
-                    raise broker_error(ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {node} was lost")
+                    raise BrokerConnectionError(f"the connection to broker {node} was lost")
                 batches = [batch for _, batch in group]
                 version = version_for(batches, connection.highest(m.ProduceRequest))
                 request = produce_request(

@@ -63,6 +63,25 @@ impl ConsumerRecord {
         }
     }
 
+    /// The last header of that name, as Kafka's `lastHeader`.
+    #[pyo3(signature = (name, default = None))]
+    fn header<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let headers = self.headers.bind(py);
+        for index in (0..headers.len()).rev() {
+            let (key, value): (Bound<'_, PyString>, Bound<'_, PyAny>) =
+                headers.get_item(index)?.extract()?;
+            if key.to_cow()? == name {
+                return Ok(Some(value));
+            }
+        }
+        Ok(default)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let shown = |value: &Option<Py<PyAny>>| -> PyResult<String> {
             match value {

@@ -1,0 +1,124 @@
+"""AdminClient's calls about staged ingests: pybroker's own requests (docs/staged-ingest.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from pybroker.client.admin.base import AdminBase
+from pybroker.client.errors import broker_error
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+
+
+class IngestState(IntEnum):
+    """Where an ingest stands. COMMITTING: decided, not attached everywhere. ABSENT: never begun, aborted, expired."""
+
+    OPEN = 0
+    COMMITTING = 1
+    COMMITTED = 2
+    ABSENT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPartition:
+    """What an ingest has for a partition. base_offset, end_offset (exclusive): where it lies in the topic, None before
+    it is committed.
+    """
+
+    partition: int
+    rows: int
+    bytes: int
+    base_offset: int | None
+    end_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestListing:
+    """A staged ingest. batch_id: of a stream, None for a single load. created_ms, touched_ms (its last append):
+    milliseconds since 1970. ttl_ms: how long it lives without an append. rows, bytes: all that is staged.
+    """
+
+    topic_id: Uuid
+    topic: str
+    ingest_id: str
+    batch_id: int | None
+    epoch: int
+    state: IngestState
+    created_ms: int
+    touched_ms: int
+    ttl_ms: int
+    writers: int
+    rows: int
+    bytes: int
+    partitions: tuple[IngestPartition, ...]
+
+
+class IngestsAdmin(AdminBase):
+    """Bulk loads, under way or committed. The calls raise UnsupportedVersionError at brokers that are not pybroker."""
+
+    async def list_ingests(
+        self,
+        *,
+        topic_ids: Collection[Uuid] | None = None,
+        ingest_id: str | None = None,
+        include_committed: bool = False,
+    ) -> list[IngestListing]:
+        """Staged ingests, of all topics or some, of all ids or one. include_committed: also the remembered ones."""
+        request = m.ListIngestsRequest(
+            topic_ids=None if topic_ids is None else list(topic_ids),
+            ingest_id=ingest_id,
+            include_committed=include_committed,
+        )
+        found: list[IngestListing] = []
+        while True:
+            answer = await self._controller(request, lambda response: (response,))
+            if answer.error_code:
+                raise broker_error(answer.error_code, answer.error_message, about="list of ingests")
+            found += (_listing(row) for row in answer.ingests)
+            if answer.next is None:
+                return found
+            request.after = answer.next
+
+    async def abort_ingest(self, topic_id: Uuid, ingest_id: str, *, batch_id: int | None = None) -> IngestState:
+        """Drops what an ingest has staged. ABSENT: it is gone; COMMITTED, COMMITTING: it was committed, and stays."""
+        cluster = await self._network.refresh(())
+        request = m.IngestAbortRequest(
+            cluster_id=cluster.id or "",
+            topic_id=topic_id,
+            ingest_id=ingest_id,
+            batch_id=-1 if batch_id is None else batch_id,
+        )
+        answer = await self._controller(request, lambda response: (response,))
+        if answer.error_code:
+            raise broker_error(answer.error_code, answer.error_message, about=f"ingest {ingest_id}")
+        return IngestState(answer.state)
+
+
+def _listing(row: Any) -> IngestListing:
+    return IngestListing(
+        row.topic_id,
+        row.topic_name,
+        row.ingest_id,
+        None if row.batch_id < 0 else row.batch_id,
+        row.epoch,
+        IngestState(row.state),
+        row.created_ms,
+        row.touched_ms,
+        row.ttl_ms,
+        row.writers,
+        row.rows,
+        row.bytes,
+        tuple(
+            IngestPartition(
+                each.partition,
+                each.rows,
+                each.bytes,
+                None if each.base_offset < 0 else each.base_offset,
+                None if each.end_offset < 0 else each.end_offset,
+            )
+            for each in row.partitions
+        ),
+    )

@@ -1,0 +1,173 @@
+"""AdminClient's calls about the lives of topics: pybroker's own requests (docs/protocol.md, docs/topic-life.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pybroker.client.admin.base import AdminBase
+from pybroker.client.admin.results import Futures, KeyedResult, settle, start
+from pybroker.client.admin.topic_life_types import (
+    DeletedReplica,
+    LogEnds,
+    TopicDeletion,
+    TopicEvent,
+    TopicIncarnation,
+    TruncatedTopic,
+    UndeletedTopic,
+)
+from pybroker.client.admin.topic_types import TopicCollection, TopicIdCollection, topic_collection
+from pybroker.client.cluster import TopicPartition
+from pybroker.client.errors import broker_error
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+
+
+class TopicLivesAdmin(AdminBase):
+    """Undelete, truncate, history, deletions. Raise UnsupportedVersionError at brokers that are not pybroker."""
+
+    def undelete_topics(
+        self, topics: Iterable[Uuid] | Mapping[Uuid, str | None], *, timeout_s: float | None = None
+    ) -> KeyedResult[Uuid, UndeletedTopic]:
+        """Brings deleted topics back while their data still waits: records, settings, committed offsets.
+
+        topics: their ids, or id → the name that it shall get (None = the one that it had).
+        """
+        names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
+        request = m.UndeleteTopicsRequest(
+            topics=[
+                m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=name)
+                for topic_id, name in names.items()
+            ],
+            timeout_ms=self._timeout_ms(timeout_s),
+        )
+
+        async def work(futures: Futures[Uuid, UndeletedTopic]) -> None:
+            answer = await self._controller(request, lambda response: response.topics)
+            for row in answer.topics:
+                if row.topic_id in futures:
+                    made = UndeletedTopic(row.name or "", row.topic_id)
+                    settle(futures[row.topic_id], row.error_code, row.error_message, made, f"topic {row.topic_id}")
+
+        return KeyedResult(start(names, work))
+
+    def truncate_topics(
+        self,
+        topics: TopicCollection | Iterable[str],
+        *,
+        keep_offsets: bool = False,
+        timeout_s: float | None = None,
+    ) -> KeyedResult[Any, TruncatedTopic]:
+        """Removes all records of topics at once: each gets a new id and empty logs, and keeps name and settings.
+
+        The old records wait as those of a deleted topic, and can be undeleted under another name.
+
+        keep_offsets: new records go on at the old log ends, groups keep their offsets. Result: by id or by name,
+        whichever was given.
+        """
+        wanted = topic_collection(topics)
+        by_id = isinstance(wanted, TopicIdCollection)
+        keys: Iterable[Any] = wanted.topic_ids() if isinstance(wanted, TopicIdCollection) else wanted.topic_names()
+
+        async def work(futures: Futures[Any, TruncatedTopic]) -> None:
+            # By id, so that a request that is sent twice does not truncate twice.
+            ids = {each: each for each in futures} if by_id else await self._ids(list(futures))
+            request = m.TruncateTopicsRequest(
+                topics=[
+                    m.TruncateTopicsRequest_TruncatableTopic(topic_id=topic_id, keep_offsets=keep_offsets)
+                    for topic_id in ids
+                ],
+                timeout_ms=self._timeout_ms(timeout_s),
+            )
+            answer = await self._controller(request, lambda response: response.topics)
+            for topic_id, row in zip(ids, answer.topics, strict=True):
+                made = TruncatedTopic(row.name or "", row.topic_id, row.old_topic_id)
+                settle(futures[ids[topic_id]], row.error_code, row.error_message, made, f"topic {ids[topic_id]}")
+
+        return KeyedResult(start(keys, work))
+
+    async def _ids(self, names: list[str]) -> dict[Uuid, str]:
+        cluster = await self._network.existing(TopicPartition(name, 0) for name in names)
+        return {cluster.topic_id(name): name for name in names}
+
+    def describe_topic_history(
+        self, topics: TopicCollection | Iterable[str]
+    ) -> KeyedResult[Any, tuple[TopicIncarnation, ...]]:
+        """Every incarnation of topics that is remembered, dead ones too. Result: by id or name, whichever was given."""
+        wanted = topic_collection(topics)
+        by_id = isinstance(wanted, TopicIdCollection)
+        keys: Iterable[Any] = wanted.topic_ids() if isinstance(wanted, TopicIdCollection) else wanted.topic_names()
+        topic = m.DescribeTopicHistoryRequest_HistoryTopic
+        rows = [topic(topic_id=key) if by_id else topic(name=key) for key in keys]
+
+        async def work(futures: Futures[Any, tuple[TopicIncarnation, ...]]) -> None:
+            request = m.DescribeTopicHistoryRequest(topics=rows)
+            answer = await self._controller(request, lambda response: response.topics)
+            for key, row in zip(futures, answer.topics, strict=True):
+                incarnations = tuple(_incarnation(each) for each in row.incarnations)
+                settle(futures[key], row.error_code, row.error_message, incarnations, f"topic {key}")
+
+        return KeyedResult(start(keys, work))
+
+    async def describe_deletions(self, topics: TopicCollection | Iterable[str] | None = None) -> list[TopicDeletion]:
+        """Topics that are deleted. topics: None = all whose data is not gone yet; else these, also where it is."""
+        filters = None
+        if topics is not None:
+            wanted = topic_collection(topics)
+            row = m.DescribeDeletionsRequest_DeletionFilter
+            if isinstance(wanted, TopicIdCollection):
+                filters = [row(topic_id=each) for each in wanted.topic_ids()]
+            else:
+                filters = [row(name=each) for each in wanted.topic_names()]
+        answer = await self._controller(m.DescribeDeletionsRequest(topics=filters), lambda response: (response,))
+        if answer.error_code:
+            raise broker_error(answer.error_code, answer.error_message, about="deletions")
+        return [_deletion(each) for each in answer.deletions]
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _incarnation(row: Any) -> TopicIncarnation:
+    return TopicIncarnation(
+        row.name,
+        row.topic_id,
+        row.state,
+        _known(row.created_ms),
+        row.created_by,
+        row.created_how,
+        _known(row.deleted_ms),
+        row.deleted_by,
+        row.deleted_how,
+        row.successor_id or None,
+        tuple(TopicEvent(each.what, each.at_ms, each.by, each.name or None) for each in row.events),
+        tuple(
+            LogEnds(each.partition_index, _known(each.log_start_offset), _known(each.log_end_offset))
+            for each in row.partitions
+        ),
+    )
+
+
+def _deletion(row: Any) -> TopicDeletion:
+    return TopicDeletion(
+        row.name,
+        row.topic_id,
+        row.state,
+        row.how,
+        row.deleted_ms,
+        row.deleted_by,
+        _known(row.remaining_ms),
+        _known(row.size_bytes),
+        tuple(
+            DeletedReplica(
+                each.partition_index,
+                each.broker_id,
+                each.state,
+                each.log_dir,
+                _known(each.size_bytes),
+                _known(each.remaining_ms),
+            )
+            for each in row.partitions
+        ),
+    )

@@ -1,0 +1,19 @@
+"""The clients for programs without asyncio: the same classes and methods, which wait.
+
+    from pybroker.client.blocking import AdminClient, Consumer, Producer
+
+    with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
+        producer.send("words", "hello")
+
+One background thread runs the event loop of all of them. They may be used from any thread, a Consumer from one at a
+time.
+"""
+
+from __future__ import annotations
+
+from pybroker.client.blocking.admin import AdminClient
+from pybroker.client.blocking.consumer import Consumer
+from pybroker.client.blocking.event_loop import loop, run
+from pybroker.client.blocking.producer import Delivery, Producer
+
+__all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "loop", "run"]

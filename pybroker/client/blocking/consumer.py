@@ -1,0 +1,130 @@
+"""The `Consumer` that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from re import Pattern
+from typing import Any
+
+from pybroker.client.blocking.event_loop import BlockingClient, direct, made, run, waiting
+from pybroker.client.cluster import TopicPartition
+from pybroker.client.consumer import consumer
+from pybroker.client.consumer.group.member import GroupMetadata
+from pybroker.client.consumer.group.rebalances import RebalanceListener
+from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.native import ConsumerRecord, Uuid
+
+
+class Consumer(BlockingClient):
+    """The blocking `pybroker.client.Consumer`. Iterate over it for one record after the other."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._client = run(made(consumer.Consumer, config))
+        # What iteration took ahead, the next record last, and the record that the caller has now.
+        self._ahead: list[ConsumerRecord] = []
+        self._current: ConsumerRecord | None = None
+
+    @property
+    def _inner(self) -> consumer.Consumer:
+        """The asynchronous one, back where the caller is: what iteration took ahead is given back."""
+        if self._current is not None:
+            current, self._current = self._current, None
+            ahead, self._ahead = self._ahead, []
+            first: dict[TopicPartition, int] = {}
+            for record in reversed(ahead):
+                first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+
+            async def back() -> None:
+                for where, offset in first.items():
+                    if where in self._client.assignment():
+                        self._client.seek(where, offset)
+                self._client.handed_out(current)
+
+            run(back())
+        return self._client
+
+    start = waiting(consumer.Consumer.start)
+    close = waiting(consumer.Consumer.close)
+    assign = direct(consumer.Consumer.assign)
+    unsubscribe = waiting(consumer.Consumer.unsubscribe)
+    poll = waiting(consumer.Consumer.poll)
+    getmany = waiting(consumer.Consumer.getmany)
+    seek = direct(consumer.Consumer.seek)
+    seek_to_beginning = direct(consumer.Consumer.seek_to_beginning)
+    seek_to_end = direct(consumer.Consumer.seek_to_end)
+    position = waiting(consumer.Consumer.position)
+    pause = direct(consumer.Consumer.pause)
+    resume = direct(consumer.Consumer.resume)
+    commit = waiting(consumer.Consumer.commit)
+    committed = waiting(consumer.Consumer.committed)
+    beginning_offsets = waiting(consumer.Consumer.beginning_offsets)
+    end_offsets = waiting(consumer.Consumer.end_offsets)
+    offsets_for_times = waiting(consumer.Consumer.offsets_for_times)
+    partitions_for = waiting(consumer.Consumer.partitions_for)
+
+    def subscribe(
+        self, topics: Iterable[str] | Pattern[str] | str, *, listener: RebalanceListener | None = None
+    ) -> None:
+        """As `pybroker.client.Consumer.subscribe`. The listener runs on a thread of its own and may call this
+        consumer, except for polling.
+        """
+        wrapped = None if listener is None else _Elsewhere(listener)
+
+        async def there() -> None:
+            self._client.subscribe(topics, listener=wrapped)
+
+        run(there())
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions assigned to this consumer."""
+        return self._client.assignment()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return self._client.subscription()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._client.paused()
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """As `pybroker.client.Consumer.lag`."""
+        return self._inner.lag(partition)
+
+    def group_metadata(self) -> GroupMetadata | None:
+        """This consumer's identity in its group."""
+        return self._client.group_metadata()
+
+    def metrics(self) -> ClientMetrics:
+        """This consumer's metrics."""
+        return self._client.metrics()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while True:
+            # Several at once, because each change of threads costs more than a record. They are kept in the order in
+            # which they are given, the next one last.
+            while not self._ahead:
+                self._current = None  # finished with
+                self._ahead = list(reversed(run(self._client.poll(1.0))))
+            self._current = self._ahead.pop()
+            yield self._current
+
+
+class _Elsewhere(RebalanceListener):
+    """Runs a listener on another thread, so that it may call blocking methods."""
+
+    def __init__(self, listener: RebalanceListener) -> None:
+        self._listener = listener
+
+    async def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        await asyncio.to_thread(self._listener.on_partitions_revoked, partitions)
+
+    async def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        await asyncio.to_thread(self._listener.on_partitions_assigned, partitions)
+
+    async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        await asyncio.to_thread(self._listener.on_partitions_lost, partitions)
+
+    async def on_topic_recreated(self, topic: str, old: Uuid, new: Uuid) -> None:
+        await asyncio.to_thread(self._listener.on_topic_recreated, topic, old, new)

@@ -1,0 +1,277 @@
+"""Records on their way from callers' threads into a producer's batches.
+
+To change threads for each record costs more than the record: callers put them into a queue, the loop takes all that is
+there at once, again each millisecond for as long as more comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from pybroker.client.blocking.event_loop import run
+from pybroker.client.connection.patience import Patience
+from pybroker.client.producer import delivery
+from pybroker.client.producer.accumulator import RECORD_BYTES, Batch
+from pybroker.client.producer.delivery import OnDelivery
+from pybroker.client.producer.producer import Producer
+from pybroker.client.records import Headers, ProducerRecord, RecordMetadata
+from pybroker.client.times import Moment
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.001
+
+
+class Extras(NamedTuple):
+    """What a record may have beside topic and value."""
+
+    key: Any
+    partition: int | None
+    timestamp_ms: Moment | None
+    headers: Headers | None
+    on_delivery: OnDelivery | None
+
+
+NO_EXTRAS = Extras(None, None, None, None, None)
+
+
+class Delivery:
+    """A record that was handed over. Its parts are the feed's."""
+
+    __slots__ = ("_feed", "batch", "error", "extras", "index", "timestamp", "topic", "value")
+
+    def __init__(self, feed: Feed, topic: str | ProducerRecord, value: Any, extras: Extras | None) -> None:
+        self._feed = feed
+        self.topic = topic
+        self.value = value
+        self.extras = extras
+        # Its place, once it has one, or why it gets none.
+        self.batch: Batch | None = None
+        self.error: Exception | None = None
+        self.index = 0
+        self.timestamp = 0
+
+    def placed(self, where: delivery.Delivery) -> None:
+        """It is in a batch."""
+        self.batch, self.index, self.timestamp = where.batch, where.index, where.timestamp
+        self.value = None
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        if self.batch is None:
+            return self.error is not None
+        return delivery.Delivery(self.batch, self.index, self.timestamp).done()
+
+    def result(self) -> RecordMetadata:
+        """Waits for the outcome and gives the record's metadata. Raises the error."""
+        return run(self._feed.outcome(self))
+
+
+class Feed:
+    """Of one producer. `takes` and `put` are for callers, all else for the loop."""
+
+    def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
+        self._producer = producer
+        self._loop = loop
+        self._given: deque[Delivery] = deque()
+        # Of several threads that add at a time one may not be counted; each turn of the loop puts it right.
+        self._given_bytes = 0
+        self._turns = False
+        self._starting = threading.Lock()
+        # What must wait, and all that comes behind it, in order.
+        self._slow: deque[Delivery] = deque()
+        self._slow_bytes = 0
+        self._slowly: asyncio.Task[None] | None = None
+        self._unseen: list[tuple[Delivery, Exception]] = []
+
+    # For callers --------------------------------------------------------------------------------------------
+
+    def takes(self, topic: object, size: int) -> bool:
+        """Whether `put` may be called: a record of an unknown topic, or without room, is waited for."""
+        return type(topic) is str and self._producer.takes(topic, size, self._given_bytes)
+
+    def put(self, record: Delivery, size: int) -> None:
+        """Hands a record over; it will be in a batch soon."""
+        self._given_bytes += size
+        self._given.append(record)
+        if not self._turns:
+            self._start()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._turns:
+                return
+            self._turns = True
+        self._loop.call_soon_threadsafe(self._turn)
+
+    # For the loop -------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        if not self.take() and not self._slow:
+            self._turns = False
+            if not self._given:  # else it came between the look and the mark
+                return
+            self._turns = True
+        self._loop.call_later(_PAUSE_S, self._turn)
+
+    def take(self) -> bool:
+        """Puts what was handed over into batches, in the order given; whether there was anything."""
+        given = self._given
+        records = [given.popleft() for _ in range(len(given))]
+        self._given_bytes = self._slow_bytes
+        try:
+            for topic, group in groupby(records, _topic_of_plain_value):
+                self._put_in_batches(topic, list(group))
+        except Exception as error:
+            log.exception("Records cannot be put into batches")
+            for record in records:
+                if record.batch is None and record not in self._slow:
+                    self._fail(record, error)
+        return bool(records)
+
+    def _put_in_batches(self, topic: str | None, rows: list[Delivery]) -> None:
+        done = 0
+        if topic is not None and not self._slow:
+            for each in self._producer.place_values(topic, [record.value for record in rows]):
+                batch, moment = each.batch, each.moment
+                for index, record in enumerate(rows[done : each.end], each.first):
+                    record.batch, record.index, record.timestamp, record.value = batch, index, moment, None
+                done = each.end
+        for record in rows[done:]:
+            if self._slow or not self._place(record):
+                self._wait(record)
+
+    def _place(self, record: Delivery) -> bool:
+        extras, topic = record.extras or NO_EXTRAS, record.topic
+        if extras.headers or not self._producer.is_plain or not isinstance(topic, str):
+            return False
+        placed = self._producer.place(
+            topic,
+            record.value,
+            extras.key,
+            partition=extras.partition,
+            timestamp_ms=extras.timestamp_ms,
+            size=_size(record),
+        )
+        if placed is None:
+            return False
+        record.placed(placed)
+        if extras.on_delivery is not None:
+            placed.tell(extras.on_delivery)
+        return True
+
+    def _wait(self, record: Delivery) -> None:
+        self._slow.append(record)
+        self._slow_bytes += _size(record)
+        if self._slowly is None:
+            self._slowly = asyncio.create_task(self._take_slowly())
+
+    async def _take_slowly(self) -> None:
+        """What needs more than room in a batch: a topic that is not known any more, a serializer, an interceptor."""
+        try:
+            while self._slow:
+                record = self._slow[0]
+                size = _size(record)
+                try:
+                    await self._enqueue(record)
+                except Exception as error:
+                    self._fail(record, error)
+                self._slow.popleft()
+                self._slow_bytes -= size
+        finally:
+            self._slowly = None
+
+    async def _enqueue(self, record: Delivery) -> None:
+        extras = record.extras or NO_EXTRAS
+        record.placed(
+            await self._producer.enqueue(
+                record.topic,
+                record.value,
+                key=extras.key,
+                partition=extras.partition,
+                timestamp_ms=extras.timestamp_ms,
+                headers=extras.headers,
+                on_delivery=extras.on_delivery,
+            )
+        )
+
+    def _fail(self, record: Delivery, error: Exception) -> None:
+        record.error = error
+        if record.extras is not None and record.extras.on_delivery is not None:
+            record.extras.on_delivery(None, error)
+        else:
+            self._unseen.append((record, error))
+
+    async def settled(self) -> None:
+        """Until all that was handed over is in a batch, or has failed."""
+        self.take()
+        while self._slowly is not None:
+            await asyncio.wait((self._slowly,))
+
+    async def wait_for(self, record: Delivery) -> None:
+        """Hands a record over that `put` does not take. Raises why it cannot be."""
+        await self.settled()
+        await self._enqueue(record)
+
+    async def outcome(self, record: Delivery) -> RecordMetadata:
+        """How a record went. Raises the error."""
+        if record.batch is None and record.error is None:
+            await self.settled()
+        if record.error is not None:
+            self._unseen = [each for each in self._unseen if each[0] is not record]
+            raise record.error
+        assert record.batch is not None, "settled"
+        return await delivery.Delivery(record.batch, record.index, record.timestamp)
+
+    def raise_unseen(self) -> None:
+        """Raises the first failure that nobody has looked at."""
+        unseen, self._unseen = self._unseen, []
+        if unseen:
+            raise unseen[0][1]
+
+    async def stop(self) -> None:
+        """What has not found its way into a batch has failed."""
+        if self._slowly is not None:
+            self._slowly.cancel()
+            await asyncio.gather(self._slowly, return_exceptions=True)
+        left = [*self._slow, *self._given]
+        self._slow.clear()
+        self._given.clear()
+        for record in left:
+            self._fail(record, RuntimeError("the producer is closed"))
+
+
+def _topic_of_plain_value(record: Delivery) -> str | None:
+    """The topic of a record that is a topic and bytes, nothing else: such ones go together. None for others."""
+    return record.topic if record.extras is None else None  # type: ignore[return-value]  # a ProducerRecord waits
+
+
+def _size(record: Delivery) -> int:
+    value, key = record.value, record.extras.key if record.extras is not None else None
+    return RECORD_BYTES + sum(len(part) for part in (value, key) if isinstance(part, bytes | str))
+
+
+class FedProducer(Producer):
+    """A producer that callers' threads feed."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(config)
+        self.feed = Feed(self, asyncio.get_running_loop())
+
+    async def flush(self) -> None:
+        await self.feed.settled()
+        await super().flush()
+        self.feed.raise_unseen()
+
+    async def _before_end(self, patience: Patience) -> None:
+        await patience.wait_for(self.feed.settled())
+
+    async def _stop(self) -> None:
+        await self.feed.stop()
+        await super()._stop()

@@ -1,0 +1,92 @@
+"""The `Producer` that waits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate
+
+from pybroker.client.blocking.event_loop import BlockingClient, Given, Result, made, run, waiting
+from pybroker.client.blocking.feed import NO_EXTRAS, Delivery, Extras, FedProducer
+from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.client.plugins.serialization import plain_bytes
+from pybroker.client.producer.accumulator import RECORD_BYTES
+from pybroker.client.producer.delivery import OnDelivery
+from pybroker.client.records import Headers, ProducerRecord
+from pybroker.client.times import Moment
+
+__all__ = ["Delivery", "Producer"]
+
+
+def in_turn(
+    method: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Any, Given], Result]:
+    """As `waiting`, behind what was handed over before."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
+        async def there() -> Result:
+            await self._inner.feed.settled()
+            return await method(self._inner, *args, **named)
+
+        return run(there())
+
+    return call
+
+
+class Producer(BlockingClient):
+    """The blocking `pybroker.client.Producer`."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._inner = inner = run(made(FedProducer, config))
+        self._feed = inner.feed
+        self._is_plain = inner.is_plain
+
+    start = waiting(FedProducer.start)
+    send = in_turn(FedProducer.send)
+    send_many = in_turn(FedProducer.send_many)
+    flush = waiting(FedProducer.flush)
+    close = waiting(FedProducer.close)
+    partitions_for = waiting(FedProducer.partitions_for)
+
+    def enqueue(
+        self,
+        topic: str | ProducerRecord,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: Moment | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """As `pybroker.client.Producer.enqueue`: waits only for room in the buffer and for a topic's first record.
+
+        on_delivery is called on the clients' thread; what it calls must not wait for a client. What a serializer
+        raises is told by the Delivery and by `flush`.
+        """
+        size = RECORD_BYTES
+        if self._is_plain:
+            if type(value) is not bytes:
+                value = plain_bytes(value)
+            if value is not None:
+                size += len(value)
+            if key is not None:
+                key = plain_bytes(key)
+                size += len(key)
+        extras = None
+        if key is not None or partition is not None or timestamp_ms is not None or headers or on_delivery is not None:
+            extras = Extras(key, partition, timestamp_ms, headers, on_delivery)
+        elif not self._is_plain:
+            extras = NO_EXTRAS
+        record = Delivery(self._feed, topic, value, extras)
+        if self._feed.takes(topic, size):
+            self._feed.put(record, size)
+        else:
+            run(self._feed.wait_for(record))
+        return record
+
+    def metrics(self) -> ClientMetrics:
+        """This producer's metrics."""
+        metrics: ClientMetrics = self._inner.metrics()
+        return metrics

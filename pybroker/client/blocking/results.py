@@ -1,0 +1,67 @@
+"""Results for several topics or other items, all complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from pybroker.client.admin import results
+from pybroker.client.blocking.event_loop import waiting
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class KeyedResult(Generic[Key, Value]):
+    """The results for several items, all complete."""
+
+    def __init__(self, inner: results.KeyedResult[Key, Value]) -> None:
+        self._inner = inner
+
+    def values(self) -> Mapping[Key, asyncio.Future[Value]]:
+        """Item → finished future: `result()` gives the value or raises, `exception()` gives the failure or None."""
+        return self._inner.values()
+
+    def all(self) -> dict[Key, Value]:
+        """Item → value; raises the first failure."""
+        return {key: future.result() for key, future in self._inner.values().items()}
+
+
+class CreateTopicsResult(KeyedResult[str, results.TopicMetadataAndConfig]):
+    """As `pybroker.client.CreateTopicsResult`."""
+
+    topic_id = waiting(results.CreateTopicsResult.topic_id)
+    num_partitions = waiting(results.CreateTopicsResult.num_partitions)
+    replication_factor = waiting(results.CreateTopicsResult.replication_factor)
+    config = waiting(results.CreateTopicsResult.config)
+
+
+class DescribeTopicsResult:
+    """As `pybroker.client.DescribeTopicsResult`."""
+
+    def __init__(self, inner: results.DescribeTopicsResult) -> None:
+        self._inner = inner
+        self.topic_id_values = inner.topic_id_values
+        self.topic_name_values = inner.topic_name_values
+        self.values = inner.values
+
+    all_topic_ids = waiting(results.DescribeTopicsResult.all_topic_ids)
+    all_topic_names = waiting(results.DescribeTopicsResult.all_topic_names)
+
+    def all(self) -> dict[str, Any]:
+        """Deprecated: `all_topic_names`."""
+        results.deprecated("all()", "all_topic_names()")
+        return self.all_topic_names()
+
+
+class DeleteTopicsResult:
+    """As `pybroker.client.DeleteTopicsResult`."""
+
+    def __init__(self, inner: results.DeleteTopicsResult) -> None:
+        self._inner = inner
+        self.topic_id_values = inner.topic_id_values
+        self.topic_name_values = inner.topic_name_values
+        self.values = inner.values
+
+    all = waiting(results.DeleteTopicsResult.all)
