@@ -339,6 +339,13 @@ async def test_a_missing_topic_is_an_error_where_that_is_asked_for(broker: pybro
             await consumer.poll(60.0)
 
 
+async def test_a_position_in_a_topic_that_does_not_exist(broker: pybroker.Broker) -> None:
+    async with reader(broker.bootstrap) as consumer, asyncio.timeout(LONG_S):
+        consumer.assign([TopicPartition("nope", 0)])
+        with pytest.raises(UnknownTopicError, match="there is no partition nope-0"):
+            await consumer.position(TopicPartition("nope", 0))
+
+
 async def test_offsets_of_a_topic_that_does_not_exist(broker: pybroker.Broker) -> None:
     async with reader(broker.bootstrap) as consumer, asyncio.timeout(LONG_S):
         with pytest.raises(UnknownTopicError, match="there is no partition nope-0"):

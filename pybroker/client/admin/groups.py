@@ -10,13 +10,16 @@ from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
 from pybroker.client.cluster import TopicPartition, by_topic
 from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.offset_requests import (
+    OFFSETS_BY_ID,
+    fetched_offsets,
+    offset_commit_topics,
+    offset_fetch_request,
+)
 from pybroker.client.consumer.group.protocol_bytes import read_assignment
 from pybroker.client.errors import broker_error, is_retriable
 from pybroker.client.offsets import OffsetAndMetadata, with_metadata
 from pybroker.protocol import messages as m
-
-_BY_NAME = 9
-"""The last version of OffsetFetch and OffsetCommit that speaks of topics by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,35 +118,9 @@ class GroupsAdmin(AdminBase):
         wanted = None if partitions is None else by_topic(partitions)
 
         async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
-            version = min(connection.highest(m.OffsetFetchRequest), _BY_NAME)
-            old = wanted and [
-                m.OffsetFetchRequest_OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-                for name, indexes in wanted.items()
-            ]
-            new = wanted and [
-                m.OffsetFetchRequest_OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
-                for name, indexes in wanted.items()
-            ]
-            group = m.OffsetFetchRequest_OffsetFetchRequestGroup(
-                group_id=group_id, topics=None if wanted is None else new or []
-            )
-            request = m.OffsetFetchRequest(
-                group_id=group_id, topics=None if wanted is None else old or [], groups=[group]
-            )
-            answer = await connection.request(request, version)
-            answered = answer.groups[0] if version >= 8 else answer
-            if answered.error_code:
-                raise broker_error(answered.error_code, about=f"group {group_id}")
-            found = {}
-            for topic in answered.topics:
-                for row in topic.partitions:
-                    if row.error_code:
-                        raise broker_error(row.error_code, about=f"{topic.name}-{row.partition_index}")
-                    if row.committed_offset >= 0:
-                        found[TopicPartition(topic.name, row.partition_index)] = OffsetAndMetadata(
-                            row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                        )
-            return found
+            version = min(connection.highest(m.OffsetFetchRequest), OFFSETS_BY_ID - 1)
+            answer = await connection.request(offset_fetch_request(group_id, wanted, {}), version)
+            return fetched_offsets(answer, version, group_id, {})
 
         found: dict[TopicPartition, OffsetAndMetadata] = await self._coordinator(group_id, ask)
         return found
@@ -155,25 +132,13 @@ class GroupsAdmin(AdminBase):
         plain = with_metadata(offsets)
         request = m.OffsetCommitRequest(
             group_id=group_id,
-            topics=[
-                m.OffsetCommitRequest_OffsetCommitRequestTopic(
-                    name=name,
-                    partitions=[
-                        m.OffsetCommitRequest_OffsetCommitRequestPartition(
-                            partition_index=index,
-                            committed_offset=plain[TopicPartition(name, index)].offset,
-                            committed_leader_epoch=plain[TopicPartition(name, index)].leader_epoch,
-                            committed_metadata=plain[TopicPartition(name, index)].metadata,
-                        )
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in by_topic(plain).items()
-            ],
+            topics=offset_commit_topics(plain, {}),
         )
 
         async def ask(connection: BrokerConnection) -> Any:
-            answer = await connection.request(request, min(connection.highest(m.OffsetCommitRequest), _BY_NAME))
+            answer = await connection.request(
+                request, min(connection.highest(m.OffsetCommitRequest), OFFSETS_BY_ID - 1)
+            )
             _raise_retriable((row.error_code for topic in answer.topics for row in topic.partitions), group_id)
             return answer
 

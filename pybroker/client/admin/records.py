@@ -10,6 +10,7 @@ from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
 from pybroker.client.cluster import TopicPartition, by_topic
 from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.offset_requests import list_offsets_request, listed_offsets
 from pybroker.client.errors import broker_error, is_retriable
 from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
 from pybroker.protocol import messages as m
@@ -46,32 +47,15 @@ class RecordsAdmin(AdminBase):
         read_committed: bool,
         futures: Futures[TopicPartition, OffsetAndTimestamp],
     ) -> None:
-        request = m.ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(read_committed),
-            topics=[
-                m.ListOffsetsRequest_ListOffsetsTopic(
-                    name=name,
-                    partitions=[
-                        m.ListOffsetsRequest_ListOffsetsPartition(
-                            partition_index=index, timestamp=wanted[TopicPartition(name, index)].timestamp
-                        )
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in by_topic(wanted).items()
-            ],
-            timeout_ms=self._config["request.timeout.ms"],
+        request = list_offsets_request(
+            wanted, {}, read_committed=read_committed, timeout_ms=self._config["request.timeout.ms"]
         )
         connection = await self._network.connection(leader)
         if any(spec.timestamp < -2 for spec in wanted.values()):
             self._at_least(connection, m.ListOffsetsRequest, _MAX_TIMESTAMP_VERSION, "look for the largest timestamp")
-        for topic in (await connection.request(request)).topics:
-            for row in topic.partitions:
-                future = futures[TopicPartition(topic.name, row.partition_index)]
-                if not is_retriable(row.error_code):
-                    found = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
-                    settle(future, row.error_code, None, found, f"{topic.name}-{row.partition_index}")
+        for where, code, found in listed_offsets(await connection.request(request)):
+            if not is_retriable(code):
+                settle(futures[where], code, None, found, str(where))
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None

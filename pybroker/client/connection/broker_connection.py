@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from pybroker.client.config import ADMIN, ClientConfig
+from pybroker.client.connection.message_facts import MessageFacts, message_facts
 from pybroker.client.connection.sasl import Credentials
 from pybroker.client.connection.tls import tls_context
 from pybroker.client.errors import (
@@ -28,7 +29,7 @@ from pybroker.client.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from pybroker.native import CodecError, decode_response, encode_request, message_schema
+from pybroker.native import CodecError, decode_response, encode_request
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.protocol.messages import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -41,31 +42,6 @@ _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTIC
 _SESSION_SHARE = 0.85
 """How much of a session's lifetime is used: the broker ends it at its end."""
 SOFTWARE_NAME = "pybroker"
-
-
-class MessageFacts(NamedTuple):
-    """What the schema says about a request's class."""
-
-    name: str
-    key: int
-    lowest: int
-    highest: int
-
-
-_facts: dict[type, MessageFacts] = {}
-
-
-def message_facts(kind: type) -> MessageFacts:
-    """Facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
-    facts = _facts.get(kind)
-    if facts is None:
-        found = message_schema(kind.__name__)
-        if found is None or found.kind != "request" or found.api_key is None:
-            raise TypeError(f"{kind.__name__} is no request")
-        name = kind.__name__.removesuffix("Request")
-        facts = MessageFacts(name, found.api_key, found.min_version, found.max_version)
-        _facts[kind] = facts
-    return facts
 
 
 def address(host: str, port: int) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 from pybroker.client.cluster import Cluster, Node, TopicPartition
 from pybroker.client.config import ClientConfig, addresses
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.broker_connection import BrokerConnection, address, message_facts, needs_login
+from pybroker.client.connection.broker_connection import BrokerConnection, address, needs_login
+from pybroker.client.connection.message_facts import message_facts
 from pybroker.client.connection.metadata import Metadata
 from pybroker.client.connection.trouble import Trouble
 from pybroker.client.errors import (

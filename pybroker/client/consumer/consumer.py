@@ -15,6 +15,7 @@ from pybroker.client.connection.life import LivingClient
 from pybroker.client.connection.metadata import Recreated
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.patience import Patience
+from pybroker.client.consumer.beginnings import Beginnings
 from pybroker.client.consumer.fetcher import Fetcher
 from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
 from pybroker.client.consumer.group.rebalances import RebalanceListener, Rebalances
@@ -22,7 +23,7 @@ from pybroker.client.consumer.handed_out import HandedOut
 from pybroker.client.consumer.missing import Missing
 from pybroker.client.consumer.positions import PartitionState, Positions
 from pybroker.client.consumer.subscription import Subscription
-from pybroker.client.errors import KafkaError, broker_error, is_retriable
+from pybroker.client.errors import KafkaError
 from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, with_metadata
 from pybroker.client.plugins.interceptors import each
 from pybroker.client.plugins.metrics import CONSUMER_METRICS
@@ -155,11 +156,15 @@ class Consumer(LivingClient):
                 left = give_up - loop.time()
                 if found or left <= 0:
                     return found
-                try:
-                    async with asyncio.timeout(min(left, _ITERATION_POLL_S)):
-                        await self._arrived.wait()
-                except TimeoutError:
-                    pass
+                await self._wait(min(left, _ITERATION_POLL_S))
+
+    async def _wait(self, seconds: float) -> None:
+        """Until something has arrived, so long at most."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
 
     async def getone(self) -> ConsumerRecord:
         """The next record; waits for it."""
@@ -209,25 +214,10 @@ class Consumer(LivingClient):
         return ours and bool(state.chunks) and not (state.paused or self._interceptors)
 
     def _take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for state in self._positions.serve():
-            if state.paused or not state.chunks:
-                continue
-            try:
-                records = state.take(limit)
-            except Exception:
-                if found:
-                    break  # it is raised by the next poll
-                raise
-            if records:
-                limit -= len(records)
-                found[state.where] = records
-                self._positions.served(state)
-                self._metrics.add("records-consumed-total", len(records))
-            if limit <= 0:
-                break
+        found = self._positions.take(limit)
         if found:
             self._handed.took(found)
+            self._metrics.add("records-consumed-total", sum(map(len, found.values())))
             if self._fetcher is not None:
                 self._fetcher.wake()
             if self._interceptors:
@@ -242,7 +232,7 @@ class Consumer(LivingClient):
         """Goes on at `offset`. Raises ValueError for a partition that is not ours."""
         if offset < 0:
             raise ValueError(f"offset {offset}: must not be negative")
-        self._state(partition).seek(offset)
+        self._positions.of(partition).seek(offset)
         self._handed.said(partition)
         self._wake()
 
@@ -256,13 +246,15 @@ class Consumer(LivingClient):
 
     def _look_for(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> None:
         for where in partitions or sorted(self._positions.assigned()):
-            self._state(where).look_for(spec)
+            self._positions.of(where).look_for(spec)
             self._handed.said(where)
         self._wake()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be given. Raises ValueError for a partition that is not ours."""
-        state = self._state(partition)
+        """The offset of the next record that will be given. Raises ValueError for a partition that is not ours,
+        UnknownTopicError for one that does not exist.
+        """
+        state = self._positions.of(partition)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
         # The listener of a rebalance runs inside a poll and may ask too.
@@ -270,33 +262,29 @@ class Consumer(LivingClient):
             await self._start()
             while state.position is None:
                 self._arrived.clear()
-                await (
-                    self._first_positions([state])
-                    if self._rebalances.in_listener
-                    else self._prepare(loop.time() + _ITERATION_POLL_S)
-                )
+                if self._rebalances.in_listener:
+                    await self._beginnings.find([state], by_hand=self._subscription.topics is None)
+                else:
+                    await self._prepare(loop.time() + _ITERATION_POLL_S)
                 if state.chunks and state.chunks[0].error is not None:
                     raise state.chunks[0].error
                 if state.position is None:
+                    assert self._network is not None, "started"
+                    await self._network.existing([partition])
                     if loop.time() > give_up:
-                        assert self._network is not None, "started"
                         raise self._network.overdue(f"no position of {partition} is known")
-                    try:
-                        async with asyncio.timeout(_ITERATION_POLL_S):
-                            await self._arrived.wait()
-                    except TimeoutError:
-                        pass
+                    await self._wait(_ITERATION_POLL_S)
         return state.position
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Gives no records of these until `resume`."""
         for where in partitions:
-            self._state(where).paused = True
+            self._positions.of(where).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """The opposite."""
         for where in partitions:
-            self._state(where).paused = False
+            self._positions.of(where).paused = False
         self._wake()
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -305,16 +293,10 @@ class Consumer(LivingClient):
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records between the position and the end, as of the last answer; None before one."""
-        state = self._state(partition)
+        state = self._positions.of(partition)
         if state.high_watermark < 0 or state.position is None:
             return None
         return max(0, state.high_watermark - state.position)
-
-    def _state(self, where: TopicPartition) -> PartitionState:
-        state = self._positions.get(where)
-        if state is None:
-            raise ValueError(f"{where} is not assigned to this consumer")
-        return state
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offsets there are."""
@@ -408,38 +390,7 @@ class Consumer(LivingClient):
         fresh = [state for state in self._positions if state.position is None and state.reset is None]
         fresh = [state for state in fresh if not state.chunks]
         if fresh:
-            await self._first_positions(fresh)
-
-    async def _first_positions(self, states: Sequence[PartitionState]) -> None:
-        """From committed offsets, else by `auto.offset.reset`."""
-        network, fetcher = self._network, self._fetcher
-        assert network is not None, "started"
-        assert fetcher is not None, "started"
-        unknown = {state.where.topic for state in states if network.cluster.partition(state.where) is None}
-        if unknown:
-            await network.refresh(unknown, create=self._config["allow.auto.create.topics"])
-            for topic in unknown:
-                found = network.cluster.by_name.get(topic)
-                if found is not None and found.error_code and not is_retriable(found.error_code):
-                    raise broker_error(found.error_code, about=f"topic {topic}")
-            if self._subscription.topics is None:
-                self._missing.tell(network.cluster, unknown, [state.where for state in states])
-        for state in states:
-            if not state.topic_id:
-                state.topic_id = network.cluster.topic_id(state.where.topic)
-        known = [state for state in states if network.cluster.partition(state.where) is not None]
-        committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        if self._config["group.id"] is not None:
-            turns = {state.where: state.turn for state in known}
-            committed = await self._rebalances.commits().committed(turns)
-            known = [state for state in known if state.turn == turns[state.where] and state.position is None]
-        for state in known:
-            offset = committed.get(state.where)
-            if offset is None:
-                fetcher.start_at(state)
-            else:
-                state.seek(offset.offset, offset.leader_epoch)
-        self._wake()
+            await self._beginnings.find(fresh, by_hand=self._subscription.topics is None)
 
     async def _tell_recreated(self) -> None:
         while self._recreated:
@@ -469,6 +420,7 @@ class Consumer(LivingClient):
             arrived=self._arrived.set,
             recreated=self._note_recreated,
         )
+        self._beginnings = Beginnings(self._config, network, self._fetcher, self._rebalances, self._missing)
 
     def _note_recreated(self, change: Recreated) -> None:
         self._recreated.append(change)

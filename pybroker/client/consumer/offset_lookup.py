@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.network import Network
+from pybroker.client.connection.offset_requests import list_offsets_request, listed_offsets
 from pybroker.client.errors import broker_error
 from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
-from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -35,29 +33,22 @@ class OffsetLookup:
 
     async def once(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Asks the leaders that the metadata know. Raises the first error."""
-        by_leader: dict[int, dict[str, list[Any]]] = {}
+        by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = {}
+        epochs = {}
         for where, spec in wanted.items():
             info = self._network.cluster.partition(where)
             if info is None or info.leader < 0:
                 raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(where))
-            row = m.ListOffsetsRequest_ListOffsetsPartition(
-                partition_index=where.partition, current_leader_epoch=info.leader_epoch, timestamp=spec.timestamp
-            )
-            by_leader.setdefault(info.leader, {}).setdefault(where.topic, []).append(row)
+            by_leader.setdefault(info.leader, {})[where] = spec
+            epochs[where] = info.leader_epoch
         found = {}
-        for leader, topics in by_leader.items():
-            request = m.ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(self._committed_only),
-                topics=[
-                    m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()
-                ],
-                timeout_ms=self._config["request.timeout.ms"],
+        for leader, specs in by_leader.items():
+            request = list_offsets_request(
+                specs, epochs, read_committed=self._committed_only, timeout_ms=self._config["request.timeout.ms"]
             )
-            for topic in (await (await self._network.connection(leader)).request(request)).topics:
-                for row in topic.partitions:
-                    if row.error_code:
-                        raise broker_error(row.error_code, about=f"{topic.name}-{row.partition_index}")
-                    where = TopicPartition(topic.name, row.partition_index)
-                    found[where] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
+            answer = await (await self._network.connection(leader)).request(request)
+            for where, code, offset in listed_offsets(answer):
+                if code:
+                    raise broker_error(code, about=str(where))
+                found[where] = offset
         return found

@@ -152,14 +152,33 @@ class Positions:
         self._order = deque(self._states)
         return added
 
-    def serve(self) -> Iterable[PartitionState]:
-        """All of them, beginning after the one that was served last, so that each has its turn."""
+    def of(self, where: TopicPartition) -> PartitionState:
+        """The same. Raises ValueError for one that is not."""
+        state = self._states.get(where)
+        if state is None:
+            raise ValueError(f"{where} is not assigned to this consumer")
+        return state
+
+    def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """The next records of all partitions that are not paused, beginning after the one that was served last, so that
+        each has its turn. Raises the error that stands before them.
+        """
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
         for where in list(self._order):
             state = self._states.get(where)
-            if state is not None:
-                yield state
-
-    def served(self, state: PartitionState) -> None:
-        """It goes to the end."""
-        self._order.remove(state.where)
-        self._order.append(state.where)
+            if state is None or state.paused or not state.chunks:
+                continue
+            try:
+                records = state.take(limit)
+            except Exception:
+                if found:
+                    break  # it is raised by the next one
+                raise
+            if records:
+                limit -= len(records)
+                found[where] = records
+                self._order.remove(where)
+                self._order.append(where)
+            if limit <= 0:
+                break
+        return found

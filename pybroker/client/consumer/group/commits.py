@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from pybroker.client.cluster import TopicPartition, by_topic
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.network import Network
+from pybroker.client.connection.offset_requests import (
+    OFFSETS_BY_ID,
+    fetched_offsets,
+    offset_commit_topics,
+    offset_fetch_request,
+)
 from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
 from pybroker.client.errors import CommitFailedError, KafkaError, broker_error
 from pybroker.client.offsets import OffsetAndMetadata
@@ -20,7 +25,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-_BY_ID = 10
+_STABLE_FROM = 7
+"""From this version on OffsetFetch may leave out what open transactions may still change (KIP-447)."""
 _NOT_OURS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
 
 
@@ -84,11 +90,11 @@ class Commits:
             raise CommitFailedError(
                 ErrorCode.ILLEGAL_GENERATION, f"group {who.group_id} was joined anew, the partitions may have moved on"
             )
-        version = highest if all(ids.values()) else min(highest, _BY_ID - 1)
+        version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():
             # By name nothing else would keep the offset from the next topic of that name.
             now = self._topic_id(TopicPartition(topic, -1))
-            if version < _BY_ID and topic_id and now and now != topic_id:
+            if version < OFFSETS_BY_ID and topic_id and now and now != topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID, topic
         answer = await self._member.ask(
             m.OffsetCommitRequest(
@@ -96,14 +102,7 @@ class Commits:
                 generation_id_or_member_epoch=who.generation,
                 member_id=who.member_id if who.generation >= 0 else "",
                 group_instance_id=who.group_instance_id if who.generation >= 0 else None,
-                topics=[
-                    m.OffsetCommitRequest_OffsetCommitRequestTopic(
-                        name=topic,
-                        topic_id=ids[topic],
-                        partitions=[_row(index, offsets[TopicPartition(topic, index)]) for index in indexes],
-                    )
-                    for topic, indexes in by_topic(offsets).items()
-                ],
+                topics=offset_commit_topics(offsets, ids),
             ),
             version,
         )
@@ -134,48 +133,10 @@ class Commits:
         highest = await self._member.highest(m.OffsetFetchRequest)
         topics = by_topic(wanted)
         ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in topics.items()}
-        version = highest if all(ids.values()) else min(highest, _BY_ID - 1)
-        group = m.OffsetFetchRequest_OffsetFetchRequestGroup(
-            group_id=self._member.group_id,
-            topics=[
-                m.OffsetFetchRequest_OffsetFetchRequestTopics(
-                    name=topic, topic_id=ids[topic], partition_indexes=indexes
-                )
-                for topic, indexes in topics.items()
-            ],
-        )
-        request = m.OffsetFetchRequest(
-            group_id=self._member.group_id,
-            topics=[
-                m.OffsetFetchRequest_OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-                for topic, indexes in topics.items()
-            ],
-            groups=[group],
-            require_stable=self._stable and version >= 7,
+        version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
+        request = offset_fetch_request(
+            self._member.group_id, topics, ids, require_stable=self._stable and version >= _STABLE_FROM
         )
         answer = await self._member.ask(request, version)
-        answered: Any = answer.groups[0] if version >= 8 else answer
-        if answered.error_code:
-            raise broker_error(answered.error_code, about=f"offsets of group {self._member.group_id}")
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        found = {}
-        for topic in answered.topics:
-            name = names.get(topic.topic_id, "") if version >= _BY_ID else topic.name
-            for row in topic.partitions:
-                where = TopicPartition(name, row.partition_index)
-                if row.error_code:
-                    raise broker_error(row.error_code, about=f"committed offset of {where}")
-                if row.committed_offset >= 0:
-                    found[where] = OffsetAndMetadata(
-                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                    )
-        return found
-
-
-def _row(index: int, offset: OffsetAndMetadata) -> Any:
-    return m.OffsetCommitRequest_OffsetCommitRequestPartition(
-        partition_index=index,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )
+        return fetched_offsets(answer, version, self._member.group_id, names)

@@ -1,0 +1,32 @@
+"""What the schema says about the classes of `pybroker.protocol.messages`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pybroker.native import message_schema
+
+
+class MessageFacts(NamedTuple):
+    """What the schema says about a request's class."""
+
+    name: str
+    key: int
+    lowest: int
+    highest: int
+
+
+_facts: dict[type, MessageFacts] = {}
+
+
+def message_facts(kind: type) -> MessageFacts:
+    """Facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
+    facts = _facts.get(kind)
+    if facts is None:
+        found = message_schema(kind.__name__)
+        if found is None or found.kind != "request" or found.api_key is None:
+            raise TypeError(f"{kind.__name__} is no request")
+        name = kind.__name__.removesuffix("Request")
+        facts = MessageFacts(name, found.api_key, found.min_version, found.max_version)
+        _facts[kind] = facts
+    return facts

@@ -1,0 +1,123 @@
+"""Requests about offsets that consumers and administrators both send: their content, and what the answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.errors import broker_error
+from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+
+OFFSETS_BY_ID = 10
+"""From this version on OffsetCommit and OffsetFetch name topics by id (KIP-848)."""
+_GROUPS_FROM = 8
+"""From this version on OffsetFetch asks for several groups."""
+
+
+def list_offsets_request(
+    wanted: Mapping[TopicPartition, OffsetSpec],
+    leader_epochs: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+    timeout_ms: int,
+) -> m.ListOffsetsRequest:
+    """Offsets of partitions that one broker leads. leader_epochs: those that are known (KIP-320)."""
+    return m.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(read_committed),
+        topics=[
+            m.ListOffsetsRequest_ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    m.ListOffsetsRequest_ListOffsetsPartition(
+                        partition_index=index,
+                        current_leader_epoch=leader_epochs.get(TopicPartition(name, index), -1),
+                        timestamp=wanted[TopicPartition(name, index)].timestamp,
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(wanted).items()
+        ],
+        timeout_ms=timeout_ms,
+    )
+
+
+def listed_offsets(answer: m.ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int, OffsetAndTimestamp]]:
+    """(partition, error code, what was found)."""
+    for topic in answer.topics:
+        for row in topic.partitions:
+            found = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
+            yield TopicPartition(topic.name, row.partition_index), row.error_code, found
+
+
+def offset_commit_topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, Uuid]
+) -> list[m.OffsetCommitRequest_OffsetCommitRequestTopic]:
+    """Positions to be stored. ids: of their topics, where they are known."""
+    return [
+        m.OffsetCommitRequest_OffsetCommitRequestTopic(
+            name=name,
+            topic_id=ids.get(name, Uuid.ZERO),
+            partitions=[
+                m.OffsetCommitRequest_OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+                for index in indexes
+                for offset in (offsets[TopicPartition(name, index)],)
+            ],
+        )
+        for name, indexes in by_topic(offsets).items()
+    ]
+
+
+def offset_fetch_request(
+    group_id: str, topics: Mapping[str, list[int]] | None, ids: Mapping[str, Uuid], *, require_stable: bool = False
+) -> m.OffsetFetchRequest:
+    """A group's positions in some partitions; None = all that it has."""
+    one = m.OffsetFetchRequest_OffsetFetchRequestTopic
+    of_group = m.OffsetFetchRequest_OffsetFetchRequestTopics
+    group = m.OffsetFetchRequest_OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=None
+        if topics is None
+        else [
+            of_group(name=name, topic_id=ids.get(name, Uuid.ZERO), partition_indexes=indexes)
+            for name, indexes in topics.items()
+        ],
+    )
+    return m.OffsetFetchRequest(
+        group_id=group_id,
+        topics=None
+        if topics is None
+        else [one(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        groups=[group],
+        require_stable=require_stable,
+    )
+
+
+def fetched_offsets(
+    answer: Any, version: int, group_id: str, names: Mapping[Uuid, str]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The positions that an answer has; partitions without one are missing. names: of topics by id. Raises the first
+    error.
+    """
+    answered = answer.groups[0] if version >= _GROUPS_FROM else answer
+    if answered.error_code:
+        raise broker_error(answered.error_code, about=f"offsets of group {group_id}")
+    found = {}
+    for topic in answered.topics:
+        name = names.get(topic.topic_id, "") if version >= OFFSETS_BY_ID else topic.name
+        for row in topic.partitions:
+            where = TopicPartition(name, row.partition_index)
+            if row.error_code:
+                raise broker_error(row.error_code, about=f"committed offset of {where} in group {group_id}")
+            if row.committed_offset >= 0:
+                found[where] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+    return found
