@@ -1,5 +1,4 @@
-"""AlterConfigs, versions 0 to 2: replaces all settings of a resource; what is not named goes back to its
-default.
+"""AlterConfigs, versions 0 to 2: replaces all settings of a resource; what is not named goes back to its default.
 
 v2 brought flexible encoding. Kafka calls it deprecated (KIP-339) in favour of IncrementalAlterConfigs.
 """
@@ -8,6 +7,7 @@ from __future__ import annotations
 
 from pybroker.admin.config_changes import ConfigOp, OpType, ResourceOps
 from pybroker.admin.configs import ConfigAdmin
+from pybroker.api.altered_configs import altered
 from pybroker.protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -15,7 +15,6 @@ from pybroker.protocol.messages import (
 )
 from pybroker.requests.context import RequestContext
 from pybroker.security.authorizer import Authorizer
-from pybroker.security.config_access import alter_permitted
 
 API_KEY = 33
 
@@ -33,20 +32,13 @@ async def handle(
         )
         for resource in request.resources
     ]
-    results = await alter_permitted(
-        authorizer,
-        context,
-        resources,
-        lambda permitted: configs.alter(permitted, request.validate_only, context.principal),
-    )
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponse_AlterConfigsResourceResponse(
-                error_code=problem.code if problem is not None else 0,
-                error_message=problem.message if problem is not None else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, problem in zip(request.resources, results, strict=True)
-        ]
+        responses=await altered(
+            configs,
+            authorizer,
+            context,
+            resources,
+            validate_only=request.validate_only,
+            row=AlterConfigsResponse_AlterConfigsResourceResponse,
+        )
     )

@@ -1,13 +1,14 @@
 """IncrementalAlterConfigs, versions 0 and 1 (KIP-339): SET, DELETE, APPEND and SUBTRACT on single settings.
 
-v1 brought flexible encoding. Each resource succeeds or fails as a whole; a resource that is named twice
-fails, as in Kafka.
+v1 brought flexible encoding. Each resource succeeds or fails as a whole; a resource that is named twice fails, as in
+Kafka.
 """
 
 from __future__ import annotations
 
 from pybroker.admin.config_changes import ConfigOp, ResourceOps
 from pybroker.admin.configs import ConfigAdmin
+from pybroker.api.altered_configs import altered
 from pybroker.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -15,7 +16,6 @@ from pybroker.protocol.messages import (
 )
 from pybroker.requests.context import RequestContext
 from pybroker.security.authorizer import Authorizer
-from pybroker.security.config_access import alter_permitted
 
 API_KEY = 44
 
@@ -32,20 +32,13 @@ async def handle(
         )
         for resource in request.resources
     ]
-    results = await alter_permitted(
-        authorizer,
-        context,
-        resources,
-        lambda permitted: configs.alter(permitted, request.validate_only, context.principal),
-    )
     return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResponse_AlterConfigsResourceResponse(
-                error_code=problem.code if problem is not None else 0,
-                error_message=problem.message if problem is not None else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, problem in zip(request.resources, results, strict=True)
-        ]
+        responses=await altered(
+            configs,
+            authorizer,
+            context,
+            resources,
+            validate_only=request.validate_only,
+            row=IncrementalAlterConfigsResponse_AlterConfigsResourceResponse,
+        )
     )

@@ -63,8 +63,10 @@ class TopicClosing:
         for topic_id in request.topics:
             self._closed[topic_id] = self._closed.get(topic_id, 0) + 1
         async with self._fencing:
+            # They begin while the logs are fenced, and end when the last commits are on disk.
+            holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
-        await asyncio.gather(*map(self._groups.hold_commits, request.topics))
+        await holding
         return CloseTopicsResponse(
             0,
             tuple(
@@ -75,12 +77,12 @@ class TopicClosing:
 
     async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
         """What still lives takes appends and commits again; what is gone stays closed until its replicas stop."""
-        for topic_id in request.topics:
-            self._groups.release_commits(topic_id)
-            left = self._closed.pop(topic_id, 1) - 1
-            if left:
-                self._closed[topic_id] = left
         async with self._fencing:
+            for topic_id in request.topics:
+                self._groups.release_commits(topic_id)
+                left = self._closed.pop(topic_id, 1) - 1
+                if left:
+                    self._closed[topic_id] = left
             living = self._view.image.names
             opened = [one for one in request.topics if one in living and one not in self._closed]
             if opened:

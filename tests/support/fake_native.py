@@ -237,7 +237,7 @@ class FakePartitions:
 
     def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[PartitionEnds]:
         self._native.calls.append(f"set_fenced {fenced}")
-        return [PartitionEnds(partition, 0, 0) for hosted, partition in self._native.hosted if hosted == topic_id]
+        return [PartitionEnds(partition, 0, 0) for hosted, partition in list(self._native.hosted) if hosted == topic_id]
 
     def set_topic_config(self, topic_id: Uuid, config: Mapping[str, str]) -> None:
         self._native.configs[topic_id] = config

@@ -1,0 +1,113 @@
+"""A topic that is closed for a decision stays closed until the last decision about it is made; it opens if it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pybroker.metadata.control_messages import ClosedTopic, CloseTopics, ReopenTopics
+from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.native import PartitionEnds, Uuid
+from pybroker.replicas.closing import TopicClosing
+from tests.unit.control_plane import until
+
+A, B = Uuid.random(), Uuid.random()
+OFFSETS = ({"group": "g", "partition": 0, "offset": 7},)
+
+
+class Partitions:
+    """Which topics are fenced. `held` holds up the next call."""
+
+    def __init__(self) -> None:
+        self.fenced: set[Uuid] = set()
+        self.calls = 0
+        self.held = threading.Event()
+        self.held.set()
+
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> Sequence[PartitionEnds]:
+        self.calls += 1
+        assert self.held.wait(60)
+        (self.fenced.add if fenced else self.fenced.discard)(topic_id)
+        return [PartitionEnds(0, 3, 9)]
+
+
+class Groups:
+    """How often commits of a topic are held."""
+
+    def __init__(self) -> None:
+        self.holds: dict[Uuid, int] = {}
+
+    async def hold_commits(self, topic_id: Uuid) -> None:
+        self.holds[topic_id] = self.holds.get(topic_id, 0) + 1
+
+    def release_commits(self, topic_id: Uuid) -> None:
+        self.holds[topic_id] -= 1
+
+    def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
+        return OFFSETS
+
+
+class View:
+    """A cluster in which A and B live, until they are removed."""
+
+    def __init__(self) -> None:
+        topics = tuple(TopicImage(name, topic_id, (), {}, 0, 0, -1) for name, topic_id in (("a", A), ("b", B)))
+        self.image = ClusterImage.initial(1).apply(ImageDelta(topics=topics))
+
+    def remove(self, name: str) -> None:
+        self.image = self.image.apply(ImageDelta(removed=(self.image.topics[name],)))
+
+
+class Closed:
+    def __init__(self) -> None:
+        self.partitions, self.groups, self.view = Partitions(), Groups(), View()
+        self.closing = TopicClosing(self.partitions, self.groups, self.view)
+
+    async def close(self, *topics: Uuid) -> tuple[ClosedTopic, ...]:
+        return (await self.closing.close(CloseTopics(1, 1, 1, topics))).topics
+
+    async def reopen(self, *topics: Uuid) -> None:
+        await self.closing.reopen(ReopenTopics(1, 1, 1, topics))
+
+
+@pytest.fixture
+def closed() -> Closed:
+    return Closed()
+
+
+@pytest.mark.checklist("R22")
+async def test_what_is_closed_is_told_and_opens_if_it_lives(closed: Closed) -> None:
+    assert await closed.close(A, B) == tuple(ClosedTopic(one, {0: (3, 9)}, OFFSETS) for one in (A, B))
+    assert (closed.partitions.fenced, closed.groups.holds) == ({A, B}, {A: 1, B: 1})
+    closed.view.remove("a")
+    await closed.reopen(A, B)
+    # What is gone takes nothing any more, until its replicas stop.
+    assert (closed.partitions.fenced, closed.groups.holds) == ({A}, {A: 0, B: 0})
+
+
+async def test_the_last_of_several_decisions_opens(closed: Closed) -> None:
+    await closed.close(A)
+    await closed.close(A, B)
+    await closed.reopen(A)
+    assert closed.partitions.fenced == {A, B}
+    await closed.reopen(A, B)
+    assert closed.partitions.fenced == set()
+
+
+async def test_words_that_cross_leave_nothing_half_closed(closed: Closed) -> None:
+    """A broker that answers late is told to reopen while it still closes, and is asked anew meanwhile."""
+    closed.partitions.held.clear()
+    late = asyncio.create_task(closed.close(A, B))
+    await until(lambda: closed.partitions.calls)
+    reopening = asyncio.create_task(closed.reopen(A, B))
+    anew = asyncio.create_task(closed.close(A))
+    await asyncio.sleep(0.01)
+    closed.partitions.held.set()
+    await asyncio.gather(late, reopening, anew)
+    assert (closed.partitions.fenced, closed.groups.holds) == ({A}, {A: 1, B: 0})
+    await closed.reopen(A)
+    assert (closed.partitions.fenced, closed.groups.holds) == (set(), {A: 0, B: 0})
