@@ -57,14 +57,54 @@ pub enum BatchError {
         /// What is wrong, in words for the client's log.
         reason: &'static str,
     },
-    /// A timestamp outside what the topic accepts (`INVALID_TIMESTAMP`).
-    #[error("timestamp {timestamp} of record {index} is outside what the topic accepts")]
-    InvalidTimestamp {
-        /// Position in the batch.
-        index: i32,
-        /// Milliseconds since the epoch.
-        timestamp: i64,
-    },
+    /// Records that the topic does not accept, though they are well formed: each of them, ascending, up to
+    /// [`REJECTED_RECORDS_MAX`] (`INVALID_TIMESTAMP` if one of them is for its timestamp, else `INVALID_RECORD`).
+    #[error("{}", summary(.0))]
+    RejectedRecords(Vec<RejectedRecord>),
+}
+
+/// Rejected records of a batch that are told one by one; a client takes the others for rejected with them. A compressed
+/// batch of a megabyte can hold millions.
+pub const REJECTED_RECORDS_MAX: usize = 10_000;
+
+/// A record that the topic does not accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RejectedRecord {
+    /// Position in the batch.
+    pub index: i32,
+    /// What is wrong.
+    pub fault: RecordFault,
+}
+
+/// Why a topic does not accept a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordFault {
+    /// The topic is compacted.
+    #[error("a compacted topic needs a key")]
+    NoKey,
+    /// Outside the window of the topic; milliseconds since the epoch.
+    #[error("timestamp {0} is outside what the topic accepts")]
+    Timestamp(i64),
+}
+
+/// How many there are, and the first three.
+fn summary(rejected: &[RejectedRecord]) -> String {
+    const SHOWN: usize = 3;
+    let shown = rejected.iter().take(SHOWN);
+    let shown: Vec<String> = shown
+        .map(|one| format!("record {}: {}", one.index, one.fault))
+        .collect();
+    let more = if rejected.len() > SHOWN { "; …" } else { "" };
+    let records = if rejected.len() == 1 {
+        "record is"
+    } else {
+        "records are"
+    };
+    format!(
+        "{} {records} rejected: {}{more}",
+        rejected.len(),
+        shown.join("; ")
+    )
 }
 
 impl BatchError {

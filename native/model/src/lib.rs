@@ -22,7 +22,7 @@ pub use batches::Batches;
 pub use builder::{BatchBuilder, ControlType, end_transaction_marker, end_transaction_marker_of};
 pub use compression::{Codec, DECOMPRESSED_BYTES_MAX, Decoder, compress, decompress};
 pub use crc::crc32c;
-pub use error::BatchError;
+pub use error::{BatchError, REJECTED_RECORDS_MAX, RecordFault, RejectedRecord};
 pub use ids::{BuildIdHasher, IdMap, TopicId, TopicIdPartition};
 pub use murmur2::{murmur2, partition_of_key};
 pub use record::{Header, Headers, RecordRef, Records, decompressed_records};

@@ -9,7 +9,8 @@ use crate::stamp::set_timestamp_type_and_max;
 use crate::walk::walk;
 use crate::{
     BATCH_LENGTH_END, BatchError, BatchHeader, Batches, Codec, DECOMPRESSED_BYTES_MAX,
-    HEADER_BYTES, NO_TIMESTAMP, TimestampType, compress, decompress,
+    HEADER_BYTES, NO_TIMESTAMP, REJECTED_RECORDS_MAX, RecordFault, RejectedRecord, TimestampType,
+    compress, decompress,
 };
 
 /// Value of the topic config `compression.type`.
@@ -147,7 +148,8 @@ impl<'a> ValidBatches<'a> {
 /// the topic asks for: append time, another codec, a wrong largest timestamp.
 ///
 /// # Errors
-/// The first fault found, precise enough for the Kafka error code and v8's record errors.
+/// The first fault of the batch, or all records that the topic does not accept: precise enough for the Kafka error code
+/// and v8's record errors.
 pub fn validate_produce<'a>(
     records: &'a mut [u8],
     rules: &ProduceRules,
@@ -262,30 +264,51 @@ fn check_records(
     let oldest = rules.now_ms.saturating_sub(rules.before_max_ms);
     let newest = rules.now_ms.saturating_add(rules.after_max_ms);
     let mut max_timestamp = NO_TIMESTAMP;
-    walk(codec, records, header.record_count, |index, record| {
+    let mut rejected = Vec::new();
+    let walked = walk(codec, records, header.record_count, |index, record| {
         if record.offset_delta != index {
             return Err(BatchError::invalid_at(index, "offsets are not consecutive"));
         }
         if rules.compacted && record.key.is_none() {
-            return Err(BatchError::invalid_at(
-                index,
-                "a compacted topic needs a key",
-            ));
+            return reject(&mut rejected, index, RecordFault::NoKey);
         }
         if create_time {
-            let timestamp = header
+            let accepted = header
                 .base_timestamp
                 .checked_add(record.timestamp_delta)
-                .filter(|&t| t == NO_TIMESTAMP || (t >= 0 && t >= oldest && t <= newest))
-                .ok_or(BatchError::InvalidTimestamp {
-                    index,
-                    timestamp: header.base_timestamp.wrapping_add(record.timestamp_delta),
-                })?;
+                .filter(|&t| t == NO_TIMESTAMP || (t >= 0 && t >= oldest && t <= newest));
+            let Some(timestamp) = accepted else {
+                let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
+                return reject(&mut rejected, index, RecordFault::Timestamp(timestamp));
+            };
             max_timestamp = max_timestamp.max(timestamp);
         }
         Ok(())
-    })?;
-    Ok(max_timestamp)
+    });
+    if rejected.len() >= REJECTED_RECORDS_MAX {
+        return Err(BatchError::RejectedRecords(rejected));
+    }
+    walked?;
+    if rejected.is_empty() {
+        Ok(max_timestamp)
+    } else {
+        Err(BatchError::RejectedRecords(rejected))
+    }
+}
+
+/// Notes a record; ends the walk when there are as many as are told.
+#[cold]
+fn reject(
+    rejected: &mut Vec<RejectedRecord>,
+    index: i32,
+    fault: RecordFault,
+) -> Result<(), BatchError> {
+    rejected.push(RejectedRecord { index, fault });
+    if rejected.len() < REJECTED_RECORDS_MAX {
+        Ok(())
+    } else {
+        Err(BatchError::invalid("too many records are rejected"))
+    }
 }
 
 /// The same batch with its records compressed by `target`. Offsets and timestamps inside stay as

@@ -1,6 +1,6 @@
 //! From what the inside says to Kafka's error codes. The only place where that happens.
 
-use pybroker_model::BatchError;
+use pybroker_model::{BatchError, RecordFault, RejectedRecord};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{IngestError, PartitionError};
 
@@ -34,7 +34,14 @@ pub fn of_batch(error: &BatchError) -> ErrorCode {
         }
         BatchError::UnsupportedCompression(_) => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
         BatchError::TooLarge { .. } | BatchError::Expands { .. } => ErrorCode::MESSAGE_TOO_LARGE,
-        BatchError::InvalidTimestamp { .. } => ErrorCode::INVALID_TIMESTAMP,
+        BatchError::RejectedRecords(rejected) => {
+            let late = |one: &RejectedRecord| matches!(one.fault, RecordFault::Timestamp(_));
+            if rejected.iter().any(late) {
+                ErrorCode::INVALID_TIMESTAMP
+            } else {
+                ErrorCode::INVALID_RECORD
+            }
+        }
     }
 }
 

@@ -134,11 +134,64 @@ fn keys_are_required_when_compacted() {
         ..rules()
     };
     let error = validate_produce(&mut bytes, &compacted).expect_err("no key");
-    assert!(matches!(
-        error,
-        BatchError::InvalidRecord { index: Some(1), .. }
-    ));
+    assert_eq!(
+        error.to_string(),
+        "1 record is rejected: record 1: a compacted topic needs a key"
+    );
     assert!(validate_produce(&mut bytes, &rules()).is_ok());
+}
+
+#[test]
+fn all_rejected_records_are_told() {
+    let compacted = ProduceRules {
+        compacted: true,
+        ..rules()
+    };
+    for codec in ALL {
+        let mut builder = BatchBuilder::new(codec);
+        for number in 0..100 {
+            let timestamp = if number == 50 { NOW + 4_000_000 } else { NOW };
+            let key = (number % 10 != 0).then_some(&b"k"[..]);
+            builder.push(timestamp, key, Some(b"v"));
+        }
+        let mut bytes = builder.build().expect("builds");
+        let error = validate_produce(&mut bytes, &compacted).expect_err("some have no key");
+        let expected = (0..100).step_by(10).map(|index| RejectedRecord {
+            index,
+            fault: RecordFault::NoKey,
+        });
+        assert_eq!(error, BatchError::RejectedRecords(expected.collect()));
+        assert!(
+            error
+                .to_string()
+                .starts_with("10 records are rejected: record 0: a compacted")
+                && error.to_string().ends_with("; …"),
+            "{error}"
+        );
+        let error = validate_produce(&mut bytes, &rules()).expect_err("one is too new");
+        let late = RejectedRecord {
+            index: 50,
+            fault: RecordFault::Timestamp(NOW + 4_000_000),
+        };
+        assert_eq!(error, BatchError::RejectedRecords(vec![late]));
+    }
+}
+
+#[test]
+fn a_bounded_number_of_rejected_records_is_told() {
+    let mut builder = BatchBuilder::new(Codec::Zstd);
+    for _ in 0..REJECTED_RECORDS_MAX + 10 {
+        builder.push(NOW, None, None);
+    }
+    let mut bytes = builder.build().expect("builds");
+    let compacted = ProduceRules {
+        compacted: true,
+        ..rules()
+    };
+    match validate_produce(&mut bytes, &compacted) {
+        Err(BatchError::RejectedRecords(told)) => assert_eq!(told.len(), REJECTED_RECORDS_MAX),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

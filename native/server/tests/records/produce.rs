@@ -274,3 +274,36 @@ fn an_idempotent_producer_is_answered_with_the_first_offset() {
     let gap = client.produce(9, A(), 0, &sequence(5));
     assert_eq!(gap.error, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER.0);
 }
+
+#[test]
+fn each_record_that_a_topic_rejects_is_named() {
+    let server = TestServer::with_flush(FlushMode::Os);
+    let compacted = [("cleanup.policy", "compact")];
+    server.create_topic_with(topic_id(1), "a", 1, 5, &compacted);
+    let mut client = server.connect();
+    let batch = |has_key: fn(i32) -> bool, codec| {
+        let mut builder = pybroker_model::BatchBuilder::new(codec);
+        for number in 0..100 {
+            let key = has_key(number).then_some(&b"k"[..]);
+            builder.push(support::now_ms(), key, Some(b"v"));
+        }
+        builder.build().expect("a batch")
+    };
+    for codec in [Codec::None, Codec::Lz4] {
+        let keyless = batch(|number| number % 10 != 3, codec);
+        for version in [7, 8, 13] {
+            let refused = client.produce(version, A(), 0, &keyless);
+            assert_eq!(refused.error, ErrorCode::INVALID_RECORD.0);
+            let told: &[i32] = if version < 8 {
+                &[]
+            } else {
+                &[3, 13, 23, 33, 43, 53, 63, 73, 83, 93]
+            };
+            assert_eq!(refused.bad_records, told);
+            let message = refused.message.unwrap_or_default();
+            assert_eq!(message.contains("10 records are rejected"), version >= 8);
+        }
+    }
+    let taken = client.produce(13, A(), 0, &batch(|_| true, Codec::None));
+    assert_eq!((taken.error, taken.offset), (0, 0), "nothing was written");
+}

@@ -1,6 +1,6 @@
 //! Why a partition's records are not taken, and what the client is told of it.
 
-use pybroker_model::BatchError;
+use pybroker_model::{BatchError, RecordFault, RejectedRecord};
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, RecordError};
 use pybroker_replica::PartitionError;
@@ -20,8 +20,8 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 pub(super) struct Refusal {
     pub(super) error: ErrorCode,
     message: Option<String>,
-    /// Index in the batch of the record to blame.
-    record: Option<i32>,
+    /// The records to blame: index in the batch, and what the message does not say of it.
+    records: Vec<(i32, Option<String>)>,
 }
 
 impl Refusal {
@@ -29,20 +29,22 @@ impl Refusal {
         Refusal {
             error,
             message: None,
-            record: None,
+            records: Vec::new(),
         }
     }
 
     pub(super) fn batch(error: &BatchError) -> Self {
-        let record = match error {
-            BatchError::InvalidRecord { index, .. } => *index,
-            BatchError::InvalidTimestamp { index, .. } => Some(*index),
-            _ => None,
+        let records = match error {
+            BatchError::InvalidRecord {
+                index: Some(index), ..
+            } => vec![(*index, None)],
+            BatchError::RejectedRecords(rejected) => rejected.iter().map(told).collect(),
+            _ => Vec::new(),
         };
         Refusal {
             error: of_batch(error),
             message: Some(error.to_string()),
-            record,
+            records,
         }
     }
 
@@ -52,7 +54,7 @@ impl Refusal {
             other => Refusal {
                 error: of_partition(other, naming),
                 message: Some(other.to_string()),
-                record: None,
+                records: Vec::new(),
             },
         }
     }
@@ -61,14 +63,24 @@ impl Refusal {
     pub(super) fn response(&self, index: i32) -> PartitionProduceResponse<'_> {
         let message = self.message.as_deref();
         let mut response = PartitionProduceResponse::refused(index, self.error.0, message);
-        if let Some(batch_index) = self.record {
-            response.record_errors.push(RecordError {
-                batch_index,
-                message,
-            });
-        }
+        let records = self.records.iter();
+        response.record_errors = records
+            .map(|(batch_index, own)| RecordError {
+                batch_index: *batch_index,
+                message: own.as_deref(),
+            })
+            .collect();
         response
     }
+}
+
+/// As Kafka: where all records have the same fault the message says it, a timestamp is each record's own.
+fn told(rejected: &RejectedRecord) -> (i32, Option<String>) {
+    let own = match rejected.fault {
+        RecordFault::NoKey => None,
+        RecordFault::Timestamp(_) => Some(rejected.fault.to_string()),
+    };
+    (rejected.index, own)
 }
 
 /// The error for everything that a request carries.
