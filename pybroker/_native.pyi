@@ -741,9 +741,10 @@ def encode(message: object, version: int) -> bytes:
 def decode(api_key: int, version: int, data: bytes, request: bool, *, interbroker: bool = False) -> Any:
     """A message body. Left-over bytes are an error. Raises CodecError."""
 
-def decode_data(name: str, version: int, data: bytes) -> Any:
-    """Content of records or of other messages' bytes, by the name of its class (`OffsetCommitValue`): what
-    follows the version in front of it. Raises CodecError."""
+def decode_data(name: str, version: int, data: bytes, *, front: bool = False) -> Any:
+    """Content of records or of other messages' bytes, by the name of its class (`StoredOffset`): what follows the
+    version in front of it. `front`: later versions only add fields at the end, which are left alone. Raises
+    CodecError."""
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None = None) -> bytes:
     """For clients: header and body of a request, without its length. Raises CodecError."""

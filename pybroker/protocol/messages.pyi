@@ -61,6 +61,100 @@ from pybroker.protocol.interbroker import (
     UpdateMetadataResponse as UpdateMetadataResponse,
 )
 
+class StoredGroup(msgspec.Struct):
+    """Data, versions 0-4."""
+
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str | None = ""
+    leader: str | None = ""
+    current_state_timestamp: int = -1
+    members: list[StoredGroup_MemberMetadata] = []
+    formed_topics: list[StoredGroup_FormedTopic] = []
+
+class StoredGroup_MemberMetadata(msgspec.Struct):
+    member_id: str = ""
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout: int = -1
+    session_timeout: int = 0
+    subscription: bytes = b""
+    assignment: bytes = b""
+
+class StoredGroup_FormedTopic(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+
+class StoredOffset(msgspec.Struct):
+    """Data, versions 0-4."""
+
+    offset: int = 0
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int = 0
+    expire_timestamp: int = -1
+    topic_id: Uuid = Uuid.ZERO
+    own_expire_timestamp: int = -1
+
+class ConfigRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    resource_type: int = 0
+    resource_name: str = ""
+    name: str = ""
+    value: str | None = ""
+
+class PartitionChangeRecord(msgspec.Struct):
+    """Data, versions 0-2."""
+
+    partition_id: int = 0
+    topic_id: Uuid = Uuid.ZERO
+    isr: list[int] | None = None
+    leader: int = -2
+    replicas: list[int] | None = None
+    removing_replicas: list[int] | None = None
+    adding_replicas: list[int] | None = None
+    leader_recovery_state: int = -1
+    eligible_leader_replicas: list[int] | None = None
+    last_known_elr: list[int] | None = None
+    directories: list[Uuid] | None = None
+
+class PartitionRecord(msgspec.Struct):
+    """Data, versions 0-2."""
+
+    partition_id: int = 0
+    topic_id: Uuid = Uuid.ZERO
+    replicas: list[int] = []
+    isr: list[int] = []
+    removing_replicas: list[int] = []
+    adding_replicas: list[int] = []
+    leader: int = -1
+    leader_recovery_state: int = 0
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    directories: list[Uuid] = []
+    eligible_leader_replicas: list[int] | None = None
+    last_known_elr: list[int] | None = None
+
+class ProducerIdsRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    broker_id: int = 0
+    broker_epoch: int = 0
+    next_producer_id: int = 0
+
+class RemoveTopicRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    topic_id: Uuid = Uuid.ZERO
+
+class TopicRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+
 class AbortedTxn(msgspec.Struct):
     """Data, versions 0-0."""
 

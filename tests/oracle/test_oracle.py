@@ -16,11 +16,25 @@ from tests.wire.random_messages import RandomMessages, versions
 MESSAGES_A_VERSION = 12
 SOURCE = Path(__file__).with_name("Oracle.java")
 SLF4J = ("org.slf4j:slf4j-nop:1.7.36", ())
-GROUP_RECORDS = ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
+GROUP_RECORDS = {
+    **{name: name for name in ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")},
+    # With tags of our own, which Kafka keeps.
+    "StoredOffset": "OffsetCommitValue",
+    "StoredGroup": "GroupMetadataValue",
+}
+METADATA_RECORDS = (
+    "ConfigRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "RemoveTopicRecord",
+    "TopicRecord",
+)
 RELEASES = {
     "4.4.0": (
         ("org.apache.kafka:kafka-clients:4.4.0", ()),
         ("org.apache.kafka:kafka-group-coordinator:4.4.0", ("*:*",)),
+        ("org.apache.kafka:kafka-metadata:4.4.0", ("*:*",)),
         SLF4J,
     ),
     "3.9.2": (("org.apache.kafka:kafka-clients:3.9.2", ()), SLF4J),
@@ -64,7 +78,9 @@ class Oracle:
 
 def java_class(name: str) -> str:
     if name in GROUP_RECORDS:
-        return f"org.apache.kafka.coordinator.group.generated.{name}"
+        return f"org.apache.kafka.coordinator.group.generated.{GROUP_RECORDS[name]}"
+    if name in METADATA_RECORDS:
+        return f"org.apache.kafka.common.metadata.{name}"
     data = "Data" if name.endswith(("Request", "Response", "Header")) else ""
     return f"org.apache.kafka.common.message.{name}{data}"
 

@@ -152,3 +152,14 @@ def test_list_topics_is_the_text_of_kip_142() -> None:
     body = bytes.fromhex("0000 00000001 0003 666f6f 00")
     assert native.encode(m.ListTopicsResponse(topic_listing=listing), 0) == body
     assert native.decode(32142, 0, body, False).topic_listing == listing
+
+
+def test_what_later_versions_add_at_the_end_is_left_alone_where_that_is_asked_for() -> None:
+    name = "ConsumerProtocolSubscription"
+    longer = native.encode(m.ConsumerProtocolSubscription(topics=["t"]), 0) + b"of a later version"
+    with pytest.raises(CodecError):
+        native.decode_data(name, 0, longer)
+    assert native.decode_data(name, 0, longer, front=True).topics == ["t"]
+    for cut in range(len("\0\0\0\1\0\1t")):
+        with pytest.raises(CodecError):
+            native.decode_data(name, 0, longer[:cut], front=True)

@@ -9,7 +9,7 @@ mod inspect;
 mod sink;
 mod source;
 
-use pybroker_protocol::codec::{self, Direction, ELEMENTS_MAX_TRUSTED, Message, Registry};
+use pybroker_protocol::codec::{self, Direction, ELEMENTS_MAX_TRUSTED, Layout, Message, Registry};
 use pybroker_protocol::header;
 use pybroker_protocol::primitives::{ELEMENTS_MAX, Reader};
 use pybroker_protocol::{Api, ApiKey};
@@ -88,13 +88,17 @@ fn decode_message(
     body: &[u8],
     elements_max: u32,
 ) -> PyResult<Py<PyAny>> {
-    let layout = message.layout(version).ok_or_else(|| {
-        CodecError::new_err(format!("{} has no version {version}", message.name()))
-    })?;
+    let layout = layout_of(message, version)?;
     let mut sink = PySink::new(py, Classes::of(py, message)?);
     codec::decode(layout, body, elements_max, &mut sink)
         .map(Bound::unbind)
         .map_err(|failure| failure.into_error(message, version))
+}
+
+fn layout_of(message: &'static Message, version: i16) -> PyResult<&'static Layout> {
+    message
+        .layout(version)
+        .ok_or_else(|| CodecError::new_err(format!("{} has no version {version}", message.name())))
 }
 
 fn encode_message(
@@ -148,14 +152,29 @@ pub fn decode(
     decode_message(py, message, version, data, ELEMENTS_MAX_TRUSTED)
 }
 
-/// Content that stands in records or inside other messages, by the name of its class (`OffsetCommitValue`,
-/// `ConsumerProtocolSubscription`). Such bytes carry their version in front; `data` is what follows it.
+/// Content that stands in records or inside other messages, by the name of its class (`StoredOffset`,
+/// `ConsumerProtocolSubscription`). Such bytes carry their version in front; `data` is what follows it. `front`: later
+/// versions only add fields at the end, which are left alone.
 #[pyfunction]
-pub fn decode_data(py: Python<'_>, name: &str, version: i16, data: &[u8]) -> PyResult<Py<PyAny>> {
+#[pyo3(signature = (name, version, data, *, front = false))]
+pub fn decode_data(
+    py: Python<'_>,
+    name: &str,
+    version: i16,
+    data: &[u8],
+    front: bool,
+) -> PyResult<Py<PyAny>> {
     let message = Registry::Client
         .named(name)
         .ok_or_else(|| CodecError::new_err(format!("there is no message {name}")))?;
-    decode_message(py, message, version, data, ELEMENTS_MAX)
+    if !front {
+        return decode_message(py, message, version, data, ELEMENTS_MAX);
+    }
+    let layout = layout_of(message, version)?;
+    let mut sink = PySink::new(py, Classes::of(py, message)?);
+    codec::decode_front(layout, data, ELEMENTS_MAX, &mut sink)
+        .map(Bound::unbind)
+        .map_err(|failure| failure.into_error(message, version))
 }
 
 /// A whole request without its length: header and body. For clients.

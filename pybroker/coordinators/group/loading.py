@@ -14,7 +14,7 @@ from pybroker.coordinators.group.records import (
     decode_key,
     decode_offset_value,
 )
-from pybroker.protocol.primitives import Malformed
+from pybroker.native import CodecError
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,6 @@ class Loaded:
                     self.groups.pop(parsed.group, None)
                 else:
                     self.groups[parsed.group] = decode_group_value(value)
-        except Malformed as problem:
+        except CodecError as problem:
             self.damaged += 1
             log.warning("record %d of the offsets topic is passed over: %s", offset, problem)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pybroker.protocol.primitives import BytesReader, Malformed
+from pybroker.native import CodecError, decode_data
+from pybroker.protocol.versioned import split_version
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Topic names in one member's metadata; None when the bytes are not a consumer subscription."""
-    reader = BytesReader(metadata)
     try:
-        if reader.int16() < 0:
+        version, content = split_version(metadata)
+        if version < 0:
             return None
-        return frozenset(reader.string() for _ in range(reader.count(least_bytes_each=2)))
-    except Malformed:
+        return frozenset(decode_data("ConsumerProtocolSubscription", 0, content, front=True).topics)
+    except CodecError:
         return None
 
 

@@ -1,6 +1,4 @@
-"""Record batches in files, as far as adopting needs them: which format, which records (uncompressed batches only: the
-metadata log is never compressed).
-"""
+"""Record batches in files, as far as adopting needs them: which format, which records."""
 
 from __future__ import annotations
 
@@ -10,26 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.native import crc32c
-from pybroker.protocol.primitives import BytesReader, Malformed
+from pybroker.native import RecordDecoder, Uuid
 
 OVERHEAD = 12
 """Base offset and length, which the length does not count."""
-HEADER = 61
 MAGIC_AT = 16
-CRC_AT = 17
+MAGIC = 2
 BATCH_BYTES_MAX = 1 << 30
-_HEAD = struct.Struct(">qi")
-_ATTRIBUTES = struct.Struct(">h")
-_COUNT = struct.Struct(">i")
-COMPRESSION, CONTROL = 0x07, 0x20
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+
+
+class Malformed(Exception):
+    """The bytes are not what their format says."""
 
 
 class Head(NamedTuple):
     """One batch: where, how long, in which message format."""
 
     position: int
-    base_offset: int
     size: int
     magic: int
 
@@ -37,12 +34,12 @@ class Head(NamedTuple):
 def heads(data: bytes | mmap.mmap) -> Iterator[Head]:
     """The batches of a segment, up to the first that is cut off (an unfinished append)."""
     at, end = 0, len(data)
-    while at + OVERHEAD + 5 <= end:
-        base_offset, length = _HEAD.unpack_from(data, at)
+    while at + MAGIC_AT < end:
+        (length,) = _LENGTH.unpack_from(data, at + _LENGTH_AT)
         size = length + OVERHEAD
-        if length < 5 or size > BATCH_BYTES_MAX or at + size > end:
+        if size <= MAGIC_AT or size > BATCH_BYTES_MAX or at + size > end:
             return
-        yield Head(at, base_offset, size, data[at + MAGIC_AT])
+        yield Head(at, size, data[at + MAGIC_AT])
         at += size
 
 
@@ -55,27 +52,11 @@ def formats(segment: Path) -> set[int]:
 
 
 def values(segment: Path) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of the records in an uncompressed segment or snapshot. Raises Malformed for damage."""
+    """(offset, value) of the records in a segment or snapshot. Raises Malformed for damage."""
     data = segment.read_bytes()
-    for head in heads(data):
-        if head.magic != 2:
-            raise Malformed(f"{segment}: message format {head.magic}")
-        batch = data[head.position : head.position + head.size]
-        if len(batch) < HEADER or crc32c(batch[CRC_AT + 4 :]) != struct.unpack_from(">I", batch, CRC_AT)[0]:
-            raise Malformed(f"{segment}: the batch at offset {head.base_offset} is damaged")
-        attributes = _ATTRIBUTES.unpack_from(batch, CRC_AT + 4)[0]
-        if attributes & CONTROL:
-            continue
-        if attributes & COMPRESSION:
-            raise Malformed(f"{segment}: the batch at offset {head.base_offset} is compressed")
-        reader = BytesReader(batch[HEADER:])
-        for _ in range(_COUNT.unpack_from(batch, HEADER - 4)[0]):
-            record = BytesReader(reader.take(reader.varlong()))
-            record.take(1)
-            record.varlong()
-            offset = head.base_offset + record.varlong()
-            key = record.varlong()
-            record.take(max(0, key))
-            size = record.varlong()
-            if size >= 0:
-                yield offset, record.take(size)
+    decoded = RecordDecoder().decode(data, 0, topic=segment.parent.name, topic_id=Uuid.ZERO, partition=0)
+    for record in decoded.records:
+        if record.value is not None:
+            yield record.offset, record.value
+    if decoded.error is not None:
+        raise Malformed(f"{segment}: the batch at offset {decoded.next_offset} is damaged: {decoded.error}")

@@ -10,17 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from pybroker.native import Uuid
-from pybroker.offline.adopt.batches import values
-from pybroker.protocol.primitives import BytesReader, Malformed
+from pybroker.native import CodecError, Uuid, decode_data
+from pybroker.offline.adopt.batches import Malformed, values
+from pybroker.protocol import messages as m
 
 DIRECTORY = "__cluster_metadata-0"
 TOPIC, BROKER = 2, 4
 """Resource types of ConfigRecord."""
 FRAME_VERSION = 1
+_VARINT_OF_A_BYTE_MAX = 0x7F
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+SAME_LEADER = -2
+"""In PartitionChangeRecord: no other leader."""
 NOT_TAKEN = {11: "SCRAM credentials", 14: "client quotas", 18: "ACLs"}
 
 
@@ -71,105 +76,104 @@ def read_metadata(directory: Path) -> Metadata:
 
 def _apply_all(metadata: Metadata, records: Iterator[bytes]) -> None:
     """Applies records; those of a transaction that was aborted, or never ended, are left out."""
-    pending: list[tuple[int, int, BytesReader]] | None = None
+    pending: list[_Record] | None = None
     for value in records:
-        reader = BytesReader(value)
-        frame = reader.uvarint()
-        if frame != FRAME_VERSION:
-            raise Malformed(f"a metadata record with frame version {frame}")
-        kind, version = reader.uvarint(), reader.uvarint()
-        if kind == 23:
+        record = _framed(value)
+        if record.kind == BEGIN_TRANSACTION:
             pending = []
-        elif kind == 25:
+        elif record.kind == ABORT_TRANSACTION:
             pending = None
-        elif kind == 24:
+        elif record.kind == END_TRANSACTION:
             for item in pending or ():
-                _apply(metadata, *item)
+                _apply(metadata, item)
             pending = None
         elif pending is not None:
-            pending.append((kind, version, reader))
+            pending.append(record)
         else:
-            _apply(metadata, kind, version, reader)
+            _apply(metadata, record)
 
 
-def _apply(metadata: Metadata, kind: int, version: int, reader: BytesReader) -> None:
-    found = _KNOWN.get(kind)
+class _Record(NamedTuple):
+    kind: int
+    version: int
+    content: bytes
+
+
+def _framed(value: bytes) -> _Record:
+    """What stands in front of each record: three unsigned varints, all of them small so far."""
+    if len(value) < 3 or max(value[:3]) > _VARINT_OF_A_BYTE_MAX:
+        raise Malformed(f"a metadata record that begins with {value[:3].hex() or 'nothing'}")
+    frame, kind, version = value[:3]
+    if frame != FRAME_VERSION:
+        raise Malformed(f"a metadata record with frame version {frame}")
+    return _Record(kind, version, value[3:])
+
+
+def _apply(metadata: Metadata, record: _Record) -> None:
+    found = _KNOWN.get(record.kind)
     if found is None:
-        if kind in NOT_TAKEN:
-            metadata.passed_over[NOT_TAKEN[kind]] += 1
+        if record.kind in NOT_TAKEN:
+            metadata.passed_over[NOT_TAKEN[record.kind]] += 1
         return
-    newest, apply = found
-    if version > newest:
-        raise Malformed(f"a metadata record of type {kind} with version {version}; up to {newest} is known")
-    apply(metadata, version, reader)
+    name, apply = found
+    try:
+        content = decode_data(name, record.version, record.content)
+    except CodecError as problem:
+        raise Malformed(f"a metadata record of type {record.kind}: {problem}") from None
+    apply(metadata, content)
 
 
-def _topic(metadata: Metadata, version: int, reader: BytesReader) -> None:
-    del version
-    name, topic_id = reader.compact_string(), reader.uuid()
-    metadata.topics[topic_id] = Topic(name, topic_id)
+def _topic(metadata: Metadata, record: m.TopicRecord) -> None:
+    metadata.topics[record.topic_id] = Topic(record.name, record.topic_id)
 
 
-def _partition(metadata: Metadata, version: int, reader: BytesReader) -> None:
-    index, topic_id = reader.int32(), reader.uuid()
-    replicas, isr = reader.compact_int32s(), reader.compact_int32s()
-    reader.compact_int32s()  # removing
-    reader.compact_int32s()  # adding
-    leader, leader_epoch = reader.int32(), reader.int32()
-    reader.int32()  # partition epoch
-    if version >= 1:
-        for _ in range(reader.compact_count(16)):
-            reader.uuid()  # log directories
-    tags = reader.tags()
-    eligible = BytesReader(tags[1]).compact_int32s() if 1 in tags else ()
-    _of(metadata, topic_id).partitions[index] = Partition(replicas, isr, leader, leader_epoch, eligible)
+def _partition(metadata: Metadata, record: m.PartitionRecord) -> None:
+    _of(metadata, record.topic_id).partitions[record.partition_id] = Partition(
+        tuple(record.replicas),
+        tuple(record.isr),
+        record.leader,
+        record.leader_epoch,
+        tuple(record.eligible_leader_replicas or ()),
+    )
 
 
-def _partition_change(metadata: Metadata, version: int, reader: BytesReader) -> None:
-    del version
-    index, topic_id = reader.int32(), reader.uuid()
-    tags = reader.tags()
+def _partition_change(metadata: Metadata, record: m.PartitionChangeRecord) -> None:
+    index, topic_id = record.partition_id, record.topic_id
     partition = _of(metadata, topic_id).partitions.get(index)
     if partition is None:
         raise Malformed(f"a change of partition {index} of topic {topic_id}, which is not there")
-    if 0 in tags:
-        partition.isr = BytesReader(tags[0]).compact_int32s()
-    if 1 in tags:
-        partition.leader = BytesReader(tags[1]).int32()
+    if record.isr is not None:
+        partition.isr = tuple(record.isr)
+    if record.leader != SAME_LEADER:
+        partition.leader = record.leader
         partition.leader_epoch += 1
-    if 2 in tags:
-        partition.replicas = BytesReader(tags[2]).compact_int32s()
-    if 6 in tags:
-        partition.eligible = BytesReader(tags[6]).compact_int32s()
+    if record.replicas is not None:
+        partition.replicas = tuple(record.replicas)
+    if record.eligible_leader_replicas is not None:
+        partition.eligible = tuple(record.eligible_leader_replicas)
 
 
-def _config(metadata: Metadata, version: int, reader: BytesReader) -> None:
-    del version
-    kind, resource, name = reader.int8(), reader.compact_string(), reader.compact_string()
-    value = reader.compact_nullable_string()
-    if kind == TOPIC:
-        configs = metadata.topic_configs.setdefault(resource, {})
-    elif kind == BROKER:
-        configs = metadata.broker_configs.setdefault(resource, {})
+def _config(metadata: Metadata, record: m.ConfigRecord) -> None:
+    if record.resource_type == TOPIC:
+        configs = metadata.topic_configs.setdefault(record.resource_name, {})
+    elif record.resource_type == BROKER:
+        configs = metadata.broker_configs.setdefault(record.resource_name, {})
     else:
         return
-    if value is None:
-        configs.pop(name, None)
+    if record.value is None:
+        configs.pop(record.name, None)
     else:
-        configs[name] = value
+        configs[record.name] = record.value
 
 
-def _remove_topic(metadata: Metadata, version: int, reader: BytesReader) -> None:
-    del version
-    topic = metadata.topics.pop(reader.uuid(), None)
+def _remove_topic(metadata: Metadata, record: m.RemoveTopicRecord) -> None:
+    topic = metadata.topics.pop(record.topic_id, None)
     if topic is not None:
         metadata.topic_configs.pop(topic.name, None)
 
 
-def _producer_ids(metadata: Metadata, version: int, reader: BytesReader) -> None:
-    del version
-    reader.take(12)  # broker and its epoch
-    metadata.next_producer_id = max(metadata.next_producer_id, reader.int64())
+def _producer_ids(metadata: Metadata, record: m.ProducerIdsRecord) -> None:
+    metadata.next_producer_id = max(metadata.next_producer_id, record.next_producer_id)
 
 
 def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
@@ -179,11 +183,11 @@ def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
     return topic
 
 
-_KNOWN: dict[int, tuple[int, Callable[[Metadata, int, BytesReader], None]]] = {
-    2: (0, _topic),
-    3: (2, _partition),
-    4: (0, _config),
-    5: (2, _partition_change),
-    9: (0, _remove_topic),
-    15: (0, _producer_ids),
+_KNOWN: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
+    2: ("TopicRecord", _topic),
+    3: ("PartitionRecord", _partition),
+    4: ("ConfigRecord", _config),
+    5: ("PartitionChangeRecord", _partition_change),
+    9: ("RemoveTopicRecord", _remove_topic),
+    15: ("ProducerIdsRecord", _producer_ids),
 }

@@ -16,10 +16,9 @@ from pybroker.errors import StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import FILE_NAME
 from pybroker.native import Uuid
-from pybroker.offline.adopt.batches import formats
+from pybroker.offline.adopt.batches import Malformed, formats
 from pybroker.offline.adopt.metadata_log import DIRECTORY, Metadata, read_metadata
 from pybroker.offline.directories import read_properties_of
-from pybroker.protocol.primitives import Malformed
 from pybroker.replicas import partition_metadata
 from pybroker.replicas.partition_metadata import PartitionMetadataError
 

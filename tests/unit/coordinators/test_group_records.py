@@ -22,8 +22,7 @@ from pybroker.coordinators.group.records import (
 )
 from pybroker.coordinators.group.subscription import subscribed_topics
 from pybroker.coordinators.shards.hashing import java_hash, partition_for
-from pybroker.native import Uuid
-from pybroker.protocol.primitives import Malformed
+from pybroker.native import CodecError, Uuid
 
 OFFSET_VALUES = {
     0: "0000000000000000002a00036dc3bc0000018bcfe56800",
@@ -135,14 +134,14 @@ def test_foreign_bytes_are_malformed_and_nothing_worse(data: bytes) -> None:
     for decode in (decode_key, decode_offset_value, decode_group_value):
         try:
             decode(data)
-        except Malformed:
+        except CodecError:
             continue
     subscribed_topics(data)
 
 
 def test_a_count_beyond_the_bytes_is_refused_before_it_is_believed() -> None:
     assert subscribed_topics(b"\x00\x00\x7f\xff\xff\xff") is None
-    with pytest.raises(Malformed):
+    with pytest.raises(CodecError):
         decode_group_value(bytes.fromhex(GROUP_VALUES[3])[:30] + b"\x7f\xff\xff\xff")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pybroker.native import Uuid, build_batch
+from pybroker.offline.adopt.batches import Malformed
 from pybroker.offline.adopt.metadata_log import Metadata, read_metadata
-from pybroker.protocol.primitives import Malformed
 
 A, B = Uuid.random(), Uuid.random()
 

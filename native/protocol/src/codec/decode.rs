@@ -56,13 +56,35 @@ pub fn decode<S: Sink>(
     sink: &mut S,
 ) -> Result<S::Value, S::Error> {
     let mut reader = Reader::with_budget(body, elements_max);
+    let message = structure(layout, &mut reader, sink)?;
+    reader.finish()?;
+    Ok(message)
+}
+
+/// As [`decode`], for what members of a group exchange: later versions only add fields at the end, so that what
+/// follows the fields of `layout` is left alone.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_front<S: Sink>(
+    layout: &Layout,
+    body: &[u8],
+    elements_max: u32,
+    sink: &mut S,
+) -> Result<S::Value, S::Error> {
+    structure(layout, &mut Reader::with_budget(body, elements_max), sink)
+}
+
+fn structure<S: Sink>(
+    layout: &Layout,
+    reader: &mut Reader<'_>,
+    sink: &mut S,
+) -> Result<S::Value, S::Error> {
     let mut decoder = Decoder {
         values: Vec::new(),
         sink,
     };
-    let message = decoder.structure(layout, &mut reader)?;
-    reader.finish()?;
-    Ok(message)
+    decoder.structure(layout, reader)
 }
 
 struct Decoder<'s, S: Sink> {

@@ -4,7 +4,9 @@
 use super::schema_file::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 107] = [
+pub(super) static CLIENT: [SchemaFile; 109] = [
+    SchemaFile::new("stored/consumer_offsets.schema", None, &["StoredGroup", "StoredOffset"], include_str!("../../schema/stored/consumer_offsets.schema")),
+    SchemaFile::new("stored/metadata_log.schema", None, &["ConfigRecord", "PartitionChangeRecord", "PartitionRecord", "ProducerIdsRecord", "RemoveTopicRecord", "TopicRecord"], include_str!("../../schema/stored/metadata_log.schema")),
     SchemaFile::new("client/data.schema", None, &["AbortedTxn", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "ControlRecordTypeSchema", "DefaultPrincipalData", "EndTxnMarker", "GroupMetadataKey", "GroupMetadataValue", "KRaftVersionRecord", "LeaderChangeMessage", "OffsetCommitKey", "OffsetCommitValue", "SnapshotFooterRecord", "SnapshotHeaderRecord", "VotersRecord"], include_str!("../../schema/client/data.schema")),
     SchemaFile::new("client/headers.schema", None, &["RequestHeader", "ResponseHeader"], include_str!("../../schema/client/headers.schema")),
     SchemaFile::new("client/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/client/k000_produce.schema")),

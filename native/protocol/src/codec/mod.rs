@@ -27,7 +27,7 @@ mod value;
 mod tests;
 
 pub use check::{check, check_request};
-pub use decode::{ELEMENTS_MAX_TRUSTED, Sink, decode};
+pub use decode::{ELEMENTS_MAX_TRUSTED, Sink, decode, decode_front};
 pub use encode::{Source, encode};
 pub use error::{EncodeError, Located};
 pub use layout::{Kind, Layout, Presence, Slot};

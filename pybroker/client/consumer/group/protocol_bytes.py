@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from pybroker.client.cluster import TopicPartition
-from pybroker.native import CodecError, decode_data, encode
+from pybroker.native import CodecError, decode_data
 from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import encode_versioned, split_version
 
-_VERSION = struct.Struct(">h")
 _HIGHEST = 3
 
 
@@ -36,7 +35,7 @@ def write_subscription(subscription: Subscription) -> bytes:
         ],
         generation_id=subscription.generation,
     )
-    return _VERSION.pack(_HIGHEST) + encode(message, _HIGHEST)
+    return encode_versioned(message, _HIGHEST)
 
 
 def read_subscription(data: bytes) -> Subscription:
@@ -54,7 +53,7 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
             for topic, indexes in _grouped(partitions)
         ]
     )
-    return _VERSION.pack(1) + encode(message, 1)
+    return encode_versioned(message, 1)
 
 
 def read_assignment(data: bytes) -> list[TopicPartition]:
@@ -66,11 +65,11 @@ def read_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def _decode(name: str, data: bytes) -> Any:
-    if len(data) < 2:
-        raise CodecError(f"{name} without a version")
-    (version,) = _VERSION.unpack_from(data)
+    version, content = split_version(data)
+    if version < 0:
+        raise CodecError(f"{name} has no version {version}")
     # Later versions only add fields at the end (as Java's clients read them).
-    return decode_data(name, max(0, min(version, _HIGHEST)), data[2:])
+    return decode_data(name, min(version, _HIGHEST), content, front=True)
 
 
 def _grouped(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:

@@ -37,7 +37,7 @@ fn visit_kinds(layout: &Layout, visit: &mut dyn FnMut(&Kind)) {
 #[test]
 fn the_crate_contains_every_schema_file_and_its_messages_by_their_names() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema");
-    let on_disk: BTreeSet<String> = ["client", "interbroker", "own"]
+    let on_disk: BTreeSet<String> = ["client", "interbroker", "own", "stored"]
         .iter()
         .flat_map(|name| std::fs::read_dir(folder.join(name)).unwrap())
         .map(|entry| {
