@@ -101,7 +101,7 @@ class Broker:
         )
         found = await self._take_office(parts, native)
         services = parts.services
-        services.replicas.found_on_disk(found)
+        parts.replicas.found_on_disk(found)
         try:
             bound = native.listeners.open(
                 [ListenerConfig(one.name, one.host, one.port, one.protocol) for one in config.listeners]
@@ -110,7 +110,7 @@ class Broker:
             raise StartError(problem.message) from None
         self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
         await self._join(parts)
-        self._dispatcher = Dispatcher(native, services.appends, routes(services), self._loop, self._fail)
+        self._dispatcher = Dispatcher(native, parts.appends, routes(services), self._loop, self._fail)
         services.groups.start()
         if services.lineage.pending or services.topics.delete_orders:
             # Before clients can look: what groups get back, or lose with a topic, is in their memory.
@@ -193,7 +193,7 @@ class Broker:
         if native is not None:
             await self._loop.run_in_executor(None, native.shutdown, self._config["shutdown.timeout.ms"])
         if parts is not None:
-            parts.services.appends.fail_all(STOPPING)
+            parts.appends.fail_all(STOPPING)
         store, self._store = self._store, None
         if store is not None:
             if clean and parts is not None:

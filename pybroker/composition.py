@@ -93,9 +93,11 @@ class Parts:
 
     services: Services
     """What handlers are bound to."""
-    fence: Fence
-    staging: Staging
     membership: Membership
+    fence: Fence
+    replicas: ReplicaManager
+    staging: Staging
+    appends: NativeAppends
     port: ControllerPort
     controller: Controller
 
@@ -110,9 +112,11 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     receiver = _receiver(ground, local, followers, fence)
     return Parts(
         services=_services(ground, local, followers, topics, port),
-        fence=fence,
-        staging=local.staging,
         membership=Membership(ground.store, ground.clock, ground.broker_id, ground.config["log.flush.mode"]),
+        fence=fence,
+        replicas=local.replicas,
+        staging=local.staging,
+        appends=followers.appends,
         port=port,
         controller=Controller(
             port=port,
@@ -194,14 +198,9 @@ def _services(
         broker_id=ground.broker_id,
         cluster_id=ground.cluster_id,
         config=config,
-        clock=ground.clock,
-        loop=ground.loop,
         native=native,
-        appends=followers.appends,
-        store=ground.store,
         view=view,
         cache=local.cache,
-        replicas=local.replicas,
         topics=topics,
         lineage=followers.lineage,
         cluster=ClusterAdmin(local.cache),

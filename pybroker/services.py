@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pybroker.clock import Clock
-from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from pybroker.coordinators.shards.topic_view import CachedTopics
     from pybroker.ingest.ingests import Ingests
     from pybroker.metadata.cache import MetadataCache
-    from pybroker.metadata.store import MetadataStore
-    from pybroker.replicas.manager import ReplicaManager
     from pybroker.security.authorizer import Authorizer
     from pybroker.security.sasl import SaslServer
 
@@ -39,14 +34,9 @@ class Services:
     broker_id: int
     cluster_id: str
     config: BrokerConfig
-    clock: Clock
-    loop: asyncio.AbstractEventLoop
     native: NativeBroker
-    appends: NativeAppends
-    store: MetadataStore
     view: ClusterView
     cache: MetadataCache
-    replicas: ReplicaManager
     topics: TopicAdmin
     lineage: LineageAdmin
     cluster: ClusterAdmin

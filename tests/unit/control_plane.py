@@ -13,6 +13,7 @@ from pybroker.clock import FakeClock
 from pybroker.composition import Parts
 from pybroker.config import load_config
 from pybroker.dispatch import routes
+from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker
 from pybroker.requests.context import RequestContext
 from tests.support.fake_native import FakeNative
@@ -97,6 +98,13 @@ class ControlPlane:
         assert self.broker is not None
         assert self.broker.parts is not None
         return self.broker.parts
+
+    @property
+    def store(self) -> MetadataStore:
+        """As above."""
+        assert self.broker is not None
+        assert self.broker._store is not None
+        return self.broker._store
 
     async def call(self, api_key: int, message: Any, version: int = 0) -> Any:
         """What a client would be answered."""

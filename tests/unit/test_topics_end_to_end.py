@@ -172,7 +172,7 @@ async def test_data_is_removed_after_the_delay_and_never_before(control_plane: C
     services = broker.services
     assert services is not None
     for _ in range(6000):
-        if not await services.store.children(f"/admin/staged/{services.broker_id}"):
+        if not await plane.store.children(f"/admin/staged/{services.broker_id}"):
             return
         await asyncio.sleep(0.01)
     raise AssertionError("the deadline is stored although its data is gone")

@@ -72,7 +72,7 @@ async def test_full_first_then_only_what_changes(control_plane: ControlPlane, sa
     a = await create(plane, "a", 2)
     b = await create(plane, "b", 1)
     assert broker.services is not None
-    node = json.loads((await broker.services.store.get(znodes.topic_path("a"))).data)
+    node = json.loads((await plane.store.get(znodes.topic_path("a"))).data)
     assert (node["version"], node["id"], node["partitions"]) == (3, str(a), {"0": [1], "1": [1]})
     created = [request for request in said if isinstance(request, LeaderAndIsrRequest)]
     assert (created[0].type, leaders(created[0])) == (FULL, {})
@@ -105,7 +105,7 @@ async def test_a_deletion_is_stored_shown_and_then_collected_by_id(
     said.clear()
     await delete(plane, topic_id)
     assert broker.services is not None
-    store, image = broker.services.store, broker.services.view.image
+    store, image = plane.store, broker.services.view.image
     # Answered: the name is free and the deletion is stored, in the same change.
     assert await store.exists(znodes.topic_path("a")) is None
     assert topic_id in image.deletions

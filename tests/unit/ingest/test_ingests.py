@@ -69,9 +69,9 @@ async def test_a_node_that_is_missing_in_the_store_is_made_by_the_commit(
     key = (topic_id, "job", -1)
     begun = await ingests(control_plane).begin(key, -1, False)
     assert broker.services is not None
-    names = await broker.services.store.children("/ingest/committed")
+    names = await control_plane.store.children("/ingest/committed")
     for name in names:
-        await broker.services.store.delete(f"/ingest/committed/{name}")
+        await control_plane.store.delete(f"/ingest/committed/{name}")
     await control_plane.stop()
     await control_plane.start()
     assert (await ingests(control_plane).commit(key, begun.epoch, [LISTED])).record.state == COMMITTED
