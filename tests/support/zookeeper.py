@@ -132,7 +132,9 @@ class ZooKeeperServer:
     def _end(self, number: int) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(signal.SIGCONT)
+            if number != signal.SIGKILL:
+                # One that is paused hears nothing else; but resumed, it would do what it was asked before it is killed.
+                process.send_signal(signal.SIGCONT)
             process.send_signal(number)
             process.wait(60)
 
