@@ -149,15 +149,17 @@ class PartitionOrder:
         leader: int,
         leader_epoch: int,
         isr: Sequence[int],
+        version: int,
         replicas: Sequence[int],
         is_new: bool,
         config: dict[str, str],
         start_offset: int = 0,
     ) -> PartitionOrder:
         """`config`: all resolved topic settings under Kafka's names (give the same dict object to all
-        partitions of a topic: it is parsed once). `is_new`: the controller creates it now; otherwise
-        a directory that is missing although a log directory is offline is not created anew
-        elsewhere. `start_offset`: of a log that is created."""
+        partitions of a topic: it is parsed once). `version`: of the partition's state with the
+        controller. `is_new`: the controller creates it now; otherwise a directory that is missing
+        although a log directory is offline is not created anew elsewhere. `start_offset`: of a log
+        that is created."""
     @property
     def topic_id(self) -> Uuid: ...
     @property
@@ -170,6 +172,8 @@ class PartitionOrder:
     def leader_epoch(self) -> int: ...
     @property
     def isr(self) -> list[int]: ...
+    @property
+    def version(self) -> int: ...
     @property
     def replicas(self) -> list[int]: ...
     @property

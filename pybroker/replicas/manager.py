@@ -136,6 +136,7 @@ class ReplicaManager:
                             leader=state.leader,
                             leader_epoch=state.leader_epoch,
                             isr=state.isr,
+                            version=state.zk_version,
                             replicas=state.replicas,
                             is_new=state.is_new,
                             config=config,

@@ -53,6 +53,7 @@ def order(
         leader=leader,
         leader_epoch=epoch,
         isr=[BROKER_ID],
+        version=0,
         replicas=[BROKER_ID],
         is_new=is_new,
         config=config or {},

@@ -30,6 +30,14 @@ pub enum PartitionError {
         /// Here.
         current: i32,
     },
+    /// The request is of an earlier life of that broker (`STALE_BROKER_EPOCH`).
+    #[error("broker {broker} has registered anew since its epoch {epoch}")]
+    StaleBrokerEpoch {
+        /// Its id.
+        broker: i32,
+        /// In the request.
+        epoch: i64,
+    },
     /// Offset below the log start or above the end (`OFFSET_OUT_OF_RANGE`).
     #[error("offset {requested} is outside [{log_start}, {end}]")]
     OffsetOutOfRange {

@@ -48,8 +48,10 @@ pub use log_dirs::LocalPartition;
 pub use moves::{FutureReplica, MoveError};
 pub use open_ingests::{IngestError, IngestFigures, IngestLimits, IngestName, Ingests, NewIngest};
 pub use orders::{PartitionOrder, StopOrder};
-pub use partition::Partition;
-pub use progress::{Commit, Registration, Watched};
+pub use partition::{FetchFrom, Partition};
+pub use progress::{
+    Commit, Follower, IsrProposal, Member, Proposal, Proposals, Registration, Watched,
+};
 pub use replicas::Replicas;
 pub use requests::{
     AppendInfo, EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionRead,

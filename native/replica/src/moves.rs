@@ -173,7 +173,6 @@ impl Replicas {
         place: (usize, Arc<LogDir>),
     ) {
         let (tip, topic) = (partition.tip(), partition.topic());
-        let (dir, log_dir) = place;
         let broker_id = self.config.broker_id;
         let new = Partition::hosting(
             tip,
@@ -181,10 +180,10 @@ impl Replicas {
             broker_id,
             config,
             moved,
-            dir,
-            log_dir,
+            place,
+            &self.proposals,
         );
-        if let Err(error) = new.take_role(role) {
+        if let Err(error) = new.take_role(role, self.config.clock.now()) {
             // The copy is the partition by now: the old one must not go on.
             new.go_offline(&Arc::from(error.to_string()));
         }

@@ -25,6 +25,8 @@ pub struct PartitionOrder {
     pub leader_epoch: i32,
     /// In-sync replicas.
     pub isr: Arc<[i32]>,
+    /// Version of the partition's state with the controller.
+    pub version: i32,
     /// All replicas.
     pub replicas: Arc<[i32]>,
     /// The controller creates it now. Otherwise a directory that is missing while a log directory is offline is

@@ -4,9 +4,12 @@
 //! check the role and write, so that a change of role (`gate` for writing) has no append under way: what was resolved
 //! before a delete or a new epoch never takes effect after it.
 
+mod following;
 mod leading;
 mod reading;
 mod role_changes;
+
+pub use following::FetchFrom;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +19,7 @@ use parking_lot::RwLock;
 use pybroker_model::TopicIdPartition;
 use pybroker_storage::{Log, LogDir};
 
-use crate::progress::Progress;
+use crate::progress::{Progress, Proposals};
 use crate::{Leader, PartitionError, Role, TopicConfig};
 
 /// One partition hosted here.
@@ -31,6 +34,7 @@ pub struct Partition {
     /// Appends are refused until further notice: its topic is about to be deleted.
     fenced: AtomicBool,
     progress: Arc<Progress>,
+    proposals: Arc<Proposals>,
 }
 
 #[derive(Debug)]
@@ -50,14 +54,14 @@ impl Partition {
         broker_id: i32,
         config: Arc<TopicConfig>,
         log: Arc<Log>,
-        dir: usize,
-        log_dir: Arc<LogDir>,
+        place: (usize, Arc<LogDir>),
+        proposals: &Arc<Proposals>,
     ) -> Arc<Self> {
+        let (dir, log_dir) = place;
         let follower = Role::Follower {
             leader_epoch: -1,
             leader: -1,
         };
-        let log_start = log.log_start_offset();
         let partition = Self::new(
             tip,
             topic,
@@ -65,7 +69,7 @@ impl Partition {
             config,
             follower,
             Some(Hosted { log, dir, log_dir }),
-            log_start,
+            Arc::clone(proposals),
         );
         let partition = Arc::new(partition);
         if let Some(hosted) = &partition.hosted {
@@ -93,7 +97,11 @@ impl Partition {
             leader_epoch,
             reason,
         };
-        Arc::new(Self::new(tip, topic, broker_id, config, role, None, 0))
+        // It leads nobody who could be judged.
+        let proposals = Arc::default();
+        Arc::new(Self::new(
+            tip, topic, broker_id, config, role, None, proposals,
+        ))
     }
 
     fn new(
@@ -103,8 +111,12 @@ impl Partition {
         config: Arc<TopicConfig>,
         role: Role,
         hosted: Option<Hosted>,
-        high_watermark: i64,
+        proposals: Arc<Proposals>,
     ) -> Self {
+        // What was committed is found out from the leader, or by becoming it.
+        let known = hosted
+            .as_ref()
+            .map_or(0, |hosted| hosted.log.log_start_offset());
         Self {
             tip,
             topic,
@@ -112,7 +124,8 @@ impl Partition {
             hosted,
             gate: RwLock::new(()),
             fenced: AtomicBool::new(false),
-            progress: Arc::new(Progress::new(role, config, high_watermark)),
+            progress: Arc::new(Progress::new(role, config, known)),
+            proposals,
         }
     }
 

@@ -2,28 +2,41 @@
 //! waiting produces; it owns neither the log nor its directory, so that whoever holds it last closes nothing.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use pybroker_storage::{FlushMode, Log};
 
-use crate::{Leader, PartitionError, Role, TopicConfig};
-use replica_ends::ReplicaEnds;
+use crate::{Leader, PartitionError, Role, TopicConfig, check_leader_epoch};
+use in_sync::{Claim, InSync};
 
 mod commit;
-mod replica_ends;
+mod in_sync;
+mod proposals;
 mod waiting;
 
 pub use commit::Commit;
+pub use in_sync::{Member, Proposal};
+pub use proposals::{IsrProposal, Proposals};
 pub use waiting::{Registration, Watched};
+
+/// Who fetches.
+#[derive(Debug, Clone, Copy)]
+pub struct Follower {
+    /// Its broker id.
+    pub broker: i32,
+    /// The life of that broker (KIP-903); -1: not told.
+    pub broker_epoch: i64,
+}
 
 #[derive(Debug)]
 pub(crate) struct Progress {
     role: ArcSwap<Role>,
     config: ArcSwap<TopicConfig>,
-    /// Of a leader: what the ISR has; its own end is asked of the log. The lock orders changes of role, settings and
+    /// Of a leader: what its followers have; its own end is asked of the log. The lock orders changes of role, settings and
     /// watermark.
-    led: Mutex<Option<ReplicaEnds>>,
+    led: Mutex<Option<InSync>>,
     pub(crate) high_watermark: Arc<Watched>,
     pub(crate) last_stable: Arc<Watched>,
     /// How far followers may read.
@@ -86,25 +99,116 @@ impl Progress {
         self.high_watermark.raise(high_watermark);
     }
 
-    /// Notes how far a follower has got under a leader epoch. True if it counts: it is in sync, and the epoch is that of
-    /// this leadership.
-    pub(crate) fn claim(&self, broker: i32, leader_epoch: i32, end: i64) -> bool {
+    /// A follower claims to have everything below `end`, under the leadership of `leader_epoch`: raises the high
+    /// watermark, and proposes to take the follower in when it has caught up.
+    pub(crate) fn claimed(
+        &self,
+        log: &Log,
+        follower: Follower,
+        leader_epoch: i32,
+        end: i64,
+        now: Instant,
+    ) -> Result<Option<Proposal>, PartitionError> {
+        let local = self.local_end(log);
         let mut led = self.led.lock();
-        self.role.load().leader_epoch() == leader_epoch
-            && led.as_mut().is_some_and(|ends| ends.claim(broker, end))
+        let role = self.role.load();
+        let leader = role.leader()?;
+        check_leader_epoch(leader_epoch, leader.leader_epoch)?;
+        let in_sync = led.as_mut().ok_or(PartitionError::NotLeader)?;
+        let (broker, epoch) = (follower.broker, follower.broker_epoch);
+        match in_sync.fetched(broker, epoch, end, log.log_end_offset(), now) {
+            Claim::Noted => {}
+            Claim::Stranger => return Err(PartitionError::NotLeader),
+            Claim::Stale => return Err(PartitionError::StaleBrokerEpoch { broker, epoch }),
+        }
+        if let Some(minimum) = in_sync.minimum(local) {
+            self.raise_to(minimum, log);
+        }
+        let watermark = self.high_watermark.get();
+        Ok(in_sync.expand(broker, watermark, leader.start_offset))
     }
 
-    /// This broker leads from now on; `same_epoch`: it did before, only the ISR changed.
-    pub(crate) fn lead(&self, broker_id: i32, leader: Leader, same_epoch: bool) {
+    /// Proposes to go on without followers that have been behind for too long.
+    pub(crate) fn shrink(
+        &self,
+        log: &Log,
+        now: Instant,
+        lag_max: Duration,
+    ) -> Option<(i32, Proposal)> {
         let mut led = self.led.lock();
-        let mut ends = ReplicaEnds::new(broker_id, &leader.isr);
-        if same_epoch && let Some(before) = &*led {
-            ends.keep_claims_of(before);
+        let proposal = led.as_mut()?.shrink(log.log_end_offset(), now, lag_max)?;
+        Some((self.role.load().leader_epoch(), proposal))
+    }
+
+    /// The controller has written this set for the leadership of `leader_epoch`.
+    pub(crate) fn set_isr(&self, leader_epoch: i32, isr: &[i32], version: i32, log: &Log) {
+        let mut led = self.led.lock();
+        let role = self.role.load_full();
+        if let (Role::Leader(leader), Some(in_sync)) = (&*role, led.as_mut())
+            && leader.leader_epoch == leader_epoch
+            && in_sync.written(isr, version)
+        {
+            self.role.store(Arc::new(Role::Leader(Leader {
+                isr: Arc::from(isr),
+                version,
+                ..leader.clone()
+            })));
+            drop(led);
+            self.advance(log);
+            self.wake_all();
         }
-        *led = Some(ends);
+    }
+
+    /// The controller has refused what was proposed for this version, and will not write it later.
+    pub(crate) fn isr_refused(&self, leader_epoch: i32, version: i32) {
+        let mut led = self.led.lock();
+        if let (Role::Leader(leader), Some(in_sync)) = (&**self.role.load(), led.as_mut())
+            && leader.leader_epoch == leader_epoch
+        {
+            in_sync.refused(version);
+        }
+    }
+
+    /// This broker leads from now on, or goes on leading with another ISR or other replicas.
+    pub(crate) fn lead(&self, broker_id: i32, leader: Leader, log: &Log, now: Instant) {
+        let mut led = self.led.lock();
+        let goes_on = matches!(&**self.role.load(), Role::Leader(before) if before.leader_epoch == leader.leader_epoch);
+        match led.as_mut() {
+            Some(in_sync) if goes_on => {
+                in_sync.set_replicas(&leader.replicas);
+                in_sync.written(&leader.isr, leader.version);
+            }
+            _ => {
+                *led = Some(InSync::new(
+                    broker_id,
+                    &leader.replicas,
+                    &leader.isr,
+                    leader.version,
+                    now,
+                ));
+            }
+        }
         self.role.store(Arc::new(Role::Leader(leader)));
         drop(led);
+        self.log_end.set(log.log_end_offset());
         self.wake_all();
+    }
+
+    /// As follower: what the leader says is committed, as far as it is safe here.
+    pub(crate) fn follow_high_watermark(&self, high_watermark: i64, log: &Log) {
+        let led = self.led.lock();
+        if led.is_none() {
+            self.raise_to(high_watermark.min(self.local_end(log)), log);
+        }
+    }
+
+    /// As follower: the log was cut off at `end`. What is committed is never cut, unless an election was unclean.
+    pub(crate) fn cut_to(&self, end: i64) {
+        let _one = self.led.lock();
+        if self.high_watermark.get() > end {
+            self.last_stable.set(self.last_stable.get().min(end));
+            self.high_watermark.set(end);
+        }
     }
 
     /// It leads no more.

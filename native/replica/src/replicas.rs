@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
@@ -13,8 +14,8 @@ use crate::legacies::Legacies;
 use crate::log_dirs::{Found, LogDirs};
 use crate::move_table::Moves;
 use crate::{
-    BrokerLogSettings, Ingests, LocalPartition, Partition, PartitionError, ReplicasConfig,
-    TopicConfig, TopicMap,
+    BrokerLogSettings, Ingests, LocalPartition, Partition, PartitionError, Proposals,
+    ReplicasConfig, TopicConfig, TopicMap,
 };
 
 /// All partitions hosted here.
@@ -34,6 +35,7 @@ pub struct Replicas {
     /// The last settings of topics whose settings changed since they were ordered.
     changed_configs: Mutex<IdMap<TopicId, Arc<TopicConfig>>>,
     pub(crate) moves: Moves,
+    pub(crate) proposals: Arc<Proposals>,
     stopping: AtomicBool,
 }
 
@@ -63,6 +65,7 @@ impl Replicas {
             legacies: Legacies::default(),
             changed_configs: Mutex::default(),
             moves: Moves::default(),
+            proposals: Arc::default(),
             stopping: AtomicBool::new(false),
         };
         Ok((replicas, list))
@@ -77,6 +80,19 @@ impl Replicas {
     /// Staged ingests that are open.
     pub fn ingests(&self) -> &Ingests {
         &self.ingests
+    }
+
+    /// What leaders here ask of the controller about their ISRs.
+    pub fn proposals(&self) -> &Proposals {
+        &self.proposals
+    }
+
+    /// Looks at every partition led here for followers that have been behind for longer than `lag_max`
+    /// (`replica.lag.time.max.ms`).
+    pub fn judge_followers(&self, now: Instant, lag_max: Duration) {
+        for partition in self.snapshot().partitions() {
+            partition.judge_followers(now, lag_max);
+        }
     }
 
     /// The topic that has this name among those hosted here.

@@ -39,6 +39,10 @@ pub struct Leader {
     pub isr: Arc<[i32]>,
     /// All replicas, preferred leader first.
     pub replicas: Arc<[i32]>,
+    /// Version of the partition's state with the controller.
+    pub version: i32,
+    /// Where this leadership began: a follower that has not come so far lacks what older leaders wrote.
+    pub start_offset: i64,
 }
 
 impl Leader {

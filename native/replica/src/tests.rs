@@ -17,6 +17,7 @@ use crate::{
 
 mod apply;
 mod background;
+mod following;
 mod partition;
 mod restore;
 
@@ -58,8 +59,16 @@ pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> Rep
 }
 
 pub(super) fn host(dirs: &[PathBuf]) -> Host {
+    broker(1, dirs)
+}
+
+pub(super) fn broker(broker_id: i32, dirs: &[PathBuf]) -> Host {
     let reports = Arc::default();
-    let (replicas, _) = Replicas::start(config(dirs, &reports)).expect("starts");
+    let config = ReplicasConfig {
+        broker_id,
+        ..config(dirs, &reports)
+    };
+    let (replicas, _) = Replicas::start(config).expect("starts");
     Host {
         replicas: Arc::new(replicas),
         reports,
@@ -91,6 +100,7 @@ pub(super) fn order(topic_id: TopicId, partition: i32, leader_epoch: i32) -> Par
         leader: 1,
         leader_epoch,
         isr: [1].into(),
+        version: 0,
         replicas: [1].into(),
         is_new: true,
         start_offset: 0,

@@ -51,6 +51,7 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         PartitionError::NotLeader => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         PartitionError::Deleted => unknown_topic(naming),
         PartitionError::FencedLeaderEpoch { .. } => ErrorCode::FENCED_LEADER_EPOCH,
+        PartitionError::StaleBrokerEpoch { .. } => ErrorCode::STALE_BROKER_EPOCH,
         PartitionError::UnknownLeaderEpoch { .. } => ErrorCode::UNKNOWN_LEADER_EPOCH,
         PartitionError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
         PartitionError::NotEnoughReplicas { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,

@@ -25,6 +25,8 @@ pub(crate) struct PartitionOrder {
     #[pyo3(get)]
     leader_epoch: i32,
     isr: Arc<[i32]>,
+    #[pyo3(get)]
+    version: i32,
     replicas: Arc<[i32]>,
     #[pyo3(get)]
     is_new: bool,
@@ -39,7 +41,7 @@ pub(crate) struct PartitionOrder {
 #[pymethods]
 impl PartitionOrder {
     #[new]
-    #[pyo3(signature = (*, topic_id, topic, partition, leader, leader_epoch, isr, replicas, is_new, config, start_offset = 0))]
+    #[pyo3(signature = (*, topic_id, topic, partition, leader, leader_epoch, isr, version, replicas, is_new, config, start_offset = 0))]
     #[expect(clippy::too_many_arguments, reason = "the fields of a record, by name")]
     fn new(
         topic_id: Uuid,
@@ -48,6 +50,7 @@ impl PartitionOrder {
         leader: i32,
         leader_epoch: i32,
         isr: Vec<i32>,
+        version: i32,
         replicas: Vec<i32>,
         is_new: bool,
         config: Py<PyDict>,
@@ -60,6 +63,7 @@ impl PartitionOrder {
             leader,
             leader_epoch,
             isr: isr.into(),
+            version,
             replicas: replicas.into(),
             is_new,
             start_offset,
@@ -121,6 +125,7 @@ pub(super) fn partition_orders(
             leader: order.leader,
             leader_epoch: order.leader_epoch,
             isr: Arc::clone(&order.isr),
+            version: order.version,
             replicas: Arc::clone(&order.replicas),
             is_new: order.is_new,
             start_offset: order.start_offset,

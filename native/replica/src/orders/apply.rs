@@ -198,8 +198,8 @@ impl Replicas {
             self.config.broker_id,
             config,
             log,
-            lies.dir,
-            log_dir,
+            (lies.dir, log_dir),
+            &self.proposals,
         ))
     }
 
@@ -244,16 +244,20 @@ impl Replicas {
                 .filter(|(order, _)| leads(order))
                 .filter_map(|(order, partition)| Some((order, partition.as_ref().ok()?))),
         );
+        let now = self.config.clock.now();
         let roles = hosted.map(|(order, partition)| {
             let partition = partition.as_ref().map_err(Clone::clone)?;
             if !leads(order) {
                 return partition.follow(order.leader, order.leader_epoch);
             }
-            partition.become_leader(Leader {
+            let leader = Leader {
                 leader_epoch: order.leader_epoch,
                 isr: Arc::clone(&order.isr),
                 replicas: Arc::clone(&order.replicas),
-            })
+                version: order.version,
+                start_offset: 0,
+            };
+            partition.become_leader(leader, now)
         });
         roles.collect()
     }

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLockReadGuard;
 use pybroker_model::{ProduceRules, TimestampType, ValidBatches};
 use pybroker_storage::{AppendOrigin, Attached, FlushMode};
 
 use super::Partition;
-use crate::{AppendInfo, Commit, Leader, PartitionError, check_leader_epoch};
+use crate::{
+    AppendInfo, Commit, IsrProposal, Leader, PartitionError, Proposal, check_leader_epoch,
+};
 
 impl Partition {
     /// What `validate_produce` must check for this topic, now.
@@ -176,6 +178,35 @@ impl Partition {
         let high_watermark = self.progress.high_watermark.get();
         let offset = if offset == -1 { high_watermark } else { offset };
         Ok(hosted.log.delete_records(offset, high_watermark)?)
+    }
+
+    /// Proposes to go on without followers that have been behind for longer than `lag_max`.
+    pub(crate) fn judge_followers(&self, now: Instant, lag_max: Duration) {
+        if let Some(log) = self.log()
+            && let Some((leader_epoch, proposal)) = self.progress.shrink(log, now, lag_max)
+        {
+            self.propose(leader_epoch, proposal);
+        }
+    }
+
+    pub(super) fn propose(&self, leader_epoch: i32, proposal: Proposal) {
+        self.proposals.put(IsrProposal {
+            tip: self.tip,
+            leader_epoch,
+            proposal,
+        });
+    }
+
+    /// The controller has written this ISR for the leadership of `leader_epoch`.
+    pub fn set_isr(&self, leader_epoch: i32, isr: &[i32], version: i32) {
+        if let Some(log) = self.log() {
+            self.progress.set_isr(leader_epoch, isr, version, log);
+        }
+    }
+
+    /// The controller has refused what was proposed for this version, and will not write it later.
+    pub fn isr_refused(&self, leader_epoch: i32, version: i32) {
+        self.progress.isr_refused(leader_epoch, version);
     }
 
     fn check_isr(&self, leader: &Leader) -> Result<(), PartitionError> {

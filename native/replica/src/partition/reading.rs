@@ -1,13 +1,14 @@
 //! What readers are told: Fetch, ListOffsets, OffsetForLeaderEpoch, and when to look again. No lock is taken.
 
 use std::task::Waker;
+use std::time::Instant;
 
 use pybroker_storage::{Log, LogSlice};
 
 use super::Partition;
 use crate::{
-    EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionError, PartitionRead,
-    Registration, check_leader_epoch,
+    EpochEnd, FetchRead, Follower, Isolation, ListedOffset, OffsetSpec, PartitionError,
+    PartitionRead, Registration, check_leader_epoch,
 };
 
 impl Partition {
@@ -73,21 +74,23 @@ impl Partition {
     }
 
     /// Reads for another replica, up to the log end whatever the isolation level says. Its fetch offset is how far it
-    /// has got, flushed before it says so; that counts if it names the current leader epoch.
+    /// has got, flushed before it says so; that counts if it names the current leader epoch. When it has caught up, the
+    /// controller will be asked to take it into the ISR.
     ///
     /// # Errors
     /// As [`Partition::read`]; a broker that is not among the replicas is told that it knows more than this leader
-    /// (`UnknownLeaderEpoch`), or to look for the leader again (`NotLeader`) if it names no epoch.
+    /// (`UnknownLeaderEpoch`), or to look for the leader again (`NotLeader`) if it names no epoch; `StaleBrokerEpoch`.
     pub fn read_for_follower(
         &self,
-        follower: i32,
+        follower: Follower,
         fetch: &FetchRead,
+        now: Instant,
     ) -> Result<PartitionRead, PartitionError> {
         let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
         let (requested, current) = (fetch.current_leader_epoch, leader.leader_epoch);
         check_leader_epoch(requested, current)?;
-        if !leader.replicas.contains(&follower) {
+        if !leader.replicas.contains(&follower.broker) {
             return Err(if requested < 0 {
                 PartitionError::NotLeader
             } else {
@@ -98,8 +101,13 @@ impl Partition {
             isolation: Isolation::LogEnd,
             ..*fetch
         })?;
-        if read.diverging.is_none() && self.progress.claim(follower, requested, fetch.offset) {
-            self.progress.advance(&hosted.log);
+        if read.diverging.is_none()
+            && requested >= 0
+            && let Some(proposal) =
+                self.progress
+                    .claimed(&hosted.log, follower, requested, fetch.offset, now)?
+        {
+            self.propose(requested, proposal);
         }
         Ok(read)
     }

@@ -1,6 +1,7 @@
 //! Taking a role and giving it up, with no append under way: all of it holds the gate for writing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Partition;
 use crate::{Leader, PartitionError, Role};
@@ -11,7 +12,11 @@ impl Partition {
     ///
     /// # Errors
     /// `FencedLeaderEpoch` for an older epoch than the current; `Storage`.
-    pub(crate) fn become_leader(&self, leader: Leader) -> Result<(), PartitionError> {
+    pub(crate) fn become_leader(
+        &self,
+        mut leader: Leader,
+        now: Instant,
+    ) -> Result<(), PartitionError> {
         let gate = self.gate.write();
         let Some(hosted) = &self.hosted else {
             let role = self.progress.role();
@@ -27,9 +32,13 @@ impl Partition {
         if leader.leader_epoch > current {
             hosted.log.begin_epoch(leader.leader_epoch)?;
         }
-        let same_epoch = leader.leader_epoch == current;
-        self.progress.log_end.set(hosted.log.log_end_offset());
-        self.progress.lead(self.broker_id, leader, same_epoch);
+        leader.start_offset = match &**self.progress.role() {
+            Role::Leader(before) if before.leader_epoch == leader.leader_epoch => {
+                before.start_offset
+            }
+            _ => hosted.log.log_end_offset(),
+        };
+        self.progress.lead(self.broker_id, leader, &hosted.log, now);
         drop(gate);
         self.progress.advance(&hosted.log);
         Ok(())
@@ -78,9 +87,9 @@ impl Partition {
     ///
     /// # Errors
     /// As [`Partition::become_leader`] and [`Partition::follow`].
-    pub(crate) fn take_role(&self, role: &Role) -> Result<(), PartitionError> {
+    pub(crate) fn take_role(&self, role: &Role, now: Instant) -> Result<(), PartitionError> {
         match role {
-            Role::Leader(leader) => self.become_leader(leader.clone()),
+            Role::Leader(leader) => self.become_leader(leader.clone(), now),
             Role::Follower {
                 leader_epoch,
                 leader,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{EpochEnd, ListedOffset};
+use crate::{EpochEnd, Follower, ListedOffset};
 
 fn one() -> (tempfile::TempDir, Host, PartitionOrder, Arc<Partition>) {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -213,7 +213,11 @@ fn followers_hold_the_high_watermark_back() {
             current_leader_epoch,
             ..fetch(offset)
         };
-        let read = partition.read_for_follower(follower, &fetch);
+        let follower = Follower {
+            broker: follower,
+            broker_epoch: 1,
+        };
+        let read = partition.read_for_follower(follower, &fetch, Instant::now());
         read.map(|read| (read.bound, read.records.len > 0))
     };
     let epoch = partition.leader_epoch();
@@ -236,6 +240,7 @@ fn followers_hold_the_high_watermark_back() {
     ));
     assert_eq!(partition.high_watermark(), 1);
     order.isr = [1].into();
+    order.version += 1;
     lead(&host, &order);
     assert_eq!(
         wait(partition.committed(&info)),

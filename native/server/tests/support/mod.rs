@@ -243,6 +243,7 @@ impl TestServer {
             leader: BROKER_ID,
             leader_epoch,
             isr: replicas.into(),
+            version: 0,
             replicas: replicas.into(),
             is_new: true,
             start_offset: 0,

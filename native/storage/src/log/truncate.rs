@@ -22,6 +22,10 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         if offset >= self.log_end_offset() {
+            // An epoch that began here and never got a record is not the new leader's either.
+            if self.epochs.write().truncate_from_end(self.log_end_offset()) {
+                self.rewrite_epochs().map_err(|e| self.fatal(e))?;
+            }
             return Ok(false);
         }
         let first_base = self.segments.load()[0].base_offset;

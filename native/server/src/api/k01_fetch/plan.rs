@@ -7,7 +7,7 @@ use pybroker_model::Uuid;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_request::{BY_ID, FetchRequest, SESSIONS};
 use pybroker_protocol::primitives::Span;
-use pybroker_replica::Isolation;
+use pybroker_replica::{Follower, Isolation};
 
 use super::wanted::{Source, Wanted};
 use crate::api::Call;
@@ -22,7 +22,10 @@ pub(super) fn plan(
     request: &FetchRequest,
     body: &[u8],
 ) -> Result<(Wanted, Source), ErrorCode> {
-    let follower = (request.replica_id >= 0).then_some(request.replica_id);
+    let follower = (request.replica_id >= 0).then_some(Follower {
+        broker: request.replica_id,
+        broker_epoch: request.replica_epoch,
+    });
     if let Some(error) = refuse_replica(call, request.replica_id) {
         return Err(error);
     }

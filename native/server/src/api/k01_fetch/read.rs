@@ -1,5 +1,7 @@
 //! Reads the partitions that a Fetch asks for.
 
+use std::time::Instant;
+
 use pybroker_model::TopicId;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_response::{
@@ -125,7 +127,7 @@ fn read_one(
         at_least_one,
     };
     let read = match wanted.follower {
-        Some(follower) => partition.read_for_follower(follower, &fetch),
+        Some(follower) => partition.read_for_follower(follower, &fetch, Instant::now()),
         None => partition.read(&fetch),
     };
     match read {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pybroker_model::TopicId;
 use pybroker_protocol::hot::WireVersion;
-use pybroker_replica::Isolation;
+use pybroker_replica::{Follower, Isolation};
 
 use crate::fetch_sessions::{FetchTarget, Taken};
 use crate::reply::ReplyHeader;
@@ -17,7 +17,7 @@ pub(super) struct Wanted {
     pub(super) reply: ReplyHeader,
     pub(super) isolation: Isolation,
     /// The broker that follows the partitions.
-    pub(super) follower: Option<i32>,
+    pub(super) follower: Option<Follower>,
     /// Answered when this much is there.
     pub(super) min_bytes: usize,
     /// Bytes of records in the whole answer; at least one batch comes in any case.

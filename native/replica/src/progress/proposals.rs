@@ -1,0 +1,58 @@
+//! The way of proposed ISRs from the leaders here to whoever asks the controller.
+
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use pybroker_model::TopicIdPartition;
+
+use super::Proposal;
+
+/// A proposal, with the leadership that makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IsrProposal {
+    /// Which partition.
+    pub tip: TopicIdPartition,
+    /// Epoch of the leadership.
+    pub leader_epoch: i32,
+    /// What the controller is asked to write.
+    pub proposal: Proposal,
+}
+
+/// Proposals that nobody has taken yet. Bounded: a partition makes none while one is under way.
+#[derive(Default)]
+pub struct Proposals {
+    waiting: Mutex<Vec<IsrProposal>>,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Proposals {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Proposals")
+            .field("waiting", &self.waiting.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Proposals {
+    /// Calls `wake` when there is something to take, on any thread; it must not block. Once.
+    pub fn on_waiting(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        // A second one would never be called: there is one owner of the control plane.
+        assert!(self.wake.set(wake).is_ok(), "proposals have an owner");
+    }
+
+    /// All that wait.
+    pub fn take(&self) -> Vec<IsrProposal> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
+
+    pub(crate) fn put(&self, proposal: IsrProposal) {
+        let mut waiting = self.waiting.lock();
+        waiting.push(proposal);
+        let first = waiting.len() == 1;
+        drop(waiting);
+        if let (true, Some(wake)) = (first, self.wake.get()) {
+            wake();
+        }
+    }
+}
