@@ -1,0 +1,102 @@
+"""What becomes of a partition directory that no request has claimed yet: one pure decision.
+
+| the directory | what is known of its id | its place (name, partition) in the request | becomes |
+|---|---|---|---|
+| holds the id of the request | – | claimed | SERVED |
+| the same, a second time | – | claimed | ASIDE: the first of `log.dirs` is opened |
+| holds the id of a live topic of another name | – | any | ASIDE: somebody copied or renamed it |
+| has no readable id | – | claimed, nothing else is there | ADOPTED, if it may be: see `strays` |
+| has no readable id | – | claimed, its own directory is there, or not claimed | ASIDE |
+| has no readable id | – | claimed, other directories are there | REFUSED |
+| another id | it is dead: a deletion record says so | any | STAGED, with the usual delay |
+| another id | it lives, and this broker is none of its replicas | any | STAGED, with the usual delay |
+| another id | it lives here, or is coming back | any | KEPT: the request is not the whole truth |
+| another id | nothing | claimed by an id that begins above every leader epoch in it | STAGED: its successor |
+| another id | nothing | claimed, its own directory is there | ASIDE |
+| another id | nothing | claimed, and nothing proves which one comes later | REFUSED |
+| another id | nothing | not claimed | UNKNOWN: put aside without a deadline where the cluster's store is |
+| | | | complete (several brokers), else left where it is |
+
+Only a FULL request says anything of places that it does not claim (KIP-516: an INCREMENTAL one is not guaranteed to
+contain all partitions); from an INCREMENTAL one nothing follows for them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Evidence(Enum):
+    """What is known of an id, from the store (read after a sync) and from what the same controller has shown."""
+
+    NOTHING = "nothing"
+    DEAD = "dead"
+    """It has a deletion record that says so."""
+    RETURNING = "returning"
+    """Its deletion record says that it is being undeleted."""
+    ELSEWHERE = "elsewhere"
+    """It lives, and the partition has no replica here."""
+    HERE = "here"
+    """It lives, with a replica of the partition here; the request does not say so."""
+    OTHER_NAME = "other name"
+    """It lives under another name than the directory's."""
+
+
+class Outcome(Enum):
+    """See the module's table."""
+
+    SERVED = "served"
+    STAGED = "staged"
+    ADOPTED = "adopted"
+    ASIDE = "aside"
+    KEPT = "kept"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+
+
+class Found(NamedTuple):
+    """A directory."""
+
+    topic_id: object | None
+    """None: it has none that can be read."""
+    last_epoch: int
+    """The highest leader epoch in it; -1: it never had one."""
+    first: bool = True
+    """No other directory of this place with this id comes before it in `log.dirs`."""
+
+
+class Claim(NamedTuple):
+    """What the request says about the directory's place."""
+
+    topic_id: object
+    leader_epoch: int
+    present: bool
+    """A directory with that id is there."""
+    alone: bool
+    """No other directory is there than the one in question."""
+
+
+def decide(found: Found, claim: Claim | None, evidence: Evidence, *, full: bool) -> Outcome:
+    """The outcome for one directory. Without a claim, only of a FULL request (`full`) does anything follow."""
+    if claim is None and not full:
+        return Outcome.KEPT
+    if claim is not None and found.topic_id == claim.topic_id:
+        return Outcome.SERVED if found.first else Outcome.ASIDE
+    if found.topic_id is None:
+        if claim is None or claim.present:
+            return Outcome.ASIDE
+        return Outcome.ADOPTED if claim.alone else Outcome.REFUSED
+    match evidence:
+        case Evidence.OTHER_NAME:
+            return Outcome.ASIDE
+        case Evidence.DEAD | Evidence.ELSEWHERE:
+            return Outcome.STAGED
+        case Evidence.RETURNING | Evidence.HERE:
+            return Outcome.KEPT
+        case Evidence.NOTHING:
+            if claim is None:
+                return Outcome.UNKNOWN
+            if claim.leader_epoch > found.last_epoch:
+                return Outcome.STAGED
+            return Outcome.ASIDE if claim.present else Outcome.REFUSED

@@ -1,0 +1,77 @@
+"""A small cluster as a value: the life of one name over brokers, controllers and a store, in steps that any order may
+take. What a broker does with a directory is the product's own decision (`pybroker.replicas.reconcile`); the rest is the
+protocol in its shortest form.
+
+One partition, three brokers, two of which may be controller. A state is immutable; `steps` gives every state that can
+follow. Messages from a controller to a broker keep their order; a crash loses the messages of whoever crashes; a
+controller that has been replaced goes on until a write or an answer tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model.brokers import crash, deliveries, fetches, produce, purges, start
+from tests.model.controllers import decisions, elections
+from tests.model.state import (
+    BROKERS,
+    CONTROLLERS,
+    NO_FAULTS,
+    Faults,
+    State,
+    refuses,
+)
+
+
+def steps(state: State, faults: Faults = NO_FAULTS) -> Iterator[tuple[str, State]]:
+    """Every step that can be taken, with its name. Raises BrokenError."""
+    yield from elections(state, faults)
+    for number, controller in enumerate(state.controllers):
+        if controller is not None:
+            yield from decisions(state, number, controller, faults)
+            yield from deliveries(state, number, controller, faults)
+    for broker_id, broker in enumerate(state.brokers):
+        if broker.up:
+            yield from crash(state, broker_id, broker)
+            yield from purges(state, broker_id, broker, faults)
+        else:
+            yield from start(state, broker_id, broker, faults)
+    yield from fetches(state)
+    yield from produce(state)
+    yield from backups(state)
+
+
+def backups(state: State) -> Iterator[tuple[str, State]]:
+    if state.budget.restores and state.backup is None and state.store.controller_epoch:
+        yield "backup", state._replace(backup=state.store)
+    if state.budget.restores and state.backup is not None and state.backup != state.store:
+        # Everything that spoke to the store has lost its session.
+        yield (
+            "restore the backup",
+            state._replace(
+                # Ids are random: none comes twice.
+                store=state.backup._replace(next_id=state.store.next_id),
+                backup=None,
+                controllers=(None,) * len(CONTROLLERS),
+                budget=state.budget._replace(restores=0),
+                set_back=True,
+            ),
+        )
+    if any(refuses(state, broker, NO_FAULTS) for broker in state.brokers):
+        # Offline: no broker runs, and each forgets what it has seen of the store that was.
+        stopped = tuple(one._replace(up=False, served=0, seen=None, controller_epoch=0) for one in state.brokers)
+        # What the store says is the truth from now on: its deletions too (the operator has a whole delay to take back
+        # those that he does not want).
+        topic = state.store.topic
+        left = (
+            {(topic.topic_id, broker_id) for broker_id in BROKERS if broker_id not in topic.replicas} if topic else ()
+        )
+        yield (
+            "accept the restored store",
+            state._replace(
+                controllers=(None,) * len(CONTROLLERS),
+                brokers=stopped,
+                deleted=frozenset(record.topic_id for record in state.store.records),
+                left=frozenset(left),
+            ),
+        )

@@ -1,0 +1,77 @@
+"""Breadth first through every history of the small cluster."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import NamedTuple
+
+from tests.model.checks import check, check_settled, settled
+from tests.model.cluster import steps
+from tests.model.state import NO_FAULTS, BrokenError, Budget, Faults, State, initial
+
+
+class Explored(NamedTuple):
+    states: int
+    complete: bool
+    """Every history within the budget was seen."""
+    broken: str
+    """The shortest history that breaks an invariant, a step a line; "" if there is none."""
+
+
+def explore(budget: Budget, faults: Faults = NO_FAULTS, states_max: int = 1_000_000) -> Explored:
+    """Stops at the first invariant that does not hold, or after `states_max` states."""
+    first = initial(budget)
+    came_from: dict[State, tuple[State, str] | None] = {first: None}
+    todo = deque([first])
+    while todo:
+        state = todo.popleft()
+        try:
+            for name, after in steps(state, faults):
+                if after in came_from:
+                    continue
+                came_from[after] = (state, name)
+                try:
+                    check(after)
+                    rest = settled(after, faults)
+                    if rest is not None:
+                        check_settled(rest)
+                except BrokenError as problem:
+                    return Explored(len(came_from), False, _history(came_from, after) + f"\n=> {problem}")
+                todo.append(after)
+        except BrokenError as problem:
+            return Explored(len(came_from), False, _history(came_from, state) + f"\n=> {problem}")
+        if len(came_from) >= states_max:
+            return Explored(len(came_from), False, "")
+    return Explored(len(came_from), True, "")
+
+
+def walk(budget: Budget, seed: int, faults: Faults = NO_FAULTS, walks: int = 1_000, length: int = 80) -> Explored:
+    """Histories at random: deep ones, where `explore` sees all short ones."""
+    rng = random.Random(seed)
+    taken = 0
+    for _ in range(walks):
+        state, names = initial(budget), list[str]()
+        try:
+            for _ in range(length):
+                possible = list(steps(state, faults))
+                if not possible:
+                    break
+                name, state = rng.choice(possible)
+                names.append(name)
+                taken += 1
+                check(state)
+                rest = settled(state, faults)
+                if rest is not None:
+                    check_settled(rest)
+        except BrokenError as problem:
+            return Explored(taken, False, "\n".join(names) + f"\n=> {problem}")
+    return Explored(taken, False, "")
+
+
+def _history(came_from: dict[State, tuple[State, str] | None], state: State) -> str:
+    names: list[str] = []
+    while (before := came_from[state]) is not None:
+        state, name = before
+        names.append(name)
+    return "\n".join(reversed(names))
