@@ -1,7 +1,8 @@
 """`python -m benches.compare`: measure the brokers in turn, round by round, and print one table.
 
 The brokers run side by side, idle while it is not their turn; a round takes each case once with every broker
-and once with the limit program, so that a ratio compares neighbours in time. Medians of the rounds count.
+and once with the limit program, so that a ratio compares neighbours in time. Medians of the rounds count. Before the
+first round of a case each broker is loaded with the case until the CPU of a request stands still (`benches/warm.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import platform
 import re
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 
-from benches.compare import load
-from benches.compare.cases import CASES, Bar, Case, Figures
+from benches.compare import front_page, load
+from benches.compare.cases import CASES, CPU_REQUEST, Bar, Case, Figures
 from benches.compare.peers import PEERS
 from benches.readme import shown
+from benches.warm import Warmth, until_steady
 from tests.support.brokers import BrokerProcess
 
 Runs = dict[str, list[Figures]]  # peer or "limit" → one dictionary a round
@@ -67,6 +70,8 @@ class Bench:
         self.folder = folder
         self.log = log
         self.running: dict[str, BrokerProcess] = {}
+        self.runs: dict[str, Runs] = {}
+        self.warmth: dict[str, dict[str, Warmth]] = {}
 
     def broker(self, peer: str) -> BrokerProcess:
         """The broker of a column, started when it is first needed."""
@@ -74,10 +79,6 @@ class Bench:
             broker = PEERS[peer](self.folder / peer.replace(" ", "-"))
             broker.start()
             self.running[peer] = broker
-            for _ in range(2):  # a JVM settles only under load
-                load.run(broker, "many", topic="warm", idle=0, connections=8, duration="4s")
-                load.run(broker, "produce", topic="warm", batch=64, size=1024, megabytes=600)
-            load.run(broker, "delete", topic="warm")
         return self.running[peer]
 
     def stop(self) -> None:
@@ -87,9 +88,11 @@ class Bench:
 
     def measure(self, case: Case, rounds: int) -> Runs:
         """All rounds of one case; a failed measurement is told and left out."""
-        runs: Runs = {}
+        runs = self.runs[case.name] = {}
         if case.live:
             self.stop()
+        else:
+            self._warm(case)
         for number in range(rounds):
             for peer in (*case.peers, "limit"):
                 try:
@@ -101,6 +104,20 @@ class Bench:
                     runs.setdefault(peer, []).append(figures)
                     self._keep(case, peer, figures)
         return runs
+
+    def _warm(self, case: Case) -> None:
+        """What a restart costs (`live`) is cold by nature; of other cases no first run counts."""
+        for peer in case.peers:
+            try:
+                if CPU_REQUEST in (self._once(case, peer, 0) or {}):
+                    warmth = until_steady(partial(self._cpu_of_a_request, case, peer))
+                    self.warmth.setdefault(case.name, {})[peer] = warmth
+                    print(f"{case.name:48s} {peer:12s} warm: {warmth}", file=sys.stderr, flush=True)
+            except (RuntimeError, OSError) as error:
+                print(f"{case.name}, {peer}: warming FAILED: {error}", file=sys.stderr, flush=True)
+
+    def _cpu_of_a_request(self, case: Case, peer: str) -> float:
+        return float((self._once(case, peer, 0) or {})[CPU_REQUEST])
 
     def _once(self, case: Case, peer: str, number: int) -> Figures | None:
         if peer == "limit":
@@ -118,6 +135,21 @@ class Bench:
                 out.write(json.dumps({"case": case.name, "peer": peer, **figures}) + "\n")
 
 
+def warm_ups(warmth: dict[str, dict[str, Warmth]]) -> str:
+    """How each broker was loaded before its case counted, as a table; nothing if no case was."""
+    if not warmth:
+        return ""
+    lines = [
+        "Loaded before: runs, and how much the CPU of a request differed over the last three of them",
+        "",
+        f"| case | {' | '.join(PEERS)} |",
+        f"|---|{'---|' * len(PEERS)}",
+    ]
+    for case, found in warmth.items():
+        lines.append(f"| {case} | {' | '.join(str(found.get(peer, '')) for peer in PEERS)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
@@ -125,19 +157,28 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a regular expression of case names")
     parser.add_argument("--log", type=Path, help="also append every measurement to this file, one JSON line each")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)")
+    parser.add_argument(
+        "--readme", action="store_true", help="only the cases of README.md's table, whose rows are written there"
+    )
     arguments = parser.parse_args()
+    on_front_page = {row.case for row in front_page.ROWS}
+    chosen = [case for case in CASES if re.search(arguments.only, case.name)]
+    if arguments.readme:
+        chosen = [case for case in chosen if case.name in on_front_page]
     load.build()
     table = [heading()]
     with tempfile.TemporaryDirectory(prefix="pybroker-bench-", dir=arguments.dir) as folder:
         bench = Bench(Path(folder), arguments.log)
         try:
-            for case in CASES:
-                if re.search(arguments.only, case.name):
-                    table += rows(case, bench.measure(case, arguments.rounds))
+            for case in chosen:
+                table += rows(case, bench.measure(case, arguments.rounds))
         finally:
             bench.stop()
     print(f"{platform.platform()}, {platform.machine()}; medians of {arguments.rounds} rounds\n")
     print("\n".join(table))
+    print(f"\n{warm_ups(bench.warmth)}")
+    if arguments.readme:
+        front_page.publish(lambda case, peer, figure: middle(bench.runs.get(case, {}), peer, figure))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from benches.readme import shown
 from benches.spark import cases as known
 from benches.spark.cases import (
     ATTACH,
+    BROKER,
     CASES,
     COLD_S,
     FLUSH_MODES,
@@ -41,12 +42,13 @@ from benches.spark.cases import (
 from benches.spark.columns import COLUMNS, KAFKA, Column
 from benches.spark.jobs import Figures, Jobs, generate, hand_over, session
 from benches.spark.table import Runs, table
+from benches.warm import until_steady
 from tests.support.brokers import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WARM_ROWS = 200_000
+WARM_ROWS, WARM_S_MAX = 1_000_000, 60.0
 FRAMING_BYTES = 17  # a key of 7 bytes, and lengths, deltas and attributes of a record
 LIMIT_MB_MIN = 300
 
@@ -62,6 +64,7 @@ class Bench:
         self._spark: SparkSession | None = None
         self.runs = Runs()
         self.failed: list[str] = []
+        self.warmth: list[str] = []
 
     def start(self) -> None:
         """Starts Spark and the brokers and warms them: a JVM settles only under load."""
@@ -76,10 +79,15 @@ class Bench:
             print(f"warming {column.name}", file=sys.stderr, flush=True)
             jobs = Jobs(self._spark, column, self._brokers[column.broker])
             self._jobs[column.name] = jobs
-            jobs.write(WARM_ROWS, 100, self._pids)
-            jobs.read(WARM_ROWS, 100, self._pids, KEY_VALUE)
-            jobs.read(WARM_ROWS, 100, self._pids, ())
-            jobs.stream(WARM_ROWS, 100, self._pids)
+            for kind, run in (
+                ("write", partial(jobs.write, WARM_ROWS, 100, self._pids)),
+                ("read key and value", partial(jobs.read, WARM_ROWS, 100, self._pids, KEY_VALUE)),
+                ("read", partial(jobs.read, WARM_ROWS, 100, self._pids, ())),
+                ("stream", partial(jobs.stream, WARM_ROWS, 100, self._pids)),
+            ):
+                warmth = until_steady(partial(_cpu_of_a_row, run), WARM_S_MAX)
+                self.warmth.append(f"{column.name}, {kind}: {warmth}")
+                print(f"  {self.warmth[-1]}", file=sys.stderr, flush=True)
             jobs.forget(100)
 
     def stop(self) -> None:
@@ -166,6 +174,12 @@ class Bench:
         print(f"{case:28s} {column:16s} {_brief(figures)}", file=sys.stderr, flush=True)
 
 
+def _cpu_of_a_row(job: Callable[[], Figures]) -> float:
+    """Of Spark and its broker together: both have a JVM that settles."""
+    figures = job()
+    return figures[SPARK] + figures[BROKER]
+
+
 def _brief(figures: Figures) -> str:
     return "  ".join(f"{name}={shown(value)}" for name, value in figures.items())
 
@@ -204,6 +218,8 @@ def main() -> None:
         f"medians of {arguments.rounds} rounds; {took:.1f} minutes, load average {os.getloadavg()[1]:.1f}\n"
     )
     print(table(bench.runs, cases, alone))
+    print("\nLoaded before: runs, and how much the CPU of a row differed over the last three of them\n")
+    print("\n".join(bench.warmth))
     if bench.failed:
         raise SystemExit("failed, and not in the table: " + "; ".join(bench.failed))
 

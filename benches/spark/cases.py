@@ -88,7 +88,7 @@ _RATES = {
     ("write", 1024): 5e5,
     ("read", 1024): 8e5,
 }
-_JOB_S, _START_S = 2.0, 60.0
+_JOB_S, _START_S = 2.0, 300.0
 
 
 def estimated_seconds(cases: list[Case], alone: list[str], scale: float, rounds: int) -> float:
