@@ -27,12 +27,12 @@ spark = SparkSession.builder.master("local[2]").appName("tour").config("spark.ui
 
 
 def pybroker(*words: str) -> None:
-    """The command line, as in a shell: pybroker topics --create --topic …"""
+    """The command line, as in a shell: pybroker topics create …"""
     subprocess.run([sys.executable, "-m", "pybroker", *words, "--bootstrap-server", BOOTSTRAP], check=True)
 
 
 for topic in (ORDERS, COPY):
-    pybroker("topics", "--create", "--topic", topic, "--partitions", "3")
+    pybroker("topics", "create", topic, "--partitions", "3")
 
 # %% Load a batch: all rows are in the topic afterwards, once, whatever fails on the way
 spark.range(1000).selectExpr("id", "id % 10 AS customer", "id * 1.5 AS amount").write.parquet(f"{FOLDER}/orders")
@@ -93,8 +93,8 @@ archive.selectExpr(
 print("archived:", spark.read.parquet(f"{FOLDER}/archive").count())
 
 # %% A topic is deleted and created again: the stream refuses to mistake the new one for the old one
-pybroker("topics", "--delete", "--topic", ORDERS)
-pybroker("topics", "--create", "--topic", ORDERS, "--partitions", "3")
+pybroker("topics", "delete", ORDERS)
+pybroker("topics", "create", ORDERS, "--partitions", "3")
 load("orders-wednesday")
 try:
     copy()

@@ -1,49 +1,35 @@
 """The command line. Each command has its own file, which is imported when the command is named, so that
 `pybroker start` pays for nothing else.
+
+| module | answers |
+|---|---|
+| `grammar` | how commands are said: verbs, names, the nearest one to a mistyped one |
+| `options`, `output` | what commands share that talk to a running broker; what they write |
+| `completion` | what a shell offers behind TAB |
+| `spark` | what commands share that run Spark |
+| the others | one command each |
 """
 
 from __future__ import annotations
 
-import importlib
-
 import click
+
+from pybroker.cli.grammar import LazyGroup
 
 LAZY_COMMANDS: dict[str, str] = {
     "acls": "pybroker.cli.acls:acls",
     "adopt": "pybroker.cli.adopt:adopt",
-    "archive": "pybroker.cli.archive:archive",
+    "archive": "pybroker.cli.archive.command:archive",
     "cluster": "pybroker.cli.cluster:cluster",
-    "ingest": "pybroker.cli.ingest:ingest",
+    "completion": "pybroker.cli.completion:completion",
     "configs": "pybroker.cli.configs:configs",
     "groups": "pybroker.cli.groups:groups",
+    "ingest": "pybroker.cli.ingest:ingest",
     "start": "pybroker.cli.start:start",
     "topics": "pybroker.cli.topics:topics",
     "users": "pybroker.cli.users:users",
 }
 """Command → `module:attribute` of its click command."""
-
-
-class LazyGroup(click.Group):
-    """A group that imports a command only when it is named.
-
-    `lazy` maps a command's name to `module:attribute` of its click command, as `LAZY_COMMANDS` does.
-    """
-
-    def __init__(self, *args: object, lazy: dict[str, str] | None = None, **settings: object) -> None:
-        super().__init__(*args, **settings)  # type: ignore[arg-type]  # click's own, handed on as they are
-        self.lazy = lazy or {}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *self.lazy])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = self.lazy.get(cmd_name)
-        if place is None:
-            return super().get_command(ctx, cmd_name)
-        module, _, attribute = place.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command), place
-        return command
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

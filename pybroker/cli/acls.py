@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
 
-from pybroker.cli.options import Target, broker_options, run, table, write_json
+from pybroker.cli.completion import group_names, topic_names
+from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
 
 CLUSTER = "kafka-cluster"
+
+STORED_PATTERNS = ("literal", "prefixed")
+PATTERNS = (*STORED_PATTERNS, "any", "match")
 
 RESOURCES = ("topic", "group", "cluster", "transactional-id", "delegation-token", "user-principal")
 
@@ -22,59 +28,93 @@ CONSUMER = {"topic": ("READ", "DESCRIBE"), "group": ("READ",)}
 """What the two conveniences allow on which resources, as kafka-acls does."""
 
 
-@click.command()
-@click.option("--add", "action", flag_value="add", help="Add entries.")
-@click.option("--remove", "action", flag_value="remove", help="Remove entries.")
-@click.option("--list", "action", flag_value="list", help="List entries.")
-@click.option("--allow-principal", multiple=True, metavar="PRINCIPAL", help="As User:alice; User:* is everybody.")
-@click.option("--deny-principal", multiple=True, metavar="PRINCIPAL", help="Denying wins over allowing.")
-@click.option("--principal", multiple=True, metavar="PRINCIPAL", help="With --list: only entries of this one.")
-@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without.")
-@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without.")
-@click.option("--operation", multiple=True, metavar="OPERATION", help="Read, Write, Create, …; All without.")
-@click.option("--topic", multiple=True, metavar="NAME", help="* is every topic.")
-@click.option("--group", multiple=True, metavar="NAME", help="* is every group.")
-@click.option("--cluster", is_flag=True, help="The cluster itself.")
-@click.option("--transactional-id", multiple=True, metavar="NAME")
-@click.option("--delegation-token", multiple=True, metavar="NAME")
-@click.option("--user-principal", multiple=True, metavar="NAME")
-@click.option(
-    "--resource-pattern-type",
-    type=click.Choice(("any", "match", "literal", "prefixed"), case_sensitive=False),
-    default="literal",
-    show_default=True,
-    help="How names are compared; any and match only with --list and --remove.",
-)
-@click.option("--producer", is_flag=True, help="Convenience: all that a producer to --topic needs.")
-@click.option("--consumer", is_flag=True, help="Convenience: all that a consumer of --topic in --group needs.")
-@click.option("--idempotent", is_flag=True, help="With --producer: idempotent writing on the cluster, too.")
-@click.option("--force", is_flag=True, help="Remove without asking.")
-@broker_options
-def acls(action: str | None, target: Target, *, force: bool, **given: Any) -> None:
-    """Add, remove or list access control entries.
+def _all(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Several options as one decorator."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.group(cls=VerbGroup)
+def acls() -> None:
+    """Access control entries.
 
     \b
-    pybroker acls --add --allow-principal User:alice --operation Read --operation Write --topic words
-    pybroker acls --add --allow-principal User:bob --consumer --topic words --group readers
-    pybroker acls --add --allow-principal User:etl --operation All --topic etl- --resource-pattern-type prefixed
-    pybroker acls --list
+    pybroker acls add --allow-principal User:alice --operation Read --operation Write --topic words
+    pybroker acls add --allow-principal User:bob --consumer --topic words --group readers
+    pybroker acls add --allow-principal User:etl --operation All --topic etl- --resource-pattern-type prefixed
+    pybroker acls list
     """
-    if action is None:
-        raise click.UsageError("One of --add, --remove and --list is needed.")
-    if action == "list":
-        found = _describe(target, _filters(given, _resources(given), listing=True))
-    elif action == "add":
-        if given["resource_pattern_type"].lower() in ("any", "match"):
-            raise click.UsageError("--add needs --resource-pattern-type literal or prefixed.")
-        found = _bindings(given)
-        _create(target, found)
-    else:
-        filters = _removal_filters(given)
-        if not force:
-            count = len(_describe(target, filters))
-            click.confirm(f"Remove {count} {'entry' if count == 1 else 'entries'}?", abort=True)
-        found = _delete(target, filters)
+
+
+def resource_options(pattern_types: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds the options that say which resources entries are of."""
+    return _all(
+        click.option("--topic", multiple=True, metavar="NAME", shell_complete=topic_names, help="* is every topic."),
+        click.option("--group", multiple=True, metavar="NAME", shell_complete=group_names, help="* is every group."),
+        click.option("--cluster", is_flag=True, help="The cluster itself."),
+        click.option("--transactional-id", multiple=True, metavar="NAME"),
+        click.option("--delegation-token", multiple=True, metavar="NAME"),
+        click.option("--user-principal", multiple=True, metavar="NAME"),
+        click.option(
+            "--resource-pattern-type",
+            type=click.Choice(pattern_types, case_sensitive=False),
+            default="literal",
+            show_default=True,
+            help="How names are compared.",
+        ),
+    )
+
+
+entry_options = _all(
+    click.option("--allow-principal", multiple=True, metavar="PRINCIPAL", help="As User:alice; User:* is everybody."),
+    click.option("--deny-principal", multiple=True, metavar="PRINCIPAL", help="Denying wins over allowing."),
+    click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without."),
+    click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without."),
+    click.option("--operation", multiple=True, metavar="OPERATION", help="Read, Write, Create, …; All without."),
+    click.option("--producer", is_flag=True, help="Convenience: all that a producer to --topic needs."),
+    click.option("--consumer", is_flag=True, help="Convenience: all that a consumer of --topic in --group needs."),
+    click.option("--idempotent", is_flag=True, help="With --producer: idempotent writing on the cluster, too."),
+)
+"""What entries say of their resources."""
+
+
+@acls.command()
+@entry_options
+@resource_options(STORED_PATTERNS)
+@broker_options
+def add(target: Target, **given: Any) -> None:
+    """Add entries."""
+    found = _bindings(given)
+    _create(target, found)
     _show(found, target)
+
+
+@acls.command()
+@entry_options
+@resource_options(PATTERNS)
+@click.option("--force", is_flag=True, help="Remove without asking.")
+@broker_options
+def remove(target: Target, *, force: bool, **given: Any) -> None:
+    """Remove entries: those that `add` would make, or all of the resources."""
+    filters = _removal_filters(given)
+    if not force:
+        count = len(_describe(target, filters))
+        click.confirm(f"Remove {count} {'entry' if count == 1 else 'entries'}?", abort=True)
+    _show(_delete(target, filters), target)
+
+
+@acls.command("list")
+@click.option("--principal", multiple=True, metavar="PRINCIPAL", help="Only entries of this one.")
+@resource_options(PATTERNS)
+@broker_options
+def list_entries(target: Target, **given: Any) -> None:
+    """List entries, all or those of resources."""
+    _show(_describe(target, _filters(given, _resources(given), given["principal"])), target)
 
 
 def _resources(given: dict[str, Any]) -> list[tuple[str, str]]:
@@ -175,11 +215,10 @@ def _bindings(given: dict[str, Any]) -> list[Any]:
     return [AclBinding(**entry) for entry in _entries(given, subjects)]
 
 
-def _filters(given: dict[str, Any], resources: list[tuple[str, str]], *, listing: bool) -> list[Any]:
-    """What --list, or --remove without principals and operations, is about."""
+def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals: Sequence[str]) -> list[Any]:
+    """What `list`, or `remove` without principals and operations, is about."""
     from pybroker.client import AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
 
-    principals = given["principal"] if listing else ()
     if not resources:
         # Without a resource everything is meant, however its names are compared.
         wanted: list[tuple[Any, Any, Any]] = [(ResourceType.ANY, PatternType.ANY, None)]
@@ -201,7 +240,7 @@ def _filters(given: dict[str, Any], resources: list[tuple[str, str]], *, listing
 
 
 def _removal_filters(given: dict[str, Any]) -> list[Any]:
-    """With principals exactly what --add would make, else everything of the resources."""
+    """With principals exactly what `add` would make, else everything of the resources."""
     from pybroker.client import AclBindingFilter
 
     subjects = _subjects(given)
@@ -209,7 +248,7 @@ def _removal_filters(given: dict[str, Any]) -> list[Any]:
         resources = _resources(given)
         if not resources:
             raise click.UsageError("A resource is needed: --topic, --group, --cluster, …")
-        return _filters(given, resources, listing=False)
+        return _filters(given, resources, ())
     everybody: list[tuple[str, str | None, str | None]] = [("ANY", None, None)]
     return [AclBindingFilter(**entry) for entry in _entries(given, subjects or everybody)]
 

@@ -25,7 +25,7 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
     """
     import asyncio
 
-    from pybroker.cli.options import table, write_json
+    from pybroker.cli.output import table, write_json
     from pybroker.errors import StartError
     from pybroker.offline.adopt.carry_out import carry_out, finish, unfinished
     from pybroker.offline.adopt.plan import make_plan, read_topic_configs
@@ -52,10 +52,10 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
     rows = [
         {
             "topic": topic.name,
-            "id": str(topic.topic_id),
+            "topic_id": str(topic.topic_id),
             "partitions": len(topic.epochs),
             "bytes": topic.size_bytes,
-            "config": ",".join(f"{name}={value}" for name, value in sorted(topic.config.items())),
+            "configs": dict(topic.config),
         }
         for topic in sorted(plan.topics, key=lambda one: one.name)
     ]
@@ -63,7 +63,7 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
         write_json({"cluster_id": plan.cluster_id, "node_id": plan.node_id, "topics": rows, "notes": plan.notes})
         return
     click.echo(f"cluster {plan.cluster_id}, broker {plan.node_id}, {plan.source}")
-    table(rows, ["topic", "id", "partitions", "bytes", "config"])
+    table(rows, ["topic", "topic_id", "partitions", "bytes", "configs"])
     for note in plan.notes:
         click.echo(f"note: {note}")
     if dry_run:

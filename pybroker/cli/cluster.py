@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli import LazyGroup
-from pybroker.cli.options import Target, broker_options, run, table, write_json
+from pybroker.cli.completion import broker_ids
+from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
 
 
-@click.group(cls=LazyGroup, lazy={"adopt-id": "pybroker.cli.adopt_id:adopt_id"})
+@click.group(cls=VerbGroup, lazy={"adopt-id": "pybroker.cli.adopt_id:adopt_id"})
 def cluster() -> None:
     """The cluster as a whole."""
 
@@ -28,7 +30,14 @@ def describe(target: Target) -> None:
 
 
 @cluster.command("log-dirs")
-@click.option("--broker", "brokers", type=int, multiple=True, help="Only this broker. May be repeated.")
+@click.option(
+    "--broker",
+    "brokers",
+    type=int,
+    multiple=True,
+    shell_complete=broker_ids,
+    help="Only this broker. May be repeated.",
+)
 @broker_options
 def log_dirs(target: Target, brokers: tuple[int, ...]) -> None:
     """Show the brokers' log directories, what they hold and how much room is left."""

@@ -2,64 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.options import Target, broker_options, run, table, write_json
+from pybroker.cli.completion import broker_ids, topic_names
+from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, AlterConfigOp, ConfigEntry, ConfigResource
 
-ENTITY_TYPES = ("topics", "brokers")
+ENTITY_TYPES = ("topics", "brokers", "broker-loggers")
+LOG_DIRS = "log.dirs"
+"""Where a broker's data is: shown also if nobody has set it, with the directories that there are."""
 
 
-@click.command()
-@click.option("--describe", is_flag=True, help="Show settings.")
-@click.option("--alter", is_flag=True, help="Change settings while the broker runs.")
-@click.option("--entity-type", type=click.Choice(ENTITY_TYPES), help="Whose settings; with --entity-name.")
-@click.option("--entity-name", metavar="NAME", help="A topic's name or a broker's id.")
-@click.option("--entity-default", is_flag=True, help="With --entity-type brokers: the defaults of all brokers.")
-@click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.")
-@click.option("--broker", metavar="ID", type=int, help="Short for --entity-type brokers --entity-name ID.")
-@click.option("--all", "everything", is_flag=True, help="With --describe: also what nobody has set.")
+@click.group(cls=VerbGroup)
+def configs() -> None:
+    """Settings of topics, brokers and the broker's loggers."""
+
+
+def entity_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that say whose settings; the function gets them as `resource`: ConfigResource."""
+
+    @click.option("--entity-type", type=click.Choice(ENTITY_TYPES), help="Whose settings; with --entity-name.")
+    @click.option("--entity-name", metavar="NAME", help="A topic's name or a broker's id.")
+    @click.option("--entity-default", is_flag=True, help="With --entity-type brokers: the defaults of all brokers.")
+    @click.option(
+        "--topic", metavar="NAME", shell_complete=topic_names, help="Short for --entity-type topics --entity-name NAME."
+    )
+    @click.option(
+        "--broker",
+        metavar="ID",
+        type=int,
+        shell_complete=broker_ids,
+        help="Short for --entity-type brokers --entity-name ID.",
+    )
+    @functools.wraps(command)
+    def with_resource(
+        *args: object,
+        entity_type: str | None,
+        entity_name: str | None,
+        entity_default: bool,
+        topic: str | None,
+        broker: int | None,
+        **rest: object,
+    ) -> None:
+        resource = _resource(entity_type, entity_name, entity_default, topic, broker)
+        command(*args, resource=resource, **rest)
+
+    return with_resource
+
+
+@configs.command()
+@click.option("--all", "everything", is_flag=True, help="Also what nobody has set.")
+@broker_options
+@entity_options
+def describe(*, resource: ConfigResource, everything: bool, target: Target) -> None:
+    """Show settings: those that somebody has set, and where a broker's data is."""
+    run(_describe(target, resource, everything))
+
+
+@configs.command()
 @click.option("--add-config", metavar="KEY=VALUE,…", help="Settings to set; a value with a comma in square brackets.")
 @click.option("--delete-config", metavar="KEY,…", help="Settings to take back.")
 @broker_options
-def configs(
-    *,
-    describe: bool,
-    alter: bool,
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-    topic: str | None,
-    broker: int | None,
-    everything: bool,
-    add_config: str | None,
-    delete_config: str | None,
-    target: Target,
-) -> None:
-    """Show and change settings of topics and brokers."""
-    if describe == alter:
-        raise click.UsageError("Say --describe or --alter.")
-    resource = _resource(entity_type, entity_name, entity_default, topic, broker)
-    if describe:
-        if add_config is not None or delete_config is not None:
-            raise click.UsageError("--add-config and --delete-config belong to --alter.")
-        run(_describe(target, resource, everything))
-        return
+@entity_options
+def alter(*, resource: ConfigResource, add_config: str | None, delete_config: str | None, target: Target) -> None:
+    """Change settings while the broker runs."""
     changes = [*_set(add_config or ""), *_deleted(delete_config or "")]
     if not changes:
-        raise click.UsageError("--alter needs --add-config or --delete-config.")
+        raise click.UsageError("alter needs --add-config or --delete-config.")
     run(_alter(target, resource, changes))
 
 
 def _resource(
     entity_type: str | None, entity_name: str | None, default: bool, topic: str | None, broker: int | None
 ) -> ConfigResource:
-    from pybroker.client import ConfigResource
+    from pybroker.client import ConfigResource, ConfigResourceType
 
     named = [
         *([ConfigResource.topic(topic)] if topic is not None else []),
@@ -67,14 +92,15 @@ def _resource(
     ]
     if entity_name is not None and entity_type == "topics":
         named.append(ConfigResource.topic(entity_name))
-    elif entity_name is not None and entity_type == "brokers":
+    elif entity_name is not None and entity_type is not None:
         if not (entity_name.isascii() and entity_name.isdigit()):
             raise click.UsageError(f"--entity-name {entity_name}: a broker's id is a number.")
-        named.append(ConfigResource.broker(entity_name))
+        kind = ConfigResourceType.BROKER if entity_type == "brokers" else ConfigResourceType.BROKER_LOGGER
+        named.append(ConfigResource(kind, entity_name))
     elif default and entity_type == "brokers":
         named.append(ConfigResource.broker(""))
     elif entity_name is not None or default or entity_type is not None:
-        raise click.UsageError("--entity-type topics needs --entity-name; brokers that or --entity-default.")
+        raise click.UsageError("--entity-type needs --entity-name, or brokers --entity-default.")
     if len(named) != 1:
         raise click.UsageError(
             "Say whose settings: --topic NAME, --broker ID or --entity-type brokers --entity-default."
@@ -118,7 +144,9 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
 
     async with AdminClient(target.client_config()) as admin:
         await _check_broker(admin, resource)
-        entries: Mapping[str, ConfigEntry] = await admin.describe_configs([resource]).values()[resource]
+        entries = await admin.describe_configs([resource]).values()[resource]
+        if LOG_DIRS in entries and entries[LOG_DIRS].value is None:
+            entries = {**entries, LOG_DIRS: await _where(admin, int(resource.name), entries[LOG_DIRS])}
     rows = [
         {
             "name": entry.name,
@@ -127,7 +155,7 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
             "read_only": entry.read_only,
         }
         for entry in sorted(entries.values(), key=lambda entry: entry.name)
-        if everything or _set_by_somebody(entry, resource)
+        if everything or _shown(entry, resource)
     ]
     if target.json:
         write_json(rows)
@@ -135,13 +163,29 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
         table(rows, ["name", "value", "source", "read_only"])
 
 
-def _set_by_somebody(entry: ConfigEntry, resource: ConfigResource) -> bool:
-    """Set for a topic itself, or while the broker runs, as kafka-configs shows without --all."""
+async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigEntry:
+    """The setting with the broker's directories as its value; as it was if they may not be seen."""
+    from pybroker.errors import KafkaError
+    from pybroker.protocol.error_codes import ErrorCode
+
+    try:
+        directories = (await admin.describe_log_dirs([broker]))[broker]
+    except KafkaError as error:
+        if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return entry
+    return dataclasses.replace(entry, value=",".join(sorted(directories)))
+
+
+def _shown(entry: ConfigEntry, resource: ConfigResource) -> bool:
+    """Whether it is worth showing without --all: what is set for a topic itself, or for the broker at its start or
+    since, and where the broker's data is.
+    """
     from pybroker.client import ConfigResourceType, ConfigSource
 
     if resource.type == ConfigResourceType.TOPIC:
         return entry.source == ConfigSource.TOPIC_CONFIG
-    return entry.source in (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    return entry.source != ConfigSource.DEFAULT_CONFIG or entry.name == LOG_DIRS
 
 
 def _source(code: int) -> str:
@@ -157,7 +201,7 @@ async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
     """A broker is asked itself, and the client waits a minute for one that is not there."""
     from pybroker.client import ConfigResourceType
 
-    if resource.type != ConfigResourceType.BROKER or not resource.name:
+    if resource.type == ConfigResourceType.TOPIC or not resource.name:
         return
     brokers = sorted(node.id for node in (await admin.describe_cluster()).nodes)
     if int(resource.name) not in brokers:
@@ -172,6 +216,7 @@ async def _alter(target: Target, resource: ConfigResource, changes: list[AlterCo
         await _check_broker(admin, resource)
         await admin.incremental_alter_configs({resource: changes})
     if target.json:
-        write_json({"entity": resource.name, "changed": [change.name for change in changes]})
+        kind = resource.type.name.lower()
+        write_json({"entity_type": kind, "entity_name": resource.name, "changed": [each.name for each in changes]})
     else:
         click.echo(f"Changed {', '.join(change.name for change in changes)} of {resource.name or 'all brokers'}.")

@@ -7,38 +7,58 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.options import Target, broker_options, run, table, write_json
+from pybroker.cli.completion import group_names, topic_names
+from pybroker.cli.grammar import VerbGroup, named
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, OffsetSpec, TopicPartition
 
-ACTIONS = ("list", "describe", "delete", "reset-offsets")
+
+@click.group(cls=VerbGroup)
+def groups() -> None:
+    """Consumer groups: who is in them, where they are, and moving their positions."""
 
 
-@click.command()
-@click.option("--list", "list_", is_flag=True, help="List groups and their states.")
-@click.option("--describe", is_flag=True, help="Show a group's positions and how far behind they are.")
-@click.option("--delete", is_flag=True, help="Delete a group without members, with its positions.")
-@click.option("--reset-offsets", is_flag=True, help="Move the positions of a group without members.")
-@click.option("--group", metavar="NAME", help="The group.")
-@click.option("--members", is_flag=True, help="With --describe: its members and what they read.")
-@click.option("--topic", metavar="NAME", help="With --reset-offsets: only this topic.")
+@groups.command("list")
+@broker_options
+def list_groups(target: Target) -> None:
+    """List groups and their states."""
+    run(_list(target))
+
+
+@groups.command()
+@named("group", "NAME", "The group.", complete=group_names)
+@click.option("--members", is_flag=True, help="Its members and what they read.")
+@broker_options
+def describe(group: str, *, members: bool, target: Target) -> None:
+    """Show the positions of the group NAME and how far behind they are."""
+    run(_members(target, group) if members else _positions(target, group))
+
+
+@groups.command()
+@named("group", "NAME", "The group.", complete=group_names)
+@broker_options
+def delete(group: str, target: Target) -> None:
+    """Delete the group NAME, which has no members, with its positions."""
+    run(_delete(target, group))
+
+
+@groups.command("reset-offsets")
+@named("group", "NAME", "The group.", complete=group_names)
+@click.option("--topic", metavar="NAME", shell_complete=topic_names, help="Only this topic.")
 @click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
 @click.option("--to-latest", is_flag=True, help="Behind the last record.")
 @click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
 @click.option(
     "--to-timestamp", type=int, metavar="MS", help="To the first record of that time (ms since 1970) or later."
 )
-@click.option("--execute", is_flag=True, help="With --reset-offsets: do it; else it is only shown.")
+@click.option("--execute", is_flag=True, help="Do it; else it is only shown.")
 @broker_options
-def groups(
+def reset_offsets(
+    group: str,
     *,
-    list_: bool,
-    describe: bool,
-    delete: bool,
-    reset_offsets: bool,
-    group: str | None,
-    members: bool,
     topic: str | None,
     to_earliest: bool,
     to_latest: bool,
@@ -47,31 +67,18 @@ def groups(
     execute: bool,
     target: Target,
 ) -> None:
-    """List, describe and delete consumer groups; move their positions."""
-    chosen = [name for name, on in zip(ACTIONS, (list_, describe, delete, reset_offsets), strict=True) if on]
-    if len(chosen) != 1:
-        raise click.UsageError("Say one of " + ", ".join(f"--{name}" for name in ACTIONS) + ".")
-    if chosen == ["list"]:
-        run(_list(target))
-        return
-    if group is None:
-        raise click.UsageError(f"--{chosen[0]} needs a --group.")
-    if describe:
-        run(_members(target, group) if members else _positions(target, group))
-    elif delete:
-        run(_delete(target, group))
-    else:
-        from pybroker.client import OffsetSpec
+    """Move the positions of the group NAME, which has no members."""
+    from pybroker.client import OffsetSpec
 
-        places: list[OffsetSpec | int] = [
-            *([OffsetSpec.earliest()] if to_earliest else []),
-            *([OffsetSpec.latest()] if to_latest else []),
-            *([to_offset] if to_offset is not None else []),
-            *([OffsetSpec.for_timestamp(to_timestamp)] if to_timestamp is not None else []),
-        ]
-        if len(places) != 1:
-            raise click.UsageError("Say where to: --to-earliest, --to-latest, --to-offset or --to-timestamp.")
-        run(_reset(target, group, topic, places[0], execute))
+    places: list[OffsetSpec | int] = [
+        *([OffsetSpec.earliest()] if to_earliest else []),
+        *([OffsetSpec.latest()] if to_latest else []),
+        *([to_offset] if to_offset is not None else []),
+        *([OffsetSpec.for_timestamp(to_timestamp)] if to_timestamp is not None else []),
+    ]
+    if len(places) != 1:
+        raise click.UsageError("Say where to: --to-earliest, --to-latest, --to-offset or --to-timestamp.")
+    run(_reset(target, group, topic, places[0], execute))
 
 
 async def _list(target: Target) -> None:

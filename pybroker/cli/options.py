@@ -1,18 +1,18 @@
-"""What the commands that talk to a running broker share: their options, their errors, their output."""
+"""What the commands that talk to a running broker share: their options and their errors."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import functools
-import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 Result = TypeVar("Result")
+BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option(
         "--bootstrap-server",
-        default="127.0.0.1:9092",
+        default=BOOTSTRAP_SERVER,
         show_default=True,
         metavar="HOST:PORT[,…]",
         help="The broker to ask.",
@@ -88,17 +88,22 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Runs a command's work. What the broker refuses and a connection that fails are one line on stderr and exit
     code 1; a bug keeps its traceback.
     """
-    from pybroker.config.values import ConfigError
     from pybroker.errors import KafkaError
 
     try:
         return asyncio.run(work)
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from None
     except KafkaError as error:
         raise click.ClickException(sentence(error.code, error.message)) from None
-    except (OSError, TimeoutError) as error:
+    except refusals() as error:
         raise click.ClickException(str(error) or "The broker did not answer in time.") from None
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """What a broker that refuses or is away, and settings that nobody can use, are raised as."""
+    from pybroker.config.values import ConfigError
+    from pybroker.errors import KafkaError
+
+    return ConfigError, KafkaError, OSError, TimeoutError
 
 
 def sentence(code: int, message: str | None) -> str:
@@ -109,39 +114,3 @@ def sentence(code: int, message: str | None) -> str:
     if not message or message.startswith(name):
         return message or name
     return f"{name}: {message}"
-
-
-def write_json(value: object) -> None:
-    """One JSON document on stdout."""
-    click.echo(json.dumps(value, indent=2))
-
-
-def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
-    """Rows as a table on stdout: `columns` names what is shown, in order; a missing value is empty.
-
-    Through a pipe the lines are as long as they need to be, so that grep and cut work.
-    """
-    import rich.box
-    from rich.console import Console
-    from rich.table import Table
-
-    made = Table(box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        numbers = bool(rows) and all(isinstance(row.get(column), int) for row in rows)
-        made.add_column(column.upper(), justify="right" if numbers else "left", overflow="fold", no_wrap=True)
-    for row in rows:
-        made.add_row(*(_cell(row.get(column)) for column in columns))
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, emoji=False, width=100_000)
-    console.print(made)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from pybroker.cli.options import Target, broker_options, run, table, write_json
+from pybroker.cli.grammar import VerbGroup, named
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
 from pybroker.protocol.scram import (
     BY_NAME,
     STORED_ITERATIONS_MAX,
@@ -22,7 +24,7 @@ from pybroker.protocol.scram import (
 Result = TypeVar("Result")
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def users() -> None:
     """Users that authenticate by SCRAM.
 
@@ -107,7 +109,7 @@ _mechanism_option = click.option(
 
 
 @users.command()
-@click.argument("name")
+@named("user", "NAME", "The user's name.")
 @_mechanism_option
 @click.option(
     "--iterations",
@@ -124,7 +126,7 @@ _mechanism_option = click.option(
 @offline_options
 @broker_options
 def add(
-    name: str,
+    user: str,
     mechanisms: tuple[str, ...],
     *,
     iterations: int,
@@ -133,7 +135,7 @@ def add(
     target: Target,
 ) -> None:
     """Add the user NAME, or give it another password."""
-    if not name:
+    if not user:
         raise click.ClickException("The name is empty.")
     password = _password(password_file)
     chosen = _mechanisms(mechanisms)
@@ -142,38 +144,46 @@ def add(
 
         _offline(
             set_credentials(
-                place, name, {one: ScramCredential.of_password(one, password, iterations) for one in chosen}
+                place, user, {one: ScramCredential.of_password(one, password, iterations) for one in chosen}
             )
         )
     else:
         from pybroker.client import ScramUpsertion
 
-        _alter(target, [ScramUpsertion(name, password, one, iterations) for one in chosen])
-    click.echo(f"user {name}: {', '.join(one.mechanism_name for one in chosen)}")
+        _alter(target, [ScramUpsertion(user, password, one, iterations) for one in chosen])
+    _done(target, user, chosen, "")
 
 
 @users.command()
-@click.argument("name")
+@named("user", "NAME", "The user's name.")
 @_mechanism_option
 @offline_options
 @broker_options
-def remove(name: str, mechanisms: tuple[str, ...], *, place: Path | None, target: Target) -> None:
+def remove(user: str, mechanisms: tuple[str, ...], *, place: Path | None, target: Target) -> None:
     """Remove credentials of the user NAME; without --mechanism all that there are."""
     chosen = _mechanisms(mechanisms)
     if not mechanisms:
-        there = {number for one, number, _ in _listed(place, target) if one == name}
+        there = {number for one, number, _ in _listed(place, target) if one == user}
         chosen = [one for one in chosen if one.mechanism_name in there]
         if not chosen:
-            raise click.ClickException(f"There is no user {name!r}.")
+            raise click.ClickException(f"There is no user {user!r}.")
     if place is not None:
         from pybroker.offline.users import set_credentials
 
-        _offline(set_credentials(place, name, dict.fromkeys(chosen)))
+        _offline(set_credentials(place, user, dict.fromkeys(chosen)))
     else:
         from pybroker.client import ScramDeletion
 
-        _alter(target, [ScramDeletion(name, one) for one in chosen])
-    click.echo(f"user {name}: removed {', '.join(one.mechanism_name for one in chosen)}")
+        _alter(target, [ScramDeletion(user, one) for one in chosen])
+    _done(target, user, chosen, "removed ")
+
+
+def _done(target: Target, user: str, mechanisms: list[ScramMechanism], what: str) -> None:
+    names = [one.mechanism_name for one in mechanisms]
+    if target.json:
+        write_json({"user": user, "mechanisms": names})
+    else:
+        click.echo(f"user {user}: {what}{', '.join(names)}")
 
 
 @users.command("list")

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pybroker.cli.spark_jobs import meanwhile
+from pybroker.cli.spark.progress import meanwhile
 from pybroker.roundtrip import connector, server, spark, texts, topics
 
 BATCH_TOPIC, STREAM_TOPIC, INGEST_TOPIC = "text-batch", "text-stream", "text-pybroker"

@@ -109,16 +109,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         cluster = Cluster(options.client, waits=True)
-        topics = cluster.subscribed(options.subscription)
-        start = starting.resolve(
-            cluster,
-            topics,
-            options.subscription,
-            options.start,
-            latest_if_none=options.latest_if_no_timestamp,
-        )
-        end = starting.resolve(cluster, topics, options.subscription, options.end, latest_if_none=True)
-        start, end = starting.within_the_log(cluster, topics, start, end, fail_on_data_loss=options.fail_on_data_loss)
+        _, start, end = starting.bounds_of(cluster, options)
         ranges = split(ranges_between(start, end), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each, cluster.id) for each in ranges]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pybroker.spark.cluster import EARLIEST, LATEST, Cluster, Topic
 from pybroker.spark.errors import DataLossError, OptionError
+from pybroker.spark.options import ReadOptions
 from pybroker.spark.positions import Position, TopicPosition
 from pybroker.spark.selection import Bound, Subscription
 
@@ -73,6 +74,17 @@ def _looked_up(
             raise OptionError(f"{name}: {topic.name} partition {number} is subscribed but not given")
         asked.append((topic, number, given))
     return asked
+
+
+def bounds_of(cluster: Cluster, options: ReadOptions) -> tuple[list[Topic], Position, Position]:
+    """The topics of a batch read, and where it begins and ends.
+
+    Raises OptionError, DataLossError, UnknownTopicError, TopicChangedError.
+    """
+    topics = cluster.subscribed(options.subscription)
+    start = resolve(cluster, topics, options.subscription, options.start, latest_if_none=options.latest_if_no_timestamp)
+    end = resolve(cluster, topics, options.subscription, options.end, latest_if_none=True)
+    return topics, *within_the_log(cluster, topics, start, end, fail_on_data_loss=options.fail_on_data_loss)
 
 
 def within_the_log(

@@ -118,10 +118,11 @@ def test_listing_filters_and_hides(run: Run, ask: Callable[..., Any], broker: Br
 
 def test_what_is_there_already_and_what_is_not(run: Run, ask: Callable[..., Any]) -> None:
     name = unique("twice")
-    assert ask("topics", "--create", "--topic", name)[0]["created"] is True
+    made = ask("topics", "--create", "--topic", name)
+    assert made == {"topic": name, "topic_id": made["topic_id"], "created": True}
     again = run("topics", "--create", "--topic", name, code=1)
     assert again.stderr.startswith("Error: TOPIC_ALREADY_EXISTS")
-    assert ask("topics", "--create", "--topic", name, "--if-not-exists") == [{"topic": name, "created": False}]
+    assert ask("topics", "--create", "--topic", name, "--if-not-exists") == {**made, "created": False}
     for action in (["--describe"], ["--delete"], ["--alter", "--partitions", "9"]):
         failed = run("topics", *action, "--topic", "absent", code=1)
         assert failed.stderr.startswith("Error: ")
@@ -145,21 +146,21 @@ def test_a_way_around_the_brokers_is_refused(command: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["topics"], "Say one of --list, --describe"),
-        (["topics", "--list", "--create"], "Say one of"),
-        (["topics", "--create"], "--create needs a --topic"),
-        (["topics", "--list", "--partitions", "3"], "--partitions has no meaning with --list"),
+        (["topics", "--topic", "a"], "Say what to do: pybroker topics alter|create|"),
+        (["topics", "--list", "--create"], "Say one of --list and --create"),
+        (["topics", "--create"], "Say which: pybroker topics create NAME (or --topic NAME)"),
+        (["topics", "--create", "a", "--topic", "b"], "NAME is given twice: a and --topic b"),
+        (["topics", "--list", "--partitions", "3"], "No such option '--partitions'"),
         (["topics", "--create", "--topic", "a", "--config", "x"], "expected KEY=VALUE"),
         (["topics", "--list", "--topic", "("], "not a regular expression"),
-        (["topics", "--alter", "--topic", "a"], "--alter needs --partitions"),
-        (["groups"], "Say one of"),
-        (["groups", "--describe"], "--describe needs a --group"),
+        (["topics", "--alter", "--topic", "a"], "alter needs --partitions"),
+        (["groups", "--describe"], "Say which: pybroker groups describe NAME (or --group NAME)"),
         (["groups", "--reset-offsets", "--group", "g"], "Say where to"),
-        (["configs"], "Say --describe or --alter"),
         (["configs", "--describe"], "Say whose settings"),
-        (["topics", "--delete"], "--delete needs a --topic or a --topic-id"),
+        (["topics", "--delete"], "Say which: pybroker topics delete NAME (or --topic NAME, or --topic-id ID)"),
+        (["topics", "history"], "Say which, once: pybroker topics history NAME|ID"),
         (["configs", "--describe", "--entity-type", "brokers", "--entity-name", "b"], "a broker's id is a number"),
-        (["configs", "--alter", "--topic", "a"], "--alter needs --add-config"),
+        (["configs", "--alter", "--topic", "a"], "alter needs --add-config"),
         (["configs", "--alter", "--topic", "a", "--add-config", "x"], "expected KEY=VALUE"),
         (["topics", "--list", "--command-config", "absent.properties"], "absent.properties cannot be read"),
     ],
@@ -196,7 +197,8 @@ def test_settings_of_topics_and_brokers(run: Run, ask: Callable[..., Any]) -> No
     name = unique("settings")
     run("topics", "--create", "--topic", name)
     changed = ["--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]"]
-    assert ask("configs", "--alter", "--topic", name, *changed)["changed"] == ["retention.ms", "cleanup.policy"]
+    told = ask("configs", "--alter", "--topic", name, *changed)
+    assert told == {"entity_type": "topic", "entity_name": name, "changed": ["retention.ms", "cleanup.policy"]}
     shown = {each["name"]: each["value"] for each in ask("configs", "--describe", "--topic", name)}
     assert shown == {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
     run("configs", "--alter", "--entity-type", "topics", "--entity-name", name, "--delete-config", "cleanup.policy")
@@ -210,6 +212,37 @@ def test_settings_of_topics_and_brokers(run: Run, ask: Callable[..., Any]) -> No
     assert [each["value"] for each in ask("configs", "--describe", *default)] == ["7000000"]
     assert "log.retention.ms" in run("configs", "--describe", "--broker", "1").stdout
     run("configs", "--alter", *default, "--delete-config", "log.retention.ms")
+
+
+def test_a_broker_says_where_its_data_is_and_what_it_was_started_with(
+    ask: Callable[..., Any], broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Not only what was changed since: defaults are what --all is for. A data directory of the default is named too."""
+    shown = {each["name"]: each for each in ask("configs", "--describe", "--broker", "1")}
+    assert (shown["log.dirs"]["value"], shown["log.dirs"]["source"]) == (str(broker.data_dir), "static_broker_config")
+    assert "num.network.threads" not in shown
+    assert "num.network.threads" in {each["name"] for each in ask("configs", "describe", "--broker", "1", "--all")}
+    address = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "pybroker", "start", "--set", f"listeners=PLAINTEXT://{address}"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            done = pybroker("configs", "describe", "--broker", "1", "--bootstrap-server", address, "--json")
+        finally:
+            process.kill()
+    (where,) = (each for each in json.loads(done.stdout) if each["name"] == "log.dirs")
+    assert (where["value"], where["source"]) == (str(tmp_path / "pybroker-data"), "default_config")
+
+
+def test_levels_of_loggers_change_while_the_broker_runs(ask: Callable[..., Any]) -> None:
+    """As Kafka's broker-loggers."""
+    loggers = ["--entity-type", "broker-loggers", "--entity-name", "1"]
+    told = ask("configs", "--alter", *loggers, "--add-config", "pybroker.dispatch=DEBUG")
+    assert told == {"entity_type": "broker_logger", "entity_name": "1", "changed": ["pybroker.dispatch"]}
+    levels = {each["name"]: each["value"] for each in ask("configs", "--describe", *loggers)}
+    assert levels["pybroker.dispatch"] == "DEBUG"
+    ask("configs", "--alter", *loggers, "--delete-config", "pybroker.dispatch")
 
 
 def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -> None:

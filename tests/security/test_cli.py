@@ -86,8 +86,8 @@ def test_from_the_first_user_to_a_list_of_entries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--list", "--add"), "principal"),
-        ((), "--add, --remove and --list"),
+        (("--list", "--add"), "Say one of --list and --add"),
+        ((), "Say what to do: cli acls add|list|remove"),
         (("--add", "--topic", "t"), "principal"),
         (("--add", "--allow-principal", "alice", "--topic", "t"), "User:alice"),
         (("--add", "--allow-principal", "User:a"), "--topic"),

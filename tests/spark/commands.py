@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -19,15 +20,17 @@ from pybroker.cli import cli
 from tests.support.brokers import BrokerProcess
 
 TIMEOUT_S = 600
+PROGRESS = re.compile(r" → .*, \d+ s$")
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended. A traceback is in `err`."""
+    """How a command ended. A traceback is in `err`; the lines that a slow machine gets of its progress are not."""
 
     code: int
     out: str
     err: str
+    progress: str = ""
 
     @property
     def told(self) -> Any:
@@ -58,12 +61,19 @@ def run_all(broker: BrokerProcess, commands: Mapping[str, Sequence[str]], timezo
     return dict(zip(commands, (Done(**each) for each in json.loads(done.stdout)), strict=True))
 
 
+def apart(stderr: str) -> tuple[str, str]:
+    """What a command says of itself, and of its progress."""
+    lines = stderr.splitlines(keepends=True)
+    told, moving = ("".join(line for line in lines if bool(PROGRESS.search(line)) == which) for which in (False, True))
+    return told, moving
+
+
 def _run(arguments: list[str]) -> Done:
     result = CliRunner().invoke(cli, arguments)
     trace = ""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         trace = "".join(traceback.format_exception(result.exception))
-    return Done(result.exit_code, result.stdout, result.stderr + trace)
+    return Done(result.exit_code, result.stdout, *apart(result.stderr + trace))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import click
 import pyarrow.parquet as pq
 import pytest
 
-from pybroker.cli.archive import archive, bound
+from pybroker.cli.archive.bounds import bound
+from pybroker.cli.archive.command import archive
 from tests.clients.api import Record
 from tests.clients.confluent import Confluent
 from tests.spark.commands import Done, run_all
@@ -70,7 +71,7 @@ def archives(broker: BrokerProcess, folder: Path) -> dict[str, Done]:
 
 
 def _parts(done: Done) -> list[tuple[object, ...]]:
-    return [(each["partition"], each["first"], each["last"], each["rows"]) for each in done.told]
+    return [(each["partition"], each["first"], each["last"], each["rows"]) for each in done.told["partitions"]]
 
 
 def test_an_archive_holds_every_record_and_where_it_came_from(archives: dict[str, Done], folder: Path) -> None:
@@ -78,7 +79,7 @@ def test_an_archive_holds_every_record_and_where_it_came_from(archives: dict[str
     assert _parts(archives["all"]) == [(0, 0, 49, 50), (1, 0, 49, 50)]
     rows = sorted(pq.read_table(folder / "all").to_pylist(), key=lambda row: (row["_partition"], row["_offset"]))
     assert [row["_offset"] for row in rows] == [*range(50), *range(50)]
-    assert {row["_topic_id"] for row in rows} == {archives["all"].told[0]["topic id"]}
+    assert {row["_topic_id"] for row in rows} == {archives["all"].told["topic_id"]}
     assert sorted(row["value"] for row in rows) == sorted(f"v{number}".encode() for number in range(ROWS))
     assert all(row["_cluster_id"] and isinstance(row["_timestamp"], dt.datetime) for row in rows)
 
@@ -103,10 +104,10 @@ def test_a_topic_may_have_a_name_like_an_id(archives: dict[str, Done], folder: P
 
 def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
     """What the user gave is named, in the user's words."""
-    assert f"[PATH_ALREADY_EXISTS] Path file:{folder}/name already exists" in archives["there"].line()
+    assert archives["there"].line().startswith(f"file://{folder}/name exists already: --mode append adds to it")
     assert archives["no topic"].line().startswith("there is no topic archive-nothing in cluster")
     assert archives["no id"].line().startswith(f"there is no topic {LIKE_AN_ID[::-1]} in cluster")
-    assert archives["/proc"].line().startswith("/proc/nope/x: Mkdirs failed to create file:/proc/nope/x")
+    assert archives["/proc"].line().startswith("/proc/nope/x: Mkdirs failed to create /proc/nope/x")
     assert archives["foo://"].line() == 'foo://bucket/x: No FileSystem for scheme "foo"'
     assert "'--from': noon: earliest, an ISO time" in archives["noon"].line(2)
     first = "2026-12-01T00:00:00+00:00"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pybroker.cli.ingest import _Staged
+from pybroker.cli.ingest.staged import Staged
 from pybroker.spark import ingest as steps
 from pybroker.spark.cluster import Cluster
+from tests.clients.api import Record
 from tests.clients.confluent import Confluent
+from tests.spark.commands import apart
 from tests.support.brokers import BrokerProcess
 
 LIMIT_S = 300
@@ -26,44 +30,59 @@ ROWS, GROUPS = 1_000_000, 50
 """More than are loaded in many minutes; they are equal, so the file is small."""
 
 
-def _command(broker: BrokerProcess, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pybroker", *arguments, "--master", "local[1]", "--bootstrap-server", broker.bootstrap],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+class Command:
+    """`pybroker …` in a process group of its own, with its stderr in a file."""
 
+    def __init__(self, broker: BrokerProcess, folder: Path, *arguments: str) -> None:
+        self._stderr = folder / "stderr"
+        command = [sys.executable, "-m", "pybroker", *arguments, "--master", "local[1]"]
+        with self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [*command, "--bootstrap-server", broker.bootstrap],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                start_new_session=True,
+            )
 
-def _until(command: subprocess.Popen[str], what: Callable[[], object]) -> None:
-    give_up = time.monotonic() + LIMIT_S
-    while not what():
-        assert command.poll() is None, command.communicate()
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    def until(self, what: Callable[[], object]) -> None:
+        """Waits, while it runs."""
+        give_up = time.monotonic() + LIMIT_S
+        while not what():
+            assert self._process.poll() is None, self.told
+            assert time.monotonic() < give_up, self.told
+            time.sleep(0.05)
 
+    @property
+    def told(self) -> str:
+        """What it has written to stderr so far."""
+        return self._stderr.read_text()
 
-def _ended(command: subprocess.Popen[str], number: signal.Signals) -> tuple[int, str, str]:
-    """A terminal sends SIGINT to all processes, others send SIGTERM to one."""
-    try:
-        if number == signal.SIGINT:
-            os.killpg(command.pid, number)
-        else:
-            command.send_signal(number)
-        out, err = command.communicate(timeout=LIMIT_S)
-    finally:
-        command.kill()
-    return command.returncode, out, err
+    @property
+    def children(self) -> bool:
+        """Whether it has started processes."""
+        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        return any(path.read_text().strip() for path in tasks)
 
+    def ended(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
+        """Its exit code and what it wrote, by itself or after a signal, but for the lines of its progress.
 
-def _children(command: subprocess.Popen[str]) -> bool:
-    return any(path.read_text().strip() for path in Path(f"/proc/{command.pid}/task").glob("*/children"))
+        A terminal sends SIGINT to all processes, SIGKILL is for all here, others send SIGTERM to one.
+        """
+        try:
+            if number in (signal.SIGINT, signal.SIGKILL):
+                os.killpg(self._process.pid, number)
+            elif number is not None:
+                self._process.send_signal(number)
+            out, _ = self._process.communicate(timeout=LIMIT_S)
+        finally:
+            self._process.kill()
+        return self._process.returncode, out, apart(self.told)[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: Path, number: signal.Signals) -> None:
-    """Its ingest is aborted, which one line says."""
+    """Its ingest is aborted, which one line says. Before, a line told how far it was, with the tasks that there are."""
     topic = f"load-stopped-{number.name}"
     Confluent(broker.bootstrap).create_topic(topic, 1)
     table = pa.table({"text": pa.array(["x" * 100]).take(pa.array([0] * ROWS, pa.int32()))})
@@ -72,10 +91,13 @@ def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: 
             file.write_table(table)
     cluster = Cluster({"bootstrap.servers": broker.bootstrap})
     load = ("ingest", "load", str(tmp_path / "rows.parquet"), "--format", "parquet", "--topic", topic)
-    command = _command(broker, *load, "--ingest-id", topic)
-    _until(command, lambda: any(each.bytes for each in steps.listed(cluster, ingest_id=topic)))
+    command = Command(broker, tmp_path, *load, "--ingest-id", topic)
+    command.until(lambda: any(each.bytes for each in steps.listed(cluster, ingest_id=topic)))
+    command.until(
+        lambda: re.search(rf" → {topic}: 0/1 tasks, [1-9][0-9,]* rows, .* MB, .* rows/s, \d+ s\n", command.told)
+    )
     said = f"stopped; ingest {topic} was aborted, nothing is in the topic\n"
-    assert _ended(command, number) == (128 + number, "", said)
+    assert command.ended(number) == (128 + number, "", said)
     assert steps.listed(cluster, ingest_id=topic) == []
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
     assert consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=60) == (0, 0)
@@ -87,7 +109,7 @@ def test_a_load_that_is_decided_stays(broker: BrokerProcess) -> None:
     Confluent(broker.bootstrap).create_topic("load-decided", 1)
     cluster = Cluster({"bootstrap.servers": broker.bootstrap})
     topic_id = cluster.topics_named(["load-decided"])["load-decided"].id
-    staged = _Staged(cluster, topic_id, "decided")
+    staged = Staged(cluster, topic_id, "decided")
     begun = steps.begin(cluster, topic_id, "decided", join=False)
     assert staged.given_up() == "ingest decided had not begun, nothing was written"
     steps.commit(cluster, begun, [])
@@ -100,7 +122,45 @@ def test_an_archive_that_is_stopped_says_so(broker: BrokerProcess, tmp_path: Pat
     """Also while Spark starts."""
     topic = f"archive-stopped-{number.name}"
     Confluent(broker.bootstrap).create_topic(topic, 1)
-    command = _command(broker, "archive", topic, str(tmp_path / "to"))
-    _until(command, lambda: _children(command))
-    said = f"stopped; what is in {tmp_path}/to is not the whole archive\n"
-    assert _ended(command, number) == (128 + number, "", said)
+    command = Command(broker, tmp_path, "archive", topic, str(tmp_path / "to"))
+    command.until(lambda: command.children)
+    said = f"stopped; what is in {tmp_path}/to is not the whole archive: the same command goes on\n"
+    assert command.ended(number) == (128 + number, "", said)
+
+
+def test_an_archive_that_was_killed_goes_on_where_it_was(broker: BrokerProcess, tmp_path: Path) -> None:
+    """With the same command: what is finished stays, what was being written is written anew, and the end is that of the
+    first run. Another command does not touch it."""
+    topic, client, dest = "archive-killed", Confluent(broker.bootstrap), tmp_path / "to"
+    client.create_topic(topic, 2)
+    producer = client.producer()
+    producer.send(topic, [Record(number % 2, None, f"v{number}") for number in range(1000)])
+    archive = ("archive", topic, str(dest), "--part-rows", "100", "--json")
+    first = Command(broker, tmp_path, *archive)
+    first.until((dest / "_pybroker_archive" / "1.json").exists)
+    assert first.ended(signal.SIGKILL)[0] == -signal.SIGKILL
+    finished = {file.name: file.stat().st_mtime_ns for file in dest.glob("*.parquet")}
+    producer.send(topic, [Record(0, None, "late")])
+    code, _, told = Command(broker, tmp_path, "archive", topic, str(dest), "--to", "2026-11-01").ended()
+    assert code == 1
+    assert told.startswith(f"Error: {dest} holds another archive that was not finished ({topic}: ")
+    code, out, told = Command(broker, tmp_path, *archive).ended()
+    assert code == 0, told
+    going_on = re.fullmatch(
+        rf"{dest}: going on with an archive that was not finished, (\d+) of 10 parts are there\n", told
+    )
+    assert going_on is not None, told
+    assert 2 <= int(going_on[1]) < 10
+    shown = json.loads(out)
+    assert (shown["topic"], shown["rows"]) == (topic, 1000)
+    assert [(each["first"], each["last"], each["rows"]) for each in shown["partitions"]] == [(0, 499, 500)] * 2
+    rows = pq.read_table(dest).to_pylist()
+    assert sorted((row["_partition"], row["_offset"]) for row in rows) == [
+        (p, at) for p in range(2) for at in range(500)
+    ]
+    assert finished.items() <= {file.name: file.stat().st_mtime_ns for file in dest.glob("*.parquet")}.items()
+    assert not (dest / "_pybroker_archive").exists()
+    again = Command(broker, tmp_path, *archive).ended()
+    assert again[2].startswith(f"Error: {dest} exists already")
+    code, out, _ = Command(broker, tmp_path, *archive, "--mode", "overwrite").ended()
+    assert json.loads(out)["rows"] == pq.read_table(dest).num_rows == 1001

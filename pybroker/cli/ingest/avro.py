@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.spark_jobs import column_of
+from pybroker.cli.spark.session import column_of, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,10 +78,7 @@ def avro_column(frame: DataFrame) -> Column:
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType
 
-    try:
-        import fastavro  # noqa: F401  # the workers need it: say so before the job
-    except ImportError:
-        raise click.ClickException("--value avro needs fastavro: pip install 'pybroker[spark]'") from None
+    require_spark("fastavro")  # in the workers: say so before the job
     schema = schema_of(frame.schema)
     click.echo(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 

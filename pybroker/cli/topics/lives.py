@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.options import Target, broker_options, run, sentence, table, write_json
+from pybroker.cli.completion import topic_names
+from pybroker.cli.grammar import named
+from pybroker.cli.options import Target, broker_options, run, sentence
+from pybroker.cli.output import table, write_json
+from pybroker.cli.topics.arguments import name_or_id, parsed_id, topic_id_option
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient
-    from pybroker.native import Uuid
 
 TIMEOUT_MS = 60_000
 """For the broker: an undeletion moves directories, it copies nothing."""
@@ -27,25 +30,6 @@ async def _with_admin(target: Target, work: Callable[[AdminClient], Awaitable[An
 
     async with AdminClient(target.client_config()) as admin:
         return await work(admin)
-
-
-def _id(text: str) -> Uuid:
-    from pybroker.native import Uuid
-
-    try:
-        return Uuid.parse(text)
-    except ValueError as problem:
-        raise click.BadParameter(f"{text!r} is not a topic id: {problem}") from None
-
-
-def _name_or_id(text: str) -> tuple[str | None, Uuid]:
-    """What looks like an id is one; who finds nothing of it tries it as a name."""
-    from pybroker.native import Uuid
-
-    try:
-        return None, Uuid.parse(text)
-    except ValueError:
-        return text, Uuid.ZERO
 
 
 def _check(answer: Any) -> Any:
@@ -65,7 +49,7 @@ def _duration(ms: int) -> str:
 
 
 @click.command()
-@click.argument("topic_id", metavar="ID")
+@named("topic_id", "ID", "The topic's id.")
 @click.option("--as", "new_name", metavar="NAME", help="The name it gets; without it, the one that it had.")
 @broker_options
 def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
@@ -75,17 +59,17 @@ def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
     """
     from pybroker.protocol.messages import UndeleteTopicsRequest, UndeleteTopicsRequest_UndeletableTopic
 
-    topic = UndeleteTopicsRequest_UndeletableTopic(topic_id=_id(topic_id), new_name=new_name)
+    topic = UndeleteTopicsRequest_UndeletableTopic(topic_id=parsed_id(topic_id), new_name=new_name)
     request = UndeleteTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
     answer = _check(run(_with_admin(target, lambda admin: admin.send(request, node="controller"))).topics[0])
     if target.json:
-        write_json({"name": answer.name, "topic_id": str(answer.topic_id)})
+        write_json({"topic": answer.name, "topic_id": str(answer.topic_id)})
     else:
         click.echo(f"Undeleted topic {answer.name} with id {answer.topic_id}.")
 
 
 @click.command()
-@click.argument("topic", metavar="NAME")
+@named("topic", "NAME", "The topic's name.", complete=topic_names)
 @click.option("--keep-offsets", is_flag=True, help="New records go on at the old log end; groups keep their offsets.")
 @broker_options
 def truncate(topic: str, keep_offsets: bool, target: Target) -> None:
@@ -108,7 +92,7 @@ def truncate(topic: str, keep_offsets: bool, target: Target) -> None:
     answer = run(_with_admin(target, work))
     if target.json:
         new, old = str(answer.topic_id), str(answer.old_topic_id)
-        write_json({"name": answer.name, "topic_id": new, "old_topic_id": old})
+        write_json({"topic": answer.name, "topic_id": new, "old_topic_id": old})
     else:
         click.echo(f"Truncated topic {answer.name}: its id is {answer.topic_id} now, it was {answer.old_topic_id}.")
 
@@ -117,7 +101,7 @@ async def _history(admin: AdminClient, which: str) -> Any:
     from pybroker.native import Uuid
     from pybroker.protocol.messages import DescribeTopicHistoryRequest, DescribeTopicHistoryRequest_HistoryTopic
 
-    name, topic_id = _name_or_id(which)
+    name, topic_id = name_or_id(which)
     wanted = DescribeTopicHistoryRequest_HistoryTopic(name=name, topic_id=topic_id)
     answer = await admin.send(DescribeTopicHistoryRequest(topics=[wanted]), node="controller")
     if name is None and answer.topics[0].error_code:
@@ -128,39 +112,42 @@ async def _history(admin: AdminClient, which: str) -> Any:
 
 
 @click.command()
-@click.argument("topic", metavar="NAME|ID")
+@named("topic", "NAME|ID", "The topic's name, or its id.", required=False, complete=topic_names)
+@topic_id_option
 @broker_options
-def history(topic: str, target: Target) -> None:
+def history(topic: str | None, topic_id: str | None, target: Target) -> None:
     """Show each incarnation of a topic: who created and deleted it, when and how, and where its logs ended."""
-    answer = _check(run(_with_admin(target, lambda admin: _history(admin, topic))).topics[0])
+    if (topic is None) == (topic_id is None):
+        raise click.UsageError("Say which, once: pybroker topics history NAME|ID (or --topic NAME, or --topic-id ID).")
+    which = topic if topic_id is None else str(parsed_id(topic_id))
+    answer = _check(run(_with_admin(target, lambda admin: _history(admin, which or ""))).topics[0])
     if target.json:
         write_json([_incarnation(one) for one in answer.incarnations])
         return
     rows = [
         {
-            "name": one.name,
-            "topic id": str(one.topic_id),
+            "topic": one.name,
+            "topic_id": str(one.topic_id),
             "state": one.state,
             "created": _time(one.created_ms),
-            "created by": one.created_by or "",
+            "created_by": one.created_by or "",
             "deleted": _time(one.deleted_ms),
-            "deleted by": one.deleted_by or "",
-            "how": one.deleted_how or "",
-            "log ends": ", ".join(
+            "deleted_by": one.deleted_by or "",
+            "deleted_how": one.deleted_how or "",
+            "log_ends": ", ".join(
                 f"{part.partition_index}:{part.log_end_offset}" for part in one.partitions if part.log_end_offset >= 0
             ),
         }
         for one in answer.incarnations
     ]
-    columns = ("name", "topic id", "state", "created", "created by", "deleted", "deleted by", "how", "log ends")
-    table(rows, columns)
+    table(rows, tuple(rows[0]) if rows else ("topic", "topic_id", "state"))
 
 
 def _incarnation(one: Any) -> dict[str, Any]:
     from pybroker.native import Uuid
 
     return {
-        "name": one.name,
+        "topic": one.name,
         "topic_id": str(one.topic_id),
         "state": one.state,
         "created_ms": one.created_ms,
@@ -171,7 +158,7 @@ def _incarnation(one: Any) -> dict[str, Any]:
         "deleted_how": one.deleted_how,
         "successor_id": None if one.successor_id == Uuid.ZERO else str(one.successor_id),
         "events": [
-            {"what": event.what, "at_ms": event.at_ms, "by": event.by, "name": event.name or None}
+            {"what": event.what, "at_ms": event.at_ms, "by": event.by, "topic": event.name or None}
             for event in one.events
         ],
         "partitions": [
@@ -199,19 +186,19 @@ def deletions(waited_for: str | None, timeout: float | None, target: Target) -> 
         return
     rows = [
         {
-            "name": one.name,
-            "topic id": str(one.topic_id),
+            "topic": one.name,
+            "topic_id": str(one.topic_id),
             "how": one.how,
             "partition": part.partition_index,
             "broker": part.broker_id,
             "state": part.state,
             "bytes": None if part.size_bytes < 0 else part.size_bytes,
-            "removed in": _duration(part.remaining_ms),
+            "removed_in": _duration(part.remaining_ms),
         }
         for one in found
         for part in one.partitions
     ]
-    table(rows, ("name", "topic id", "how", "partition", "broker", "state", "bytes", "removed in"))
+    table(rows, ("topic", "topic_id", "how", "partition", "broker", "state", "bytes", "removed_in"))
 
 
 async def _deletions(admin: AdminClient, waited_for: str | None, timeout_s: float | None) -> list[Any]:
@@ -219,7 +206,7 @@ async def _deletions(admin: AdminClient, waited_for: str | None, timeout_s: floa
 
     filters = None
     if waited_for is not None:
-        name, topic_id = _name_or_id(waited_for)
+        name, topic_id = name_or_id(waited_for)
         filters = [DescribeDeletionsRequest_DeletionFilter(name=name, topic_id=topic_id)]
     give_up = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
@@ -242,21 +229,21 @@ async def _deletions(admin: AdminClient, waited_for: str | None, timeout_s: floa
 
 def _deletion(one: Any) -> dict[str, Any]:
     return {
-        "name": one.name,
+        "topic": one.name,
         "topic_id": str(one.topic_id),
         "state": one.state,
         "how": one.how,
         "deleted_ms": one.deleted_ms,
         "deleted_by": one.deleted_by,
         "remaining_ms": None if one.remaining_ms < 0 else one.remaining_ms,
-        "size_bytes": one.size_bytes,
+        "bytes": one.size_bytes,
         "partitions": [
             {
                 "partition": part.partition_index,
                 "broker": part.broker_id,
                 "state": part.state,
                 "log_dir": part.log_dir,
-                "size_bytes": part.size_bytes,
+                "bytes": part.size_bytes,
                 "remaining_ms": None if part.remaining_ms < 0 else part.remaining_ms,
             }
             for part in one.partitions

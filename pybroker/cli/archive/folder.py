@@ -1,0 +1,125 @@
+"""The folder of an archive, wherever Spark can write: its plan while it is not finished, its parts, its files.
+
+    DEST/part-….parquet                      files of finished parts, and of archives before
+    DEST/_pybroker_archive/plan.json         what is to be written; there until all of it is
+    DEST/_pybroker_archive/3/                what Spark has written of part 3
+    DEST/_pybroker_archive/3.json            part 3 is whole: its files, which are moved to DEST now
+
+Spark and others who read Parquet pass over names that begin with _. A file is written under another name and renamed,
+so that what is there is whole; a part's files have names that no other part has, so moving them may be done twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.archive.plan import Part, Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORK = "_pybroker_archive"
+PLAN = "plan.json"
+
+
+class Folder:
+    """A folder that Spark knows, as a path or a URL. All methods raise what Hadoop does."""
+
+    def __init__(self, spark: SparkSession, dest: str) -> None:
+        self._jvm: Any = spark._jvm
+        self._root = self._path(dest)
+        self._files = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+        self._work = self._path(self._root, WORK)
+
+    def exists(self) -> bool:
+        """Whether there is anything."""
+        return bool(self._files.exists(self._root))
+
+    def clear(self) -> None:
+        """Removes it with all that is in it."""
+        self._files.delete(self._root, True)
+
+    # ---- the plan
+
+    def plan(self) -> Plan | None:
+        """What was not finished; None if everything was. Raises click.ClickException for a plan that is damaged."""
+        text = self._read(PLAN)
+        if text is None:
+            # A command that ended while it tidied up.
+            self._files.delete(self._work, True)
+            return None
+        try:
+            return Plan.from_json(text)
+        except ValueError as error:
+            raise click.ClickException(
+                f"{self._path(self._work, PLAN)}: {error}; --mode overwrite begins anew"
+            ) from None
+
+    def begin(self, plan: Plan) -> None:
+        """Makes the folder, with a plan."""
+        self._write(PLAN, plan.to_json())
+
+    def finish(self) -> None:
+        """Everything is written: says so as Spark does, and keeps nothing but the files."""
+        self._files.create(self._path(self._root, "_SUCCESS"), True).close()
+        self._files.delete(self._path(self._work, PLAN), False)
+        self._files.delete(self._work, True)
+
+    # ---- its parts
+
+    def staging(self, number: int) -> str:
+        """Where Spark writes a part."""
+        return str(self._path(self._work, str(number)).toString())
+
+    def staged(self, number: int) -> tuple[str, ...]:
+        """The files of a part that Spark has written."""
+        listed = self._files.listStatus(self._path(self._work, str(number)))
+        names = (str(each.getPath().getName()) for each in listed)
+        return tuple(sorted(name for name in names if not name.startswith(("_", "."))))
+
+    def part(self, number: int) -> Part | None:
+        """A part that is whole, with all its files where they belong; None if it has to be written."""
+        text = self._read(f"{number}.json")
+        if text is None:
+            return None
+        part = Part.from_json(text)
+        self._move(number, part)
+        return part
+
+    def add(self, number: int, part: Part) -> None:
+        """A part has become whole."""
+        self._write(f"{number}.json", part.to_json())
+        self._move(number, part)
+
+    def _move(self, number: int, part: Part) -> None:
+        for name in part.files:
+            written, wanted = self._path(self._work, f"{number}/{name}"), self._path(self._root, name)
+            if self._files.exists(written) and not self._files.rename(written, wanted):
+                raise click.ClickException(f"{written} could not be moved to {wanted}")
+
+    # ---- files
+
+    def _path(self, *parts: Any) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(*parts)
+
+    def _read(self, name: str) -> str | None:
+        path = self._path(self._work, name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _write(self, name: str, text: str) -> None:
+        hidden, wanted = self._path(self._work, f".{name}"), self._path(self._work, name)
+        stream = self._files.create(hidden, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        if not self._files.rename(hidden, wanted):
+            raise click.ClickException(f"{wanted} could not be written")

@@ -1,0 +1,60 @@
+"""The parts of an archive, each written by Spark jobs of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pybroker.cli.archive.folder import Folder
+from pybroker.cli.archive.plan import Part, Plan, Written
+from pybroker.cli.options import Target
+from pybroker.cli.spark.session import ARCHIVED, reader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LINEAGE = {
+    "_topic_id": "topic_id",
+    "_cluster_id": "cluster_id",
+    "_partition": "partition",
+    "_offset": "offset",
+    "_timestamp": "timestamp",
+}
+COUNTED = "_partition int, _offset bigint"
+
+
+class Parts:
+    """Writes the parts of a plan. `partitions`: how many the topic has now."""
+
+    def __init__(self, spark: SparkSession, target: Target, folder: Folder, plan: Plan, partitions: int) -> None:
+        self._spark, self._target, self._folder, self._plan = spark, target, folder, plan
+        self._partitions = partitions
+
+    def write(self, number: int) -> Part:
+        """Writes a part, whole or not at all: what an earlier attempt has left of it is replaced."""
+        from pyspark.sql import functions
+
+        topic_id = self._plan.asked.topic_id
+        first, last = (json.dumps({topic_id: places}) for places in self._plan.part(number, self._partitions))
+        names = {source: name for name, source in LINEAGE.items()}
+        columns = [f"`{column}` AS `{names.get(column, column)}`" for column in ARCHIVED]
+        frame = reader(self._spark, self._target, topic_id, {"startingOffsets": first, "endingOffsets": last}).load()
+        staging = self._folder.staging(number)
+        frame.selectExpr(*columns).write.mode("overwrite").option("compression", "zstd").parquet(staging)
+        rows = (
+            self._spark.read.schema(COUNTED)
+            .parquet(staging)
+            .groupBy("_partition")
+            .agg(
+                functions.min("_offset").alias("first"),
+                functions.max("_offset").alias("last"),
+                functions.count("*").alias("rows"),
+            )
+            .collect()
+        )
+        part = Part(
+            self._folder.staged(number),
+            {row["_partition"]: Written(row["first"], row["last"], row["rows"]) for row in rows},
+        )
+        self._folder.add(number, part)
+        return part

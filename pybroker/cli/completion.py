@@ -1,0 +1,104 @@
+"""What a shell offers behind TAB, and `pybroker completion`, which teaches the shell to ask.
+
+Names of topics, groups and brokers are asked of the broker that the command line names so far. Who gets no answer soon
+is offered nothing; an error has no place in the middle of a line that is being typed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from pybroker.cli.options import BOOTSTRAP_SERVER, Target, refusals
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient
+
+SHELLS = ("bash", "fish", "zsh")
+ANSWER_WITHIN_S = 3.0
+VARIABLE = "_PYBROKER_COMPLETE"
+"""Set by the shell when it asks; click's name for a program called pybroker."""
+
+Asked = Callable[["AdminClient"], Awaitable[Iterable[CompletionItem]]]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Write the script that lets SHELL complete commands, options, and names of topics and groups.
+
+    \b
+    bash:  eval "$(pybroker completion bash)"        in ~/.bashrc
+    zsh:   eval "$(pybroker completion zsh)"         in ~/.zshrc, behind compinit
+    fish:  pybroker completion fish > ~/.config/fish/completions/pybroker.fish
+    """
+    made = get_completion_class(shell)
+    assert made is not None, "the shells above are those that click knows"
+    root = click.get_current_context().find_root().command
+    click.echo(made(root, {}, "pybroker", VARIABLE).source())
+
+
+def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of topics; the broker's own when `__` is typed."""
+
+    async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
+        listed = await admin.list_topics(list_internal=incomplete.startswith("_"))
+        return [CompletionItem(name) for name in listed]
+
+    return _offered(ctx, incomplete, ask)
+
+
+def topic_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of topics, with their names as help."""
+
+    async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
+        listed = (await admin.list_topics(list_internal=False)).listings()
+        return [CompletionItem(str(each.topic_id), help=each.name) for each in listed if each.topic_id]
+
+    return _offered(ctx, incomplete, ask)
+
+
+def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of consumer groups."""
+
+    async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
+        return [CompletionItem(each.group_id) for each in await admin.list_groups()]
+
+    return _offered(ctx, incomplete, ask)
+
+
+def broker_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of the brokers that are there, with their addresses as help."""
+
+    async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
+        nodes = (await admin.describe_cluster()).nodes
+        return [CompletionItem(str(node.id), help=f"{node.host}:{node.port}") for node in nodes]
+
+    return _offered(ctx, incomplete, ask)
+
+
+def _offered(ctx: click.Context, incomplete: str, ask: Asked) -> list[CompletionItem]:
+    from pybroker.client import AdminClient
+
+    typed: dict[str, Any] = ctx.params
+    target = Target(typed.get("bootstrap_server") or BOOTSTRAP_SERVER, _path(typed.get("command_config")), json=False)
+
+    async def work() -> Iterable[CompletionItem]:
+        async with asyncio.timeout(ANSWER_WITHIN_S), AdminClient(target.client_config()) as admin:
+            return await ask(admin)
+
+    silent: tuple[type[Exception], ...] = (*refusals(), click.ClickException)
+    try:
+        found = asyncio.run(work())
+    except silent:
+        return []
+    return sorted((each for each in found if each.value.startswith(incomplete)), key=lambda each: str(each.value))
+
+
+def _path(text: str | Path | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -1,0 +1,20 @@
+"""`pybroker ingest`: files into a topic exactly once, and the ingests that a broker knows."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli.grammar import VerbGroup
+
+VERBS: dict[str, str] = {
+    "abort": "pybroker.cli.ingest.known:abort",
+    "describe": "pybroker.cli.ingest.known:describe",
+    "list": "pybroker.cli.ingest.known:list_ingests",
+    "load": "pybroker.cli.ingest.load:load",
+}
+"""Verb → `module:attribute` of its click command."""
+
+
+@click.group(cls=VerbGroup, lazy=VERBS)
+def ingest() -> None:
+    """Load files into topics exactly once; list, describe and abort ingests."""

@@ -1,0 +1,75 @@
+"""Reading the files of a load by Spark: options of its readers, and which line cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.spark.refusals import errors_as_lines, file_name, reason, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("parquet", "csv", "json", "text", "orc")
+MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+"""What Spark's readers of CSV and JSON do about a line that cannot be read; the first unless told otherwise."""
+SHOWN = 120
+"""Characters of such a line in an error."""
+
+
+def reader_options(_context: object, _parameter: object, given: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE of `--option`, with what holds unless it is given. Raises click.BadParameter."""
+    wrong = next((each for each in given if "=" not in each.lstrip("=")), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong}: NAME=VALUE is needed, as header=true")
+    options = dict(each.partition("=")[::2] for each in given)
+    # Spark takes names in any case, and a mode that it does not know for PERMISSIVE.
+    mode = next((options.pop(name) for name in list(options) if name.lower() == "mode"), MODES[0])
+    if mode.upper() not in MODES:
+        raise click.BadParameter(f"mode={mode}: one of {', '.join(MODES)} is needed")
+    return {**options, "mode": mode.upper()}
+
+
+class Files:
+    """The files of a load."""
+
+    def __init__(self, spark: SparkSession, src: str, kind: str, options: dict[str, str]) -> None:
+        self._spark, self._src, self._kind, self._options = spark, src, kind, options
+
+    def frame(self) -> DataFrame:
+        """Their rows. Raises click.ClickException, which names the files, or a line of one."""
+        with errors_as_lines(f"{self._src} (--format {self._kind})"), self.malformed_lines():
+            return self._spark.read.format(self._kind).options(**self._options).load(self._src)
+
+    @contextmanager
+    def malformed_lines(self) -> Iterator[None]:
+        """Spark says of JSON that a line of some file cannot be read; this says which. And what to do."""
+        try:
+            yield
+        except spark_errors() as error:
+            text = str(error)
+            if "MALFORMED" not in text:
+                raise
+            broken = self._broken_json() if self._kind == "json" else None
+            raise click.ClickException(
+                f"{broken or reason(text)} (--option mode=PERMISSIVE or DROPMALFORMED loads the others)"
+            ) from None
+
+    def _broken_json(self) -> str | None:
+        # Spark refuses to read nothing but what cannot be parsed: hence a second column.
+        found = (
+            self._spark.read.format("json")
+            .options(**{**self._options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken"})
+            .schema("nothing string, broken string")
+            .load(self._src)
+            .where("broken IS NOT NULL")
+            .select("_metadata.file_path", "broken", "nothing")
+            .take(1)
+        )
+        if not found:
+            return None
+        line = found[0].broken.strip().partition("\n")[0][:SHOWN]
+        return f"{file_name(found[0].file_path)}: this is no JSON object: {line}"

@@ -1,0 +1,42 @@
+"""Rows of files as records: key and value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.spark.session import column_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def records(frame: DataFrame, key: str | None, encoding: str) -> DataFrame:
+    """Rows as key and value. Raises click.ClickException for columns that are not there."""
+    from pyspark.sql import functions
+
+    columns = ", ".join(frame.columns)
+    if key is not None and key not in frame.columns:
+        raise click.ClickException(f"--key {key}: the columns are {columns}")
+    if encoding == "json":
+        row = functions.struct(*(column_of(each) for each in frame.columns))
+        value = functions.to_json(row, {"ignoreNullFields": "false"})
+    elif encoding == "avro":
+        from pybroker.cli.ingest.avro import avro_column
+
+        value = avro_column(frame)
+    else:
+        others = [each for each in frame.columns if each != key]
+        if len(others) != 1:
+            raise click.ClickException(f"--value raw needs exactly one column besides the key; there are {columns}")
+        value = _as_it_is(frame, others[0])
+    chosen = [value.alias("value")]
+    if key is not None:
+        chosen.insert(0, _as_it_is(frame, key).alias("key"))
+    return frame.select(*chosen)
+
+
+def _as_it_is(frame: DataFrame, name: str) -> Column:
+    column = column_of(name)
+    return column if frame.schema[name].dataType.typeName() == "binary" else column.cast("string")

@@ -1,0 +1,55 @@
+"""An ingest as commands show it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import click
+
+from pybroker.cli.options import Target
+from pybroker.cli.output import table, write_json
+
+COLUMNS = ("topic", "topic_id", "ingest_id", "batch", "state", "rows", "bytes", "writers")
+OFFSETS = ("partition", "first", "last", "rows", "bytes")
+
+
+def row(each: Any) -> dict[str, object]:
+    from pybroker.spark.ingest import State
+
+    return {
+        "topic": each.topic_name,
+        "topic_id": str(each.topic_id),
+        "ingest_id": each.ingest_id,
+        "batch": None if each.batch_id < 0 else each.batch_id,
+        "state": State(each.state).name.lower(),
+        "rows": each.rows,
+        "bytes": each.bytes,
+        "writers": each.writers,
+    }
+
+
+def details(each: Any) -> dict[str, object]:
+    rows = [
+        {
+            "partition": part.partition,
+            "first": part.base_offset if part.base_offset >= 0 else None,
+            "last": part.end_offset - 1 if part.end_offset > 0 else None,
+            "rows": part.rows,
+            "bytes": part.bytes,
+        }
+        for part in sorted(each.partitions, key=lambda part: part.partition)
+    ]
+    return {**row(each), "partitions": rows}
+
+
+def summary(each: Any, target: Target, more: dict[str, object] | None = None) -> None:
+    """`more` is for JSON."""
+    told = {**details(each), **(more or {})}
+    if target.json:
+        write_json(told)
+        return
+    click.echo(
+        f"{told['ingest_id']} into {told['topic']} ({told['topic_id']}): {told['state']}, {each.rows:,} rows, "
+        f"{each.bytes:,} bytes"
+    )
+    table(cast("list[dict[str, object]]", told["partitions"]), OFFSETS)

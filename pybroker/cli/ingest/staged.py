@@ -1,0 +1,52 @@
+"""A load as the broker knows it while it runs, and dropping it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pybroker.spark.cluster import Cluster
+
+
+class Staged:
+    """Rows and bytes that the broker has staged for a load; asked while the job runs."""
+
+    def __init__(self, cluster: Cluster, topic_id: str, ingest_id: str) -> None:
+        self._cluster, self._topic_id, self._ingest_id = cluster, topic_id, ingest_id
+        self._last = (0, 0)
+        self.begun = False
+
+    def given_up(self) -> str:
+        """Drops what is staged, unless that is decided; says what holds. Not through Spark, which may be gone."""
+        from pybroker.native import NativeError
+        from pybroker.spark import ingest as steps
+        from pybroker.spark.errors import SparkSourceError
+
+        if not self.begun:
+            return f"ingest {self._ingest_id} had not begun, nothing was written"
+        try:
+            state = steps.abort(self._cluster, self._topic_id, self._ingest_id)
+        except (NativeError, SparkSourceError) as error:
+            return f"ingest {self._ingest_id} could not be aborted, `pybroker ingest abort` does so later: {error}"
+        if state is steps.State.ABSENT:
+            return f"ingest {self._ingest_id} was aborted, nothing is in the topic"
+        return f"ingest {self._ingest_id} is {state.name.lower()}: its records are in the topic"
+
+    def found(self) -> Any | None:
+        """The load as the broker knows it: other topics, and streams, may have ingests of the same name."""
+        from pybroker.spark import ingest as steps
+
+        listed = steps.listed(self._cluster, [self._topic_id], self._ingest_id)
+        return next((each for each in listed if each.batch_id == steps.NO_BATCH), None)
+
+    def __call__(self) -> tuple[int, int]:
+        from pybroker.native import NativeError
+        from pybroker.spark.errors import SparkSourceError
+
+        try:
+            found = self.found()
+        except (NativeError, SparkSourceError):
+            return self._last  # the job itself says what is wrong; the bar just stands
+        if found is not None:
+            self._last = (found.rows, found.bytes)
+        return self._last

@@ -1,0 +1,50 @@
+"""What commands write: a JSON document for machines, a table for people.
+
+The keys of JSON mean the same in every command (docs/cli.md); the heads of a table are these keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+
+
+def write_json(value: object) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """Rows as a table on stdout: `columns` names what is shown, in order; a missing value is empty.
+
+    Through a pipe the lines are as long as they need to be, so that grep and cut work.
+    """
+    import rich.box
+    from rich.console import Console
+    from rich.table import Table
+
+    made = Table(box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        numbers = bool(rows) and all(isinstance(row.get(column), int) for row in rows)
+        head = column.upper().replace("_", " ")
+        made.add_column(head, justify="right" if numbers else "left", overflow="fold", no_wrap=True)
+    for row in rows:
+        made.add_row(*(_cell(row.get(column)) for column in columns))
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=100_000)
+    console.print(made)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={each}" for name, each in sorted(value.items()))
+    return str(value)

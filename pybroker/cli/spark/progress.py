@@ -1,0 +1,158 @@
+"""How far a command is that runs Spark: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from pybroker.cli.spark.refusals import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext, StatusTracker
+    from rich.console import Console
+
+POLL_S = 0.5
+LINE_EVERY_S = 10.0
+"""Without a terminal. What takes less time says nothing."""
+
+
+class Counts(Protocol):
+    """Rows and bytes that have arrived so far."""
+
+    def __call__(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Of the jobs that a step has started so far."""
+
+    done: int = 0
+    total: int = 0
+
+
+class Progress:
+    """What a command is at: the step, and the tasks of its jobs as soon as there are any."""
+
+    def __init__(self, what: str, counts: Counts | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.what = what
+        self._step = "starting Spark"
+        self._counts = counts
+        self._clock = clock
+        self._started_s = clock()
+        self._tracker: StatusTracker | None = None
+        self._group = ""
+
+    def step(self, context: SparkContext, name: str = "") -> None:
+        """The next step, with all jobs that this thread starts from here on."""
+        self._tracker, self._step, self._group = context.statusTracker(), name, f"pybroker-{uuid.uuid4()}"
+        context.setJobGroup(self._group, self.what)
+
+    @property
+    def tasks(self) -> Tasks:
+        """Whatever has ended counts, although Spark's own list of active stages forgets it."""
+        tracker, done, total = self._tracker, 0, 0
+        if tracker is None:
+            return Tasks()
+        for job in tracker.getJobIdsForGroup(self._group):
+            about = tracker.getJobInfo(job)
+            for stage in about.stageIds if about is not None else ():
+                info = tracker.getStageInfo(stage)
+                if about is not None and info is not None:
+                    # A stage whose result was there already is skipped: it never has tasks that end.
+                    done += info.numTasks if about.status == "SUCCEEDED" else info.numCompletedTasks
+                    total += info.numTasks
+        return Tasks(done, total)
+
+    def told(self, tasks: Tasks) -> str:
+        """In words; rows and bytes as the broker tells them."""
+        at = f"{tasks.done}/{tasks.total} tasks" if tasks.total else "" if self._step else "planning"
+        parts = [each for each in (self._step, at) if each]
+        if self._counts is not None and tasks.total:
+            rows, size = self._counts()
+            rate = rows / max(self.seconds, 0.001)
+            parts.append(f"{rows:,} rows, {size / 1e6:,.1f} MB, {rate:,.0f} rows/s")
+        return ", ".join(parts)
+
+    @property
+    def seconds(self) -> float:
+        """Since the command began."""
+        return self._clock() - self._started_s
+
+
+@contextmanager
+def progress(what: str, counts: Counts | None = None, console: Console | None = None) -> Iterator[Progress]:
+    """Shows on stderr how far the block is, which does `what` and says so by the Progress that it gets."""
+    from rich.console import Console
+
+    made = Progress(what, counts)
+    with _stderr() as stream:
+        shown_on = console or Console(file=stream, highlight=False, markup=False, emoji=False)
+        with _bar(made, shown_on) if shown_on.is_terminal else _lines(made, shown_on):
+            yield made
+
+
+@contextmanager
+def _stderr() -> Iterator[TextIO]:
+    """stderr of its own: while Spark starts, the process's goes elsewhere."""
+    try:
+        copy = os.dup(sys.stderr.fileno())
+    except OSError:  # a test's, which is no file
+        yield sys.stderr
+    else:
+        with open(copy, "w", buffering=1) as stream:
+            yield stream
+
+
+@contextmanager
+def _bar(made: Progress, console: Console) -> Iterator[None]:
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
+    with Bar(*columns, console=console) as bar:
+        line = bar.add_task(made.what, total=None, told=made.told(Tasks()))
+
+        def look() -> None:
+            tasks = made.tasks
+            bar.update(line, completed=tasks.done, total=tasks.total or None, told=made.told(tasks))
+
+        with meanwhile(POLL_S, look):
+            yield
+        bar.update(line, completed=1, total=1)
+
+
+@contextmanager
+def _lines(made: Progress, console: Console) -> Iterator[None]:
+    def look() -> None:
+        said = made.told(made.tasks)
+        console.print(f"{made.what}: {said}, {made.seconds:.0f} s", soft_wrap=True)
+
+    with meanwhile(LINE_EVERY_S, look):
+        yield
+
+
+@contextmanager
+def meanwhile(every_s: float, look: Callable[[], None]) -> Iterator[None]:
+    """Calls `look` again and again in a thread while the block runs in this one. What Spark says is wrong the block
+    says itself."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(every_s):
+            with suppress(*spark_errors()):
+                look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

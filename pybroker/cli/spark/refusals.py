@@ -1,0 +1,95 @@
+"""Errors of Spark and of the broker as one line each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+from urllib.parse import unquote
+
+import click
+
+REASON_LINES = ("pybroker.spark.errors.", "pybroker._native.NativeError", "NativeError:")
+TRACEBACK = "Traceback (most recent call last):\n"
+NO_JVM = "JAVA_GATEWAY_EXITED"
+_CALLING = "An error occurred while calling"
+_CLASS = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)(?:: |$)")
+_TASK = re.compile(r"^Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
+# With three slashes it is quoted as a URL; Spark writes files with one slash as they are called.
+_FILE = re.compile(r"\bfile:///\S+")
+_STATE = re.compile(r"\s*SQLSTATE: \w+(?:; line \d+ pos \d+)?;?$")
+
+
+@contextmanager
+def errors_as_lines(what: str | None = None, log: IO[bytes] | None = None) -> Iterator[None]:
+    """Whatever Spark raises is one line, which begins with `what`; stack traces stay out of sight.
+
+    `log`: what the JVM wrote, for one that did not start.
+    """
+    try:
+        yield
+    except spark_errors() as error:
+        text = str(error)
+        if log is not None and NO_JVM in text:
+            log.seek(0)
+            text = no_jvm(log.read().decode(errors="replace"))
+        raise click.ClickException(": ".join(each for each in (what, reason(text)) if each)) from None
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises: those that it has classes for in Python, and all others."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # published without types
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JError
+
+
+def no_jvm(log: str) -> str:
+    """The line of what the JVM wrote that says why there is none."""
+    lines = [line for line in log.splitlines() if line.strip() and not line.startswith("WARNING")]
+    said = next((line.partition(": ")[2] for line in lines if line.startswith("Exception in thread")), None)
+    said = said or next((line for line in lines if "java" in line.lower()), None)
+    return said or "Spark did not start: is there a Java? --verbose shows what it says"
+
+
+def reason(text: str) -> str:
+    """What an error of Spark's says, in a line: the end of a Python worker's traceback, or its first line and what the
+    cause was."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if any(mark in line for mark in REASON_LINES)]
+    if told:
+        return told[-1].split(": ", 1)[-1]
+    _, traceback, after = text.rpartition(TRACEBACK)
+    raised = [line for line in after.splitlines() if line[:1].strip()]
+    if traceback and raised:
+        return raised[0]
+    first = next((said for line in lines if not line.startswith(_CALLING) and (said := _plain(line))), "")
+    causes = [_plain(line.removeprefix("Caused by: ")) for line in lines if line.startswith("Caused by: ")]
+    last = next((each for each in reversed(causes) if each), "")
+    return first + (f" {last}" if last not in first else "") or "Spark failed"
+
+
+def file_name(url: str) -> str:
+    """A local file as a user knows it, from Spark's URL; others as they are."""
+    return "/" + unquote(url.removeprefix("file:").lstrip("/")) if url.startswith("file:/") else url
+
+
+def _plain(line: str) -> str:
+    """Without names of classes, and of the task that met it."""
+    line = _FILE.sub(lambda url: file_name(url[0]), line)
+    while (shorter := _STATE.sub("", _TASK.sub("", _CLASS.sub("", line)))) != line:
+        line = shorter
+    return line
+
+
+@contextmanager
+def refusals_as_lines() -> Iterator[None]:
+    """What the broker refuses, outside of Spark, is one line."""
+    from pybroker.native import NativeError
+    from pybroker.spark.errors import SparkSourceError
+
+    try:
+        yield
+    except (NativeError, SparkSourceError) as error:
+        raise click.ClickException(str(error)) from None

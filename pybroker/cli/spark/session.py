@@ -1,0 +1,154 @@
+"""A quiet Spark for a command, and the data source's readers and writers for the broker that it names."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from pybroker.cli.options import Target
+from pybroker.cli.spark.refusals import errors_as_lines
+from pybroker.cli.spark.stopping import running, stopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+
+    from pybroker.spark.cluster import Cluster
+
+ARCHIVED = (
+    *("key", "value", "headers", "timestampType", "topic"),
+    *("topic_id", "cluster_id", "partition", "offset", "timestamp"),
+)
+PYSPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+STDERR = 2
+EXTRA = "spark"
+
+
+def require_spark(also: str = "pyspark") -> None:
+    """Raises click.ClickException, which says what to install, if pyspark (or another module) is not there."""
+    if importlib.util.find_spec(also) is None:
+        raise click.ClickException(f"this needs {also}, which is not installed: pip install {_requirements()}")
+
+
+def _requirements() -> str:
+    """What pybroker's metadata says that Spark needs: it may have been installed from anywhere."""
+    marked = (each.partition(";") for each in importlib.metadata.requires("pybroker") or ())
+    wanted = [name.strip() for name, _, marker in marked if "extra" in marker and EXTRA in marker]
+    return " ".join(f"'{each}'" for each in wanted)
+
+
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's own log.")
+
+
+@contextmanager
+def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
+    """A quiet Spark, stopped at the end; what goes wrong in the block is one line.
+
+    Raises click.ClickException, also if pyspark is not installed.
+    """
+    # Without this, workers start whatever `python3` comes first on the path, which lacks our modules.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    quiet_pyspark(verbose=verbose)
+    level = "WARN" if verbose else "OFF"
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("pybroker")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", level)
+        .config("spark.sql.session.timeZone", "UTC")
+        # Columns id and ID are two.
+        .config("spark.sql.caseSensitive", "true")
+        # PySpark's workers make local times of timestamps, and an hour comes twice where clocks are set back.
+        .config("spark.executorEnv.TZ", "UTC")
+    )
+    if local:
+        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    with tempfile.TemporaryFile() as log, errors_as_lines():
+        with errors_as_lines(f"--master {master}", log), nullcontext() if verbose else _stderr_into(log):
+            spark = builder.getOrCreate()
+            spark.sparkContext.setLogLevel(level)
+        running.append(spark.sparkContext._jsc)
+        try:
+            if stopped.is_set():
+                raise click.Abort
+            yield spark
+        finally:
+            running.clear()
+            spark.stop()
+
+
+def quiet_pyspark(*, verbose: bool) -> None:
+    """PySpark writes some of its errors to stderr as JSON with the stack trace, beside raising them."""
+    from pyspark.logger import PySparkLogger
+
+    for name in PYSPARK_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = not verbose
+
+
+@contextmanager
+def _stderr_into(log: IO[bytes]) -> Iterator[None]:
+    """What processes that are started here write to stderr goes into a file: a JVM keeps it so. Its launcher, Spark
+    before it has read its settings, and tasks write there whatever the log level. What this process says is still said.
+    """
+    sys.stderr.flush()
+    kept, own = os.dup(STDERR), sys.stderr
+    os.dup2(log.fileno(), STDERR)
+    try:
+        with open(kept, "w", buffering=1, closefd=False) as stream:
+            if own is sys.__stderr__:
+                sys.stderr = stream
+            yield
+    finally:
+        sys.stderr = own
+        os.dup2(kept, STDERR)
+        os.close(kept)
+
+
+def cluster_of(target: Target) -> Cluster:
+    """The cluster that the options name."""
+    from pybroker.spark.cluster import Cluster
+
+    return Cluster({name: str(value) for name, value in target.client_config().items()})
+
+
+def client_options(target: Target) -> dict[str, str]:
+    """The data source's `kafka.*` options of a command's broker options."""
+    return {f"kafka.{name}": str(value) for name, value in target.client_config().items()}
+
+
+def reader(spark: SparkSession, target: Target, topic_id: str, options: Mapping[str, str]) -> DataFrameReader:
+    """A reader of a topic by its id, with all columns that an archive has."""
+    return (
+        spark.read.format("pybroker")
+        .options(**client_options(target))
+        .options(topicIds=topic_id, **options)
+        .option("columns", ",".join(ARCHIVED))
+    )
+
+
+def writer(frame: DataFrame, target: Target, topic: str, options: Mapping[str, str]) -> DataFrameWriter:
+    """A writer into a topic."""
+    return (
+        frame.write.format("pybroker").options(**client_options(target)).options(topic=topic, **options).mode("append")
+    )
+
+
+def column_of(name: str) -> Column:
+    """A column by its whole name: a dot in it means no field."""
+    from pyspark.sql import functions
+
+    return functions.col("`" + name.replace("`", "``") + "`")

@@ -1,0 +1,25 @@
+"""`pybroker topics`: in the manner of kafka-topics, and what topic ids add."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli.grammar import VerbGroup
+
+VERBS: dict[str, str] = {
+    "alter": "pybroker.cli.topics.changes:alter",
+    "create": "pybroker.cli.topics.changes:create",
+    "delete": "pybroker.cli.topics.changes:delete",
+    "deletions": "pybroker.cli.topics.lives:deletions",
+    "describe": "pybroker.cli.topics.listing:describe",
+    "history": "pybroker.cli.topics.lives:history",
+    "list": "pybroker.cli.topics.listing:list_topics",
+    "truncate": "pybroker.cli.topics.lives:truncate",
+    "undelete": "pybroker.cli.topics.lives:undelete",
+}
+"""Verb → `module:attribute` of its click command."""
+
+
+@click.group(cls=VerbGroup, lazy=VERBS)
+def topics() -> None:
+    """Topics: what there is, changes, and what became of those that are gone."""

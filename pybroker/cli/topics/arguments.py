@@ -1,0 +1,42 @@
+"""How commands about topics name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.completion import topic_ids
+
+if TYPE_CHECKING:
+    from pybroker.native import Uuid
+
+topic_id_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--topic-id",
+    "--topic_id",
+    "topic_id",
+    metavar="ID",
+    shell_complete=topic_ids,
+    help="The topic by its id: exactly that one, whatever has its name now.",
+)
+
+
+def parsed_id(text: str) -> Uuid:
+    """An id in any of its forms. Raises click.UsageError."""
+    from pybroker.native import Uuid
+
+    try:
+        return Uuid.parse(text)
+    except ValueError as problem:
+        raise click.UsageError(f"{text!r} is not a topic id: {problem}") from None
+
+
+def name_or_id(text: str) -> tuple[str | None, Uuid]:
+    """What looks like an id is one; who finds nothing of it tries it as a name."""
+    from pybroker.native import Uuid
+
+    try:
+        return None, Uuid.parse(text)
+    except ValueError:
+        return text, Uuid.ZERO
