@@ -657,9 +657,9 @@ class NativePartitions:
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         """*Blocking.* Records from `offset` on up to the log end, decompressed, control records left
         out. At least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""
-    def delete_records(self, topic_id: Uuid, partition: int, offset: int) -> int:
-        """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Raises
-        NativeError."""
+    def delete_records(self, topic_id: Uuid, partition: int, offset: int, flush_wait_s: float = 0.0) -> int:
+        """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Waits at most
+        `flush_wait_s` for a flush under way that brings the offset below the high watermark. Raises NativeError."""
 
 @final
 class NativeIngests:

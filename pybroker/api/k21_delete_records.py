@@ -2,7 +2,7 @@
 
 Refused per partition, as in Kafka: UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION for an internal topic;
 POLICY_VIOLATION for a topic whose cleanup.policy is without "delete"; OFFSET_OUT_OF_RANGE above the high watermark
-(the native side knows).
+(the native side knows, and waits for a flush that is under way, so that what was acknowledged with acks=1 can go).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def handle(
         if topic.name not in denied
         for partition in topic.partitions
     ]
-    outcomes = iter(await records.delete(wanted))
+    outcomes = iter(await records.delete(wanted, request.timeout_ms / 1000))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse_DeleteRecordsTopicResult(

@@ -1,6 +1,7 @@
 //! The data plane of one broker and its life: first the log directories, then the listeners, then settings that
 //! change, at last the end. What Python calls on it stands in `broker`, one file per subject.
 
+pub(crate) mod block_on;
 pub(crate) mod control_queue;
 pub(crate) mod pending_append;
 pub(crate) mod settings;

@@ -91,6 +91,17 @@ impl Progress {
         }
     }
 
+    /// What the high watermark becomes by a flush of this log alone, if that is more than it is.
+    pub(crate) fn after_flush(&self, log: &Log) -> Option<i64> {
+        let (end, now) = (log.log_end_offset(), self.high_watermark.get());
+        if end <= now {
+            return None;
+        }
+        let led = self.led.lock();
+        let committed = led.as_ref()?.minimum(end)?;
+        (committed > now).then_some(committed)
+    }
+
     /// The high watermark is at least `high_watermark` from now on; those who waited for it are woken.
     fn raise_to(&self, high_watermark: i64, log: &Log) {
         // In this order, so that a producer that was answered finds both moved.

@@ -82,6 +82,10 @@ pub(crate) const SLOTS_MAX: usize = 128;
 /// keep it busy. Others wait in their connections, one each, where their memory counts and goes with the connection.
 pub(crate) const POOL_WORK_WAITING_MAX: usize = 64;
 
+/// How long a question about a partition's end waits for a flush that is under way: a client that was told "written" is
+/// to see what it wrote. A disk that takes longer than this is not waited for, and shows less.
+pub(crate) const FLUSH_WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// Partitions that the fetch sessions of one data thread follow together, about 300 bytes each. A fetch that asks for
 /// a session beyond it is answered without one.
 pub(crate) const FETCH_SESSION_PARTITIONS_MAX: usize = 500_000;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use pybroker_model::{TopicIdPartition, ValidBatches};
 use pybroker_protocol::ErrorCode;
@@ -17,6 +18,7 @@ use super::topic_config::topic_config;
 use crate::convert::{batch_of, shown};
 use crate::errors::{native_error, partition_code, partition_error};
 use crate::plane::DataPlane;
+use crate::plane::block_on::block_on;
 use crate::plane::control_queue::Completed;
 use crate::plane::pending_append::PendingAppend;
 use crate::uuid::Uuid;
@@ -209,17 +211,30 @@ impl NativePartitions {
             }))
     }
 
+    #[pyo3(signature = (topic_id, partition, offset, flush_wait_s=0.0))]
     fn delete_records(
         &self,
         py: Python<'_>,
         topic_id: Uuid,
         partition: i32,
         offset: i64,
+        flush_wait_s: f64,
     ) -> PyResult<i64> {
         let replicas = self.plane.replicas()?;
         let tip = tip(topic_id, partition)?;
-        py.detach(|| replicas.delete_records(tip, offset))
-            .map_err(|error| partition_error(&error))
+        let hosted = self.partition(topic_id, partition)?;
+        let wait = Duration::try_from_secs_f64(flush_wait_s).unwrap_or_default();
+        py.detach(|| {
+            if let Some(hosted) = hosted
+                && (offset < 0 || offset > hosted.high_watermark())
+                && let Some(flush) = hosted.flush_under_way()
+            {
+                // Too late, or failed: what is committed by then decides.
+                drop(block_on(flush, Instant::now() + wait));
+            }
+            replicas.delete_records(tip, offset)
+        })
+        .map_err(|error| partition_error(&error))
     }
 }
 

@@ -149,6 +149,13 @@ impl Partition {
         Commit::new(Arc::clone(&self.progress), appended.last_offset)
     }
 
+    /// Ready once what is appended now is committed, as far as only this broker's flush is missing; `None` if none is.
+    /// Records acknowledged with acks=1 are on their way to the disk then, and shown when they are there.
+    pub fn flush_under_way(&self) -> Option<Commit> {
+        let end = self.progress.after_flush(self.log()?)?;
+        Some(Commit::new(Arc::clone(&self.progress), end - 1))
+    }
+
     /// Refuses appends (`NotLeader`, which clients try again) from now on, or takes them again. When it returns no
     /// append is under way: the log's end stays where it is while the partition is fenced.
     pub fn set_fenced(&self, fenced: bool) {

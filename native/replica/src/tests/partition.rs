@@ -9,6 +9,20 @@ fn one() -> (tempfile::TempDir, Host, PartitionOrder, Arc<Partition>) {
     (dir, host, order, partition)
 }
 
+#[test]
+fn a_flush_under_way_can_be_waited_for() {
+    let (_dir, _host, _, partition) = one();
+    assert!(partition.flush_under_way().is_none(), "nothing was written");
+    for end in 1..=50 {
+        append(&partition, &["a"]).expect("appends");
+        if let Some(flush) = partition.flush_under_way() {
+            assert_eq!(wait(flush), Ok(()));
+        }
+        assert_eq!(partition.high_watermark(), end);
+        assert!(partition.flush_under_way().is_none());
+    }
+}
+
 // checklist: R2
 #[test]
 fn what_is_acknowledged_is_on_disk_and_only_that_is_shown() {
@@ -208,6 +222,10 @@ fn followers_hold_the_high_watermark_back() {
             .is_some_and(|log| log.flushed_end_offset() == 2)
     });
     assert_eq!(partition.committed(&info).try_get(), None);
+    assert!(
+        partition.flush_under_way().is_none(),
+        "a flush does not help: the follower is missing"
+    );
     let fetch = |follower, offset, current_leader_epoch| {
         let fetch = FetchRead {
             current_leader_epoch,

@@ -5,8 +5,12 @@
 //! the log start, −3 the record with the largest timestamp (v7+, KIP-734), −4 the local log's start, here the log
 //! start (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest not uploaded (v11+): nothing,
 //! −1. Others, or below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest offset first.
+//!
+//! What depends on the end waits for a flush that is under way, so that a client that was told "written" with acks=1
+//! finds its record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use pybroker_protocol::ErrorCode;
@@ -15,13 +19,15 @@ use pybroker_protocol::hot::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
 };
 use pybroker_protocol::hot::of_topic::TopicRef;
-use pybroker_replica::{Isolation, ListedOffset, OffsetSpec, Partition};
+use pybroker_replica::{Commit, Isolation, ListedOffset, OffsetSpec, Partition};
 
 use super::each_partition::{answer_each, naming, refusals};
 use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
 use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
+use crate::limits::FLUSH_WAIT_MAX;
+use crate::resolve::ResolvedTopic;
 use crate::shared::{Shared, ThreadState};
 
 /// What a timestamp asks for.
@@ -43,24 +49,83 @@ pub(crate) fn run(
         ListOffsetsRequest::decode(body, wire).map_err(|error| call.bad_request(error))?;
     let refused = refusals(call, request.replica_id, &request.topics);
     let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
-    if !partitions.any(|partition| reads_files(partition.timestamp)) {
+    let reads_files = partitions.any(|partition| reads_files(partition.timestamp));
+    let flushes = flushes_under_way(call.shared, &request, &refused);
+    if flushes.is_empty() && !reads_files {
         let answered = answer(call.shared, wire, &request, &refused);
         answered.write(call.reply, &thread.metrics, out);
         return Ok(Answer::Written);
     }
     let (shared, body) = (Arc::clone(call.shared), Box::<[u8]>::from(body));
     let bytes = body.len();
-    let found = call.shared.cold_reads.run(move || {
+    let look_up = move |shared: &Shared| {
         // Decoded a second time rather than copied field by field; it was decoded without error above.
         let request = ListOffsetsRequest::decode(&body, wire).ok()?;
-        Some(answer(&shared, wire, &request, &refused))
-    });
+        Some(answer(shared, wire, &request, &refused))
+    };
+    let on_pool = move || {
+        let pool = Arc::clone(&shared);
+        pool.cold_reads.run(move || look_up(&shared))
+    };
+    let found = if flushes.is_empty() {
+        on_pool()
+    } else {
+        Box::pin(async move {
+            wait_for(flushes, FLUSH_WAIT_MAX).await;
+            on_pool().await
+        })
+    };
     let pending = PendingPoolAnswer::new(call, found, bytes);
     Ok(Answer::Later(Box::new(pending)))
 }
 
 fn reads_files(timestamp: i64) -> bool {
     timestamp >= 0 || timestamp == -3
+}
+
+/// Whether the answer depends on how far the partition is committed.
+fn asks_for_the_end(timestamp: i64) -> bool {
+    timestamp == -1 || reads_files(timestamp)
+}
+
+/// The flushes that bring into sight what was acknowledged with acks=1 and is not committed yet. A follower sees the log
+/// end anyway.
+fn flushes_under_way(
+    shared: &Shared,
+    request: &ListOffsetsRequest<'_>,
+    refused: &[Option<ErrorCode>],
+) -> Vec<Commit> {
+    let mut flushes = Vec::new();
+    if request.replica_id >= 0 {
+        return flushes;
+    }
+    let map = shared.replicas.snapshot();
+    let view = shared.metadata.load();
+    for (topic, refused) in request.topics.iter().zip(refused) {
+        if refused.is_some() {
+            continue;
+        }
+        let resolved = ResolvedTopic::of(&map, &view, topic.topic);
+        for wanted in &topic.partitions {
+            if asks_for_the_end(wanted.timestamp)
+                && let Ok(partition) = resolved.partition(&view, wanted.partition)
+            {
+                flushes.extend(partition.flush_under_way());
+            }
+        }
+    }
+    flushes
+}
+
+/// Waits for all of them, but not longer than this. Why one fails is told when the partition is asked.
+async fn wait_for(flushes: Vec<Commit>, limit: Duration) {
+    let all = async {
+        for flush in flushes {
+            drop(flush.await);
+        }
+    };
+    // Too late is no error: the answer is what is committed by then.
+    drop(tokio::time::timeout(limit, all).await);
 }
 
 /// `refused`: for each topic of the request the error with which all of it is refused.

@@ -9,9 +9,10 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
     EpochPartition, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
 };
 use pybroker_protocol::{ApiKey, ErrorCode};
+use pybroker_storage::FlushMode;
 
-use crate::support::records::batch;
-use crate::support::{self, Client};
+use crate::support::records::{Fetch, batch};
+use crate::support::{self, Client, TestServer, topic_id};
 use crate::{A, server_with_a};
 
 fn list(client: &mut Client, version: i16, timestamp: i64) -> (i16, i64, i64, Vec<i64>) {
@@ -112,6 +113,30 @@ fn ends_of_epochs() {
         if version >= 2 {
             assert_eq!(end(5, 4), (ErrorCode::FENCED_LEADER_EPOCH.0, -1));
             assert_eq!(end(5, 6), (ErrorCode::UNKNOWN_LEADER_EPOCH.0, -1));
+        }
+    }
+}
+
+#[test]
+fn what_the_leader_has_acknowledged_is_found_before_its_flush_is_over() {
+    let server = TestServer::with_flush(FlushMode::Commit);
+    server.create_topic(topic_id(1), "a", 1, 5);
+    let mut client = server.connect();
+    let before = support::now_ms();
+    for number in 0..100 {
+        let produced = client.produce_with(9, 1, A(), 0, &batch(&[b"x"]));
+        assert_eq!((produced.error, produced.offset), (0, number));
+        let next = number + 1;
+        let ask = [-1, -3, before][number as usize % 3];
+        // To fetch where the log ends is no error, whether or not that is committed.
+        let fetched = client.fetch(12, &Fetch::of(A(), 0, next));
+        assert_eq!(fetched.one().head.error_code, 0);
+        assert!(fetched.one().records.is_empty());
+        let (error, offset, ..) = list(&mut client, 7, ask);
+        assert_eq!(error, 0);
+        match ask {
+            -1 => assert_eq!(offset, next),
+            _ => assert!((0..next).contains(&offset), "{ask} finds {offset}"),
         }
     }
 }
