@@ -26,6 +26,7 @@ from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
 from pybroker.security.nodes import ensure_security_paths
 from pybroker.services import Services
+from pybroker.startup.last_stop import unclean
 from pybroker.startup.ownership import refuse_other_clusters, refuse_others_data
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ class Broker:
             raise StartError(f"the metadata store is damaged: {problem}") from None
         refuse_other_clusters(config.log_dirs, cluster_id)
         log.info("Cluster ID = %s", cluster_id)
+        for sentence in unclean(config.log_dirs):
+            log.info("%s", sentence)
         self._reporters = Reporters.load(config.get_list("metric.reporters"))
         self._reporters.start(config.layer(ConfigSource.STATIC_BROKER_CONFIG), self.metrics_text)
         self._reporters.on_update(ClusterResource(cluster_id))

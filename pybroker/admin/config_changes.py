@@ -20,7 +20,9 @@ from pybroker.config import (
     InvalidValue,
     Scope,
     check_resolved,
+    foreign,
     nearest_name,
+    one_node,
     render_value,
     resolve_topic_configs,
     validate_topic_configs,
@@ -137,18 +139,19 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     KafkaError.
     """
     per_cluster = resource.resource_name == ""
+    fixed = sorted(op.name for op in resource.ops if op.op != OpType.DELETE and _is_fixed(op.name))
+    if fixed:
+        raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     changes: dict[str, str | None] = {}
     for op in resource.ops:
         key = BROKER_SETTINGS.get(op.name)
+        if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
+            changes[op.name] = None  # nothing, or left there by a version that knew it
+            continue
         if key is None:
-            if op.op == OpType.DELETE and op.name in current:
-                changes[op.name] = None  # left there by a version that knew it
-                continue
             nearest = nearest_name(op.name, BROKER_SETTINGS)
             hint = f"; did you mean {nearest}?" if nearest else ""
             raise _invalid(f"unknown broker setting {op.name}{hint}")
-        if key.scope is Scope.READ_ONLY:
-            raise _refused(f"Cannot update these configs dynamically: {op.name} is fixed at start.")
         if op.name == PROTOCOL_VERSION:
             _check_protocol_version(op, per_cluster)
         if per_cluster and key.scope is Scope.PER_BROKER:
@@ -158,11 +161,20 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
             continue
         text = _new_text(op, current, lambda name: render_value(config[name]) or "", BROKER_SETTINGS)
         try:
-            changes[op.name] = render_value(key.parse(text)) or ""
+            changes[op.name] = rendered = render_value(key.parse(text)) or ""
         except InvalidValue as problem:
             shown = "(hidden)" if key.sensitive else text
-            raise _invalid(f"{op.name}={shown}: {problem}") from None
+            raise _refused(f"Invalid value {shown} for configuration {op.name}: {problem}") from None
+        alone = one_node.problem(op.name, rendered)
+        if alone is not None:
+            raise _invalid(f"{op.name}={text}: {alone}")
     return changes
+
+
+def _is_fixed(name: str) -> bool:
+    """Settings of this broker or of Kafka's that no request changes."""
+    key = BROKER_SETTINGS.get(name)
+    return foreign.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
 
 
 def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
@@ -185,7 +197,7 @@ def logger_changes(
     """The change of logger levels (KIP-412): logger → level, None to inherit again. Raises KafkaError."""
     if resource.replace:
         raise _refused("AlterConfigs is not allowed for broker loggers; use IncrementalAlterConfigs.")
-    allowed = tuple(levels)
+    allowed = sorted(levels)
     changes: dict[str, str | None] = {}
     for op in resource.ops:
         if op.op not in (OpType.SET, OpType.DELETE):

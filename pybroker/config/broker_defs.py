@@ -1,13 +1,14 @@
-"""The table of broker settings: every one that this broker obeys, under Kafka's name where Kafka has it.
+"""The table of broker settings: every one that this broker obeys, under Kafka's name where Kafka has it, and those that
+it takes while running without effect.
 
-Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`,
-`DynamicBrokerConfig`); where a default or a scope
-differs, its documentation says so. What Kafka has and this broker has not is in `foreign`.
+Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`, `DynamicBrokerConfig`); where
+a default or a scope differs, its documentation says so. What Kafka has and this broker has not is in `foreign`.
 """
 
 from __future__ import annotations
 
 from pybroker.config import broker_groups, broker_ingest, broker_log, broker_network, broker_security
+from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import ConfigDef
 
 BROKER_SETTINGS = ConfigDef(
@@ -27,6 +28,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_ingest.INGEST
     + broker_groups.GROUPS
     + broker_groups.OFFSETS
+    + WITHOUT_EFFECT
 )
 
 # The settings that say the same thing in other units, strongest first (Kafka:

@@ -7,7 +7,17 @@ import os
 
 from pybroker.config.listeners import host_port
 from pybroker.config.protocol_version import LATEST, PROTOCOL_VERSION, check_protocol_version
-from pybroker.config.values import ConfigKey, ConfigType, Scope, Value, at_least, between, not_empty, one_of
+from pybroker.config.values import (
+    ConfigKey,
+    ConfigType,
+    InvalidValue,
+    Scope,
+    Value,
+    at_least,
+    between,
+    not_empty,
+    one_of,
+)
 
 BOOLEAN, STRING, INT, LONG, LIST = (
     ConfigType.BOOLEAN,
@@ -33,6 +43,13 @@ def _optional_host_port(value: Value) -> None:
 def _socket_buffer(value: Value) -> None:
     if value != -1:
         at_least(1)(value)
+
+
+def _connection_overrides(value: Value) -> None:
+    for pair in filter(None, str(value or "").split(",")):
+        address, colon, count = pair.strip().rpartition(":")
+        if not colon or not address or not count.isdecimal():
+            raise InvalidValue(f"expected address:count, found {pair.strip()!r}")
 
 
 IDENTITY = (
@@ -175,7 +192,7 @@ SOCKETS = (
         STRING,
         "",
         "Exceptions to max.connections.per.ip, as address:count pairs.",
-        None,
+        _connection_overrides,
         CLUSTER,
     ),
     ConfigKey(
@@ -238,7 +255,8 @@ OPERATION = (
         "log.level",
         STRING,
         "INFO",
-        "Least severe level that is logged to standard error. Loggers can be changed while running (kafka-configs, broker-loggers). Not one of Kafka's settings.",
+        "Least severe level that is logged to standard error. Single loggers have levels of their own (broker-loggers). Not one of Kafka's settings.",
         one_of("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
+        CLUSTER,
     ),
 )

@@ -1,10 +1,9 @@
 """Settings of Apache Kafka that this broker does not have: which ones are harmless, which ones must stop the
 start, and what to do instead.
 
-A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises
-protection or another way of
-running (a policy class, a quorum elsewhere) is refused: passing over it in silence would be
-the worse surprise.
+A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises protection or
+another way of running (TLS, a policy class, a quorum elsewhere) is refused: passing over it in silence would be the
+worse surprise.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pybroker.config.broker_defs import BROKER_SETTINGS
+from pybroker.config.listener_settings import PREFIX
 
 
 class Refusal(NamedTuple):
@@ -24,6 +24,10 @@ class Refusal(NamedTuple):
 _NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
 _NO_QUORUM = "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
 _NO_TIERED = "tiered storage is not part of this broker; remove the line"
+_NO_TLS = (
+    "TLS is not part of this broker; remove the line, and let clients reach it through a network, or a proxy, that "
+    "protects what they send"
+)
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.connect": Refusal("this broker keeps its metadata in its first data directory; remove the line"),
@@ -53,6 +57,11 @@ REFUSED: dict[str, Refusal] = {
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
         ("", "9223372036854775807"),
     ),
+    "cordoned.log.dirs": Refusal("new partitions go to every directory that is online; take it out of log.dirs"),
+    "max.decompressed.message.bytes": Refusal(
+        "what a batch may come to is fixed: 256 MiB, or 64 times its size; remove the line", ("", "2147483639")
+    ),
+    "sasl.server.callback.handler.class": Refusal(_NO_CLASSES),
     "unstable.api.versions.enable": Refusal(
         "only released versions of the protocol are served; remove the line", ("", "false")
     ),
@@ -69,85 +78,63 @@ SINGLE_MEMBER: dict[str, str] = {
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-auto.include.jmx.reporter auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms
-broker.id.generation.enable broker.session.timeout.ms
-controlled.shutdown.enable controlled.shutdown.max.retries
+auto.include.jmx.reporter auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id.generation.enable
+broker.session.timeout.ms controlled.shutdown.enable controlled.shutdown.max.retries
 controlled.shutdown.retry.backoff.ms controller.listener.names controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
-controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
-controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quota.window.num
-controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
-delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key
-delegation.token.max.lifetime.ms delegation.token.secret.key delete.records.purgatory.purge.interval.requests
-early.start.listeners eligible.leader.replicas.enable errors.deadletterqueue.auto.create.topics.enable
-errors.deadletterqueue.topic.name.prefix fetch.purgatory.purge.interval.requests
-follower.fetch.last.tiered.offset.enable group.consumer.assignment.interval.ms
-group.consumer.assignor.offload.enable group.consumer.assignors group.consumer.heartbeat.interval.ms
+controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+controller.quorum.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
+controller.socket.timeout.ms delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
+delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
+fetch.purgatory.purge.interval.requests group.consumer.assignors group.consumer.heartbeat.interval.ms
 group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
 group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
 group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
 group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
-group.coordinator.append.linger.ms group.coordinator.background.threads
-group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.threads
-group.share.assignment.interval.ms group.share.assignor.offload.enable group.share.assignors
-group.share.delivery.count.limit group.share.dlq.manager.class.name group.share.enable
-group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
-group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
-group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
-group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
-group.share.partition.max.record.locks group.share.persister.class.name group.share.record.lock.duration.ms
-group.share.session.timeout.ms group.streams.acceptable.recovery.lag group.streams.assignment.interval.ms
-group.streams.assignor.offload.enable group.streams.assignors group.streams.heartbeat.interval.ms
+group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.new.enable
+group.coordinator.threads group.share.assignors group.share.delivery.count.limit group.share.dlq.manager.class.name
+group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
+group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
+group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
+group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
+group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
+group.streams.acceptable.recovery.lag group.streams.assignors group.streams.heartbeat.interval.ms
 group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
 group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
 group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
-group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-group.streams.min.task.offset.interval.ms group.streams.num.standby.replicas group.streams.num.warmup.replicas
-group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms group.streams.task.offset.interval.ms
-group.streams.topology.description.plugin.class initial.broker.registration.timeout.ms
-internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms
+group.streams.num.standby.replicas group.streams.num.warmup.replicas group.streams.rack.aware.assignment.tags
+group.streams.session.timeout.ms group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
+initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage log.cleaner.io.buffer.load.factor
-log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
-log.message.downconversion.enable log.message.format.version log.remote.copy.lag.bytes log.remote.copy.lag.ms
-max.decompressed.message.bytes metadata.log.dir
+leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage log.dir.failure.timeout.ms
+log.message.downconversion.enable log.message.format.version metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
-metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
-num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.required.acks
-offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
-password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
-password.encoder.secret producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
-quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
-remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
-remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
-remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
-remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
-remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
-remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
-remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
-remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
-remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
-remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
-remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
+metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
+offsets.commit.required.acks offsets.topic.compression.codec password.encoder.cipher.algorithm
+password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm
+password.encoder.old.secret password.encoder.secret producer.id.expiration.check.interval.ms
+producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
+remote.log.index.file.cache.ttl.ms remote.log.manager.copy.quota.window.num
+remote.log.manager.copy.quota.window.size.seconds remote.log.manager.fetch.quota.window.num
+remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.task.interval.ms
+remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
+remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.storage.manager.class.name
 remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix replica.fetch.backoff.ms
 replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
 replica.lag.max.messages replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes
 replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-reserved.broker.max.id sasl.client.callback.handler.class sasl.jaas.config
-sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
-sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
-sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
-sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
-sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+reserved.broker.max.id sasl.client.callback.handler.class sasl.jaas.config sasl.login.callback.handler.class
+sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
+sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol sasl.oauthbearer.allow.unverified.audience
+sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
 sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
 sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
 sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
@@ -158,56 +145,89 @@ sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.b
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
 sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-sasl.server.callback.handler.class server.max.startup.time.ms
-share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
-share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
-share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
-share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
-share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-socket.connection.setup.timeout.ms
-ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
-ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
-ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
-ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+server.max.startup.time.ms share.coordinator.append.linger.ms share.coordinator.cold.partition.snapshot.interval.ms
+share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
+share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
+share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
+share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes share.coordinator.threads
+share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms telemetry.max.bytes
 transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-transactional.id.expiration.ms unclean.leader.election.interval.ms unstable.feature.versions.enable
-zookeeper.clientCnxnSocket zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
-zookeeper.metadata.migration.min.batch.size zookeeper.session.timeout.ms zookeeper.set.acl
-zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
-zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password
-zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
-zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
+transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+transaction.state.log.segment.bytes transaction.two.phase.commit.enable transactional.id.expiration.ms
+unclean.leader.election.interval.ms unstable.feature.versions.enable zookeeper.clientCnxnSocket
+zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.min.batch.size
+zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable
+zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
+zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable
+zookeeper.ssl.protocol zookeeper.ssl.truststore.location zookeeper.ssl.truststore.password
+zookeeper.ssl.truststore.type
 """
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())
 
 
+_TLS_NAMES = """
+ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
+ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
+ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+"""
+TLS: frozenset[str] = frozenset(_TLS_NAMES.split())
+"""Whoever sets one of them expects TLS."""
+
+_ASKS_FOR_NO_TLS = {
+    "ssl.client.auth": "none",
+    "ssl.allow.dn.changes": "false",
+    "ssl.allow.san.changes": "false",
+    "ssl.endpoint.identification.algorithm": "",
+}
+
+_SECRET = frozenset(name for name in TLS if name.endswith((".password", ".key", ".certificate.chain", ".certificates")))
+
+LIMITS_OF_LISTENERS = frozenset(("max.connections", "max.connection.creation.rate"))
+"""Obeyed for all listeners together; for one of them it would be a protection that is not there."""
+
+
 def refusal(name: str, text: str) -> str | None:
-    """Why a setting of Kafka's cannot be obeyed and what to do instead; None if it is harmless or not one of
-    these.
+    """Why a setting of Kafka's cannot be obeyed and what to do instead; None if it is harmless or not one of these.
+    Settings of one listener count as what they set.
     """
     if name in SINGLE_MEMBER:
         return SINGLE_MEMBER[name] if "," in text else None
-    refused = REFUSED.get(name)
-    if refused is not None and "".join(text.split()).lower() not in refused.harmless:
-        return refused.remedy
+    value = "".join(text.split()).lower()
+    for part in _meanings(name):
+        if part in TLS and value and value != _ASKS_FOR_NO_TLS.get(part):
+            return _NO_TLS
+        if part in LIMITS_OF_LISTENERS and part != name:
+            return f"{part} is for all listeners together here; remove the line"
+        refused = REFUSED.get(part)
+        if refused is not None and value not in refused.harmless:
+            return refused.remedy
     return None
 
 
 def is_foreign(name: str) -> bool:
-    """Whether Apache Kafka knows this setting and this broker does not. Settings for one listener count as
-    what they set.
+    """Whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as what they
+    set.
     """
-    if name.startswith("listener.name."):
-        # listener.name.<listener>.<setting> or, for SASL, listener.name.<listener>.<mechanism>.<setting>
-        rest = name.split(".", 3)[3:]
-        if not rest:
-            return False
-        return any(part in HARMLESS or part in BROKER_SETTINGS for part in (rest[0], rest[0].partition(".")[2]))
-    return name in HARMLESS or name in REFUSED or name in SINGLE_MEMBER
+    kafkas = any(part in HARMLESS or part in REFUSED or part in TLS for part in _meanings(name))
+    if name.startswith(PREFIX):
+        return kafkas or any(part in BROKER_SETTINGS for part in _meanings(name))
+    return kafkas or name in SINGLE_MEMBER
+
+
+def is_secret(name: str) -> bool:
+    """Whether a complaint about this setting must not show its value."""
+    return any(part in _SECRET or part.endswith("jaas.config") for part in _meanings(name))
+
+
+def _meanings(name: str) -> tuple[str, ...]:
+    """What a name may set: itself; or what stands behind listener.name.<listener>. and, for SASL, behind
+    listener.name.<listener>.<mechanism>.
+    """
+    if not name.startswith(PREFIX):
+        return (name,)
+    rest = name.removeprefix(PREFIX).partition(".")[2]
+    return tuple(part for part in (rest, rest.partition(".")[2]) if part)

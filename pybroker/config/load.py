@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pybroker.config import foreign
+from pybroker.config import advice, foreign, one_node
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS
+from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import nearest_name
 from pybroker.config.listener_settings import check_listener_setting, listener_setting
 from pybroker.config.listeners import SERVED_PROTOCOLS, parse_listeners, protocol_map
@@ -20,10 +21,6 @@ from pybroker.config.values import ConfigError, InvalidValue, render_value
 
 PROPERTIES_BYTES_MAX = 1 << 20
 """Longer than any settings file: something else was named by mistake (a log, a device)."""
-
-
-SHORT_DELAY_MS = 60_000
-"""`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
 
 
 class Setting(NamedTuple):
@@ -112,49 +109,22 @@ def check_settings(given: Mapping[str, Setting]) -> Loaded:
         except InvalidValue as problem:
             shown = "(hidden)" if key.sensitive else setting.text
             raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
+    without_effect += [key.name for key in WITHOUT_EFFECT if key.name in static]
     _drop_controller_listeners(static, given)
+    cut = one_node.fit(static)
     config = BrokerConfig(static, listener_settings)
     _check_together(config, given)
-    warnings = _security_warnings(config)
-    if without_effect:
-        warnings.append("Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(without_effect)))
-    if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:
-        warnings.append(
-            f"delete.topic.delay.ms={config['delete.topic.delay.ms']}: data of deleted topics is removed within a "
-            "minute, and cannot be undeleted afterwards"
-        )
-    return Loaded(config, warnings)
-
-
-def _security_warnings(config: BrokerConfig) -> list[str]:
-    warnings = []
-    sasl = [listener for listener in config.listeners if listener.protocol.startswith("SASL_")]
-    for listener in sasl:
-        security = config.listener_security(listener.name)
-        if security.mechanisms == ("PLAIN",) and not security.plain_users:
-            warnings.append(
-                f"Nobody can authenticate on listener {listener.name}: PLAIN is its only mechanism and "
-                f"listener.name.{listener.name.lower()}.plain.sasl.jaas.config names no user"
-            )
-    if not config.get_str("authorizer.class.name"):
-        without = [name for name in ("super.users",) if config.get_str(name)]
-        if without:
-            warnings.append(f"{', '.join(without)} has no effect without authorizer.class.name")
-        if sasl:
-            warnings.append(
-                "Clients authenticate, but without authorizer.class.name everybody who has authenticated may do "
-                "everything"
-            )
-    return warnings
+    return Loaded(config, [*([cut] if cut else []), *advice.warnings(config, without_effect)])
 
 
 def _check_foreign(name: str, setting: Setting) -> None:
     remedy = foreign.refusal(name, setting.text)
     if remedy is not None:
-        raise ConfigError(f"{name}={setting.text} ({setting.where}): {remedy}")
+        shown = "(hidden)" if foreign.is_secret(name) else setting.text
+        raise ConfigError(f"{name}={shown} ({setting.where}): {remedy}")
     if foreign.is_foreign(name):
         return
-    nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS])
+    nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS, *foreign.REFUSED, *foreign.TLS])
     hint = f"; did you mean {nearest}?" if nearest else ", neither of this broker nor of Apache Kafka"
     raise ConfigError(f"{name} ({setting.where}): unknown setting{hint}")
 
@@ -227,8 +197,4 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
         raise fail("log.dirs", "a directory is named twice")
     if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
         raise fail("group.min.session.timeout.ms", "above group.max.session.timeout.ms")
-    for pair in filter(None, config.get_str("max.connections.per.ip.overrides").split(",")):
-        address, colon, count = pair.strip().rpartition(":")
-        if not colon or not address or not count.isdecimal():
-            raise fail("max.connections.per.ip.overrides", f"expected address:count, found {pair.strip()!r}")
     check_resolved(resolve_topic_configs({}, config))

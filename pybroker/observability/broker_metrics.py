@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pybroker.metadata.deletion_records import REMOVED
-from pybroker.observability.group_metrics import group_gauges
-from pybroker.observability.metrics import Gauge, identity_gauges, render_gauges
+from pybroker.observability.group_metrics import group_metrics
+from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
 from pybroker.services import Services
 from pybroker.version import version
 
@@ -13,45 +13,49 @@ _VERSION = version()
 
 def broker_metrics(services: Services) -> str:
     """Prometheus text; called on the loop's thread, each time somebody scrapes."""
-    gauges = identity_gauges(services.cluster_id, services.broker_id, _VERSION)
-    return services.native.metrics() + render_gauges([*gauges, *_sizes(services)])
+    identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
+    return services.native.metrics() + render_metrics([*identity, *_sizes(services)])
 
 
-def _sizes(services: Services) -> list[Gauge]:
+def _sizes(services: Services) -> list[Metric]:
     """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
     topics, image = services.cache.topics, services.view.image
     broker_id = services.broker_id
     leaders = sum(partition.leader == broker_id for topic in image.topics.values() for partition in topic.partitions)
     return [
-        Gauge("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
-        Gauge(
+        Metric("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
+        Metric(
             "pybroker_cluster_partitions",
             "Partitions of the cluster (Kafka: GlobalPartitionCount).",
             lambda: sum(len(topic.partitions) for topic in image.topics.values()),
         ),
-        Gauge("pybroker_leader_partitions", "Partitions that this broker leads (Kafka: LeaderCount).", lambda: leaders),
-        Gauge(
+        Metric(
+            "pybroker_leader_partitions", "Partitions that this broker leads (Kafka: LeaderCount).", lambda: leaders
+        ),
+        Metric(
             "pybroker_cluster_deletions",
             "Deleted topics whose data is kept or whose removal is not finished.",
             lambda: sum(record.state != REMOVED for record in image.deletions.values()),
         ),
-        Gauge(
+        Metric(
             "pybroker_cluster_damaged_topics",
             "Topics whose metadata cannot be read; not served.",
             lambda: len(image.damaged),
         ),
-        *group_gauges(services.groups),
-        Gauge(
-            "pybroker_authentications_succeeded",
+        *group_metrics(services.groups),
+        Metric(
+            "pybroker_authentications_succeeded_total",
             "SASL authentications that succeeded since the start (Kafka: successful-authentication-total).",
             lambda: services.sasl.succeeded,
+            kind="counter",
         ),
-        Gauge(
-            "pybroker_authentications_failed",
+        Metric(
+            "pybroker_authentications_failed_total",
             "SASL authentications that failed since the start (Kafka: failed-authentication-total).",
             lambda: services.sasl.failed,
+            kind="counter",
         ),
-        Gauge(
+        Metric(
             "pybroker_cluster_brokers", "Brokers that are alive (Kafka: ActiveBrokerCount).", lambda: len(image.brokers)
         ),
     ]

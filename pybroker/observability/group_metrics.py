@@ -10,20 +10,20 @@ from collections import Counter
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import GroupState
-from pybroker.observability.metrics import Gauge
+from pybroker.observability.metrics import Metric
 
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 _SENSORS = "kafka_server_group_coordinator_metrics"
 
 
-def group_gauges(coordinator: GroupCoordinator) -> list[Gauge]:
+def group_metrics(coordinator: GroupCoordinator) -> list[Metric]:
     """The groups that this broker coordinates, those of shards that are still being loaded left out."""
     states = Counter(group.state for group in coordinator.list_groups()[0])
     figures = coordinator.figures
     return [
-        Gauge(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", states.total),
+        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", states.total),
         *(_in_state(state, states[state]) for state in GroupState),
-        Gauge(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
+        Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         _count("offset_commit", "Offsets committed", figures.offset_commits),
         _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
         _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),
@@ -31,13 +31,13 @@ def group_gauges(coordinator: GroupCoordinator) -> list[Gauge]:
     ]
 
 
-def _in_state(state: GroupState, number: int) -> Gauge:
+def _in_state(state: GroupState, number: int) -> Metric:
     kafkas = f"NumGroups{state.value}"
-    return Gauge(f"{_MANAGER}_{kafkas.lower()}", f"Groups in state {state.value} (Kafka: {kafkas}).", lambda: number)
+    return Metric(f"{_MANAGER}_{kafkas.lower()}", f"Groups in state {state.value} (Kafka: {kafkas}).", lambda: number)
 
 
-def _count(name: str, what: str, number: int) -> Gauge:
+def _count(name: str, what: str, number: int) -> Metric:
     kafkas = f"{name.replace('_', '-')}-count"
-    return Gauge(
+    return Metric(
         f"{_SENSORS}_{name}_count", f"{what} since the start (Kafka: {kafkas}).", lambda: number, kind="counter"
     )

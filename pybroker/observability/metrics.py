@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-class Gauge(NamedTuple):
+class Metric(NamedTuple):
     """A number, read when somebody looks."""
 
     name: str
@@ -27,40 +27,40 @@ class Gauge(NamedTuple):
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def render_gauges(gauges: Iterable[Gauge]) -> str:
-    """Prometheus text format 0.0.4. Gauges of one name must follow each other."""
+def render_metrics(metrics: Iterable[Metric]) -> str:
+    """Prometheus text format 0.0.4. Metrics of one name must follow each other."""
     lines: list[str] = []
     last = ""
-    for gauge in gauges:
-        if gauge.name != last:
-            lines.append(f"# HELP {gauge.name} {gauge.help}")
-            lines.append(f"# TYPE {gauge.name} {gauge.kind}")
-            last = gauge.name
-        labels = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in gauge.labels.items())
-        number = gauge.read()
+    for metric in metrics:
+        if metric.name != last:
+            lines.append(f"# HELP {metric.name} {metric.help}")
+            lines.append(f"# TYPE {metric.name} {metric.kind}")
+            last = metric.name
+        labels = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in metric.labels.items())
+        number = metric.read()
         shown = str(int(number)) if number == int(number) else repr(number)
-        lines.append(f"{gauge.name}{{{labels}}} {shown}" if labels else f"{gauge.name} {shown}")
+        lines.append(f"{metric.name}{{{labels}}} {shown}" if labels else f"{metric.name} {shown}")
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def identity_gauges(cluster_id: str, broker_id: int, version: str) -> list[Gauge]:
+def identity_metrics(cluster_id: str, broker_id: int, version: str) -> list[Metric]:
     """Who this is. KIP-78 shows the cluster id as a gauge whose value is text; in Prometheus text is a label
     and the value is 1.
     """
     return [
-        Gauge(
+        Metric(
             "kafka_server_kafkaserver_clusterid_info",
             "Id of the cluster (Kafka's name: kafka.server:type=KafkaServer,name=ClusterId).",
             lambda: 1,
             {"cluster_id": cluster_id},
         ),
-        Gauge(
+        Metric(
             "kafka_cluster_cluster_clusterid_info",
             "Id of the cluster (KIP-78's own name: kafka.cluster:type=Cluster,name=ClusterId).",
             lambda: 1,
             {"cluster_id": cluster_id},
         ),
-        Gauge(
+        Metric(
             "pybroker_info",
             "Version, broker id and cluster id of this broker.",
             lambda: 1,

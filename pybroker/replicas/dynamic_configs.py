@@ -7,7 +7,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from pybroker.config import BROKER_SETTINGS, BrokerConfig, InvalidValue, Scope, resolve_topic_configs
+from pybroker import logs
+from pybroker.config import BROKER_SETTINGS, BrokerConfig, InvalidValue, Scope, one_node, resolve_topic_configs
 from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.native import NativeBroker
@@ -38,6 +39,7 @@ class DynamicConfigs:
         self._broker_id = broker_id
         self._config = config
         self._native = native
+        self._log_level = config["log.level"]
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Settings of brokers first: they are the defaults of topics."""
@@ -55,6 +57,11 @@ class DynamicConfigs:
                 log.warning("The stored broker setting %s has no effect: %s", name, problem)
         self._config.set_dynamic(cluster=usable(cluster), broker=usable(broker))
         self._native.set_settings(self._config.native_settings())
+        level = self._config["log.level"]
+        if level != self._log_level:
+            # Only then: the root logger may have been given a level of its own.
+            logs.set_logger_level(logs.ROOT, level)
+            self._log_level = level
 
     async def _put_in_force(self, topics: Iterable[TopicImage]) -> None:
         partitions = self._native.partitions
@@ -87,4 +94,4 @@ def _obstacle(name: str, text: str) -> str | None:
         key.parse(text)
     except InvalidValue as problem:
         return str(problem)
-    return None
+    return one_node.problem(name, text)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -174,7 +175,12 @@ def test_a_kafka_directory_is_taken_over(
     assert isinstance(cluster, dict)
     assert answer["cluster_id"] == cluster["cluster.id"]
     assert answer["node_id"] == int(cluster["node.id"])
+    # As Kafka leaves it where nothing was ever compacted or deleted.
+    (copy / "cleaner-offset-checkpoint").write_bytes(b"")
     pybroker.start()
+    told = pybroker.console.read_text().splitlines()
+    complaints = [line for line in told if re.search(r"\] (WARN|ERROR|FATAL) ", line)]
+    assert [line for line in complaints if "deleted-0." not in line] == [], "but for what Kafka was about to remove"
     assert topic_ids(pybroker, *TOPICS) == facts["ids"]
     assert digest(pybroker) == facts["digest"]
     assert committed(pybroker) == facts["committed"]

@@ -41,7 +41,8 @@ pub(crate) fn render(entries: impl ExactSizeIterator<Item = String>) -> String {
     text
 }
 
-/// Reads an offset checkpoint. A missing file is an empty one.
+/// Reads an offset checkpoint. A missing file is an empty one, and so is one without a byte: Kafka makes the file before
+/// it has anything to write.
 ///
 /// # Errors
 /// [`StorageError::Corrupt`]; the caller goes on without, which costs time but no data.
@@ -49,6 +50,9 @@ pub(crate) fn read_offsets(path: &Path) -> Result<OffsetsByPartition, StorageErr
     let Some(content) = files::read_if_there(path, CHECKPOINT_BYTES_MAX)? else {
         return Ok(HashMap::new());
     };
+    if content.is_empty() {
+        return Ok(HashMap::new());
+    }
     let corrupt = |reason| StorageError::Corrupt {
         path: path.to_path_buf(),
         reason,
@@ -100,8 +104,10 @@ mod tests {
         let offsets = read_offsets(&path).expect("reads");
         assert_eq!(offsets[&("a".to_owned(), 0)], 5);
         assert_eq!(offsets[&("b.c".to_owned(), 12)], i64::MAX);
+        std::fs::write(&path, "").expect("writes");
+        assert!(read_offsets(&path).expect("as Kafka makes it").is_empty());
         for damaged in [
-            "",
+            "\n",
             "1\n0\n",
             "0\n2\na 0 1\n",
             "0\nx\n",

@@ -42,13 +42,26 @@ TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class ShardLog:
-    """The write side of one partition, as led under one leader epoch."""
+    """The write side of one partition, as led under one leader epoch.
 
-    def __init__(self, ports: Ports, topic: str, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
+    `short_of_replicas` is called when a write is refused because too few replicas are in sync.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        topic: str,
+        topic_id: Uuid,
+        partition: int,
+        leader_epoch: int,
+        *,
+        short_of_replicas: Callable[[], None] = lambda: None,
+    ) -> None:
         self.topic_id = topic_id
         self.partition = partition
         self.leader_epoch = leader_epoch
         self._name = f"{topic}-{partition}"
+        self._short_of_replicas = short_of_replicas
         self._appends = ports.appends
         self._clock = ports.clock
         self._loop = ports.loop
@@ -115,6 +128,8 @@ class ShardLog:
         if problem is None:
             self._finish(waiting, ErrorCode.NONE, future.result().base_offset)
         elif isinstance(problem, KafkaError):
+            if problem.code == ErrorCode.NOT_ENOUGH_REPLICAS:
+                self._short_of_replicas()
             self._finish(waiting, _answer(problem.code), -1)
         else:
             log.error("append to %s failed: this is a bug in pybroker", self._name, exc_info=problem)

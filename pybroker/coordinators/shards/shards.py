@@ -32,6 +32,9 @@ LOAD_THREADS = 2
 LOAD_RETRY_MS = 5_000
 """A shard whose log could not be read is tried again after this."""
 
+SHORT_OF_REPLICAS_MS = 60_000
+"""Clients try again and again; the log says it this often."""
+
 S = TypeVar("S", bound=Shard[Any])
 
 
@@ -60,6 +63,7 @@ class Shards(Generic[S]):
         self._creating: asyncio.Task[object] | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._started = False
+        self._said_short_ms: int | None = None
 
     def __iter__(self) -> Iterator[S]:
         return iter(self._shards.values())
@@ -127,7 +131,16 @@ class Shards(Generic[S]):
 
     def _take_over(self, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
         ports = self._ports
-        shard = self._make(ShardLog(ports, self._topic, topic_id, partition, leader_epoch))
+        shard = self._make(
+            ShardLog(
+                ports,
+                self._topic,
+                topic_id,
+                partition,
+                leader_epoch,
+                short_of_replicas=self._note_short_of_replicas,
+            )
+        )
         self._shards[partition] = shard
         ends = ports.reads.offsets(topic_id, partition)
         if ends is not None and ends.log_end_offset <= ends.log_start_offset:
@@ -175,6 +188,16 @@ class Shards(Generic[S]):
         if shard is not None and shard.state is ShardState.FAILED:
             self._drop(partition)
             self.follow_leaders()
+
+    def _note_short_of_replicas(self) -> None:
+        now_ms = self._ports.clock.monotonic_ms()
+        if self._said_short_ms is None or now_ms - self._said_short_ms >= SHORT_OF_REPLICAS_MS:
+            self._said_short_ms = now_ms
+            log.warning(
+                "writes to %s are refused (NOT_ENOUGH_REPLICAS): fewer replicas are in sync than min.insync.replicas "
+                "asks for; at most one such line a minute",
+                self._topic,
+            )
 
     # --- who answers --------------------------------------------------------------------------------------------------
 

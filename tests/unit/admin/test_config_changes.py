@@ -111,7 +111,11 @@ def test_broker_changes(
         ([("num.partitions", SET, "5")], INVALID_REQUEST),
         ([("listeners", SET, "PLAINTEXT://:1")], INVALID_REQUEST),
         ([("log.retention.mz", SET, "5")], INVALID_CONFIG),
-        ([("log.retention.ms", SET, "x")], INVALID_CONFIG),
+        ([("log.retention.ms", SET, "x")], INVALID_REQUEST),
+        ([("max.connections.per.ip.overrides", SET, "x")], INVALID_REQUEST),
+        ([("request.timeout.ms", SET, "1")], INVALID_REQUEST),
+        ([("ssl.keystore.location", SET, "/x")], INVALID_REQUEST),
+        ([("min.insync.replicas", SET, "2")], INVALID_CONFIG),
         ([("min.insync.replicas", SUBTRACT, "1")], INVALID_CONFIG),
     ],
 )

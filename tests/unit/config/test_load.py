@@ -79,11 +79,13 @@ def test_defaults() -> None:
     assert config["delete.topic.delay.ms"] == 14_400_000
 
 
-def test_kafka_4_sample_file_is_accepted_with_one_warning(tmp_path: Path) -> None:
+def test_kafka_4_sample_file_is_accepted_with_two_warnings(tmp_path: Path) -> None:
     config, warnings = load_config(written(tmp_path, KAFKA_4_SAMPLE))
-    assert len(warnings) == 1
-    assert "num.io.threads" in warnings[0]
-    assert "process.roles" in warnings[0]
+    exposed, without_effect = warnings
+    assert exposed.startswith("PLAINTEXT://:9092 can be reached from other machines")
+    assert "num.io.threads" in without_effect
+    assert "process.roles" in without_effect
+    assert config["num.io.threads"] == 8, "shown as it was given"
     assert [str(one) for one in config.listeners] == ["PLAINTEXT://:9092"], "the controller's listener is not opened"
     assert [str(one) for one in config.advertised_listeners([("PLAINTEXT", "0.0.0.0", 9092)])] == [
         "PLAINTEXT://localhost:9092"
@@ -196,6 +198,30 @@ MISTAKES = [
         "remote.log.storage.system.enable=true ({file} line 2): tiered storage is not part of this broker; remove the line",
     ),
     (
+        "ssl.keystore.location=/k.jks",
+        "ssl.keystore.location=/k.jks ({file} line 2): TLS is not part of this broker; remove the line, and let clients reach it through a network, or a proxy, that protects what they send",
+    ),
+    (
+        "listener.name.internal.ssl.keystore.password=hunter2",
+        "listener.name.internal.ssl.keystore.password=(hidden) ({file} line 2): TLS is not part of this broker; remove the line, and let clients reach it through a network, or a proxy, that protects what they send",
+    ),
+    (
+        "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B",
+        "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B ({file} line 2): classes of the JVM cannot be loaded here; remove the line",
+    ),
+    (
+        "listener.name.plaintext.max.connections=10",
+        "listener.name.plaintext.max.connections=10 ({file} line 2): max.connections is for all listeners together here; remove the line",
+    ),
+    (
+        "cordoned.log.dirs=/a",
+        "cordoned.log.dirs=/a ({file} line 2): new partitions go to every directory that is online; take it out of log.dirs",
+    ),
+    (
+        "ssl.keystore.locatio=x",
+        "ssl.keystore.locatio ({file} line 2): unknown setting; did you mean ssl.keystore.location?",
+    ),
+    (
         "listener.name.plaintext.sasl.jass.config=x",
         "listener.name.plaintext.sasl.jass.config ({file} line 2): unknown setting, neither of this broker nor of Apache Kafka",
     ),
@@ -245,8 +271,11 @@ def test_malformed_assignment(assignment: str) -> None:
         "remote.log.storage.system.enable=false",
         "security.inter.broker.protocol=PLAINTEXT",
         "controller.quorum.voters=1@localhost:9093",
-        "ssl.keystore.password=hunter2",
-        "listener.name.internal.ssl.keystore.location=/x",
+        "ssl.client.auth=none",
+        "listener.name.internal.ssl.endpoint.identification.algorithm=",
+        "principal.builder.class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "max.decompressed.message.bytes=2147483639",
+        "log.cleaner.io.buffer.size=1000000",
         "listener.name.internal.scram-sha-256.sasl.jaas.config=hunter2",
         "broker.id=-1",
     ],
@@ -255,3 +284,55 @@ def test_harmless_settings_of_kafka(harmless: str) -> None:
     config, warnings = load_config(None, [harmless])
     assert config.broker_id == 1
     assert not any("hunter2" in warning for warning in warnings), "values are not logged"
+
+
+@pytest.mark.parametrize(
+    ("settings", "in_force", "warning"),
+    [
+        (
+            {"default.replication.factor": 3, "min.insync.replicas": 2, "offsets.topic.replication.factor": 3},
+            (1, 1, 1),
+            "default.replication.factor=3, min.insync.replicas=2, offsets.topic.replication.factor=3: this broker is alone "
+            "and keeps one replica of each partition, so 1 is in force for each of them",
+        ),
+        (
+            {"min.insync.replicas": 2},
+            (1, 1, 1),
+            "min.insync.replicas=2: this broker is alone and keeps one replica of each partition, so 1 is in force for it",
+        ),
+        ({"default.replication.factor": 1, "min.insync.replicas": 1}, (1, 1, 1), None),
+    ],
+)
+def test_a_file_for_several_brokers_is_cut_to_one(
+    settings: dict[str, object], in_force: tuple[int, int, int], warning: str | None
+) -> None:
+    config, warnings = load_config(None, (), settings)
+    names = ("default.replication.factor", "min.insync.replicas", "offsets.topic.replication.factor")
+    assert tuple(config[name] for name in names) == in_force
+    assert warnings == ([warning] if warning else [])
+
+
+@pytest.mark.parametrize(
+    ("listeners", "settings", "warned"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092,B://[::1]:9093,C://localhost:9094", (), None),
+        ("PLAINTEXT://127.0.0.1:9092,B://0.0.0.0:9093,C://:9094", (), "B://0.0.0.0:9093, C://:9094 can be reached"),
+        ("PLAINTEXT://broker.example:9092", (), "may do everything"),
+        (
+            "PLAINTEXT://[::]:9092",
+            ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",),
+            "is User:ANONYMOUS and may do what that user may",
+        ),
+        ("S://0.0.0.0:9092", (), None),
+    ],
+)
+def test_who_listens_beyond_this_machine_without_authentication_is_told(
+    listeners: str, settings: tuple[str, ...], warned: str | None
+) -> None:
+    protocols = "PLAINTEXT:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT,S:SASL_PLAINTEXT"
+    _, warnings = load_config(
+        None, [f"listeners={listeners}", f"listener.security.protocol.map={protocols}", *settings]
+    )
+    exposed = [warning for warning in warnings if "reached from other machines" in warning]
+    assert len(exposed) == (0 if warned is None else 1)
+    assert warned is None or warned in exposed[0]

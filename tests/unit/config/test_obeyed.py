@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, SYNONYMS, TOPIC_SETTINGS
+from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[3]
 TABLES = {"broker_network.py", "broker_log.py", "broker_groups.py", "foreign.py", "topic_defs.py"}
@@ -25,6 +26,9 @@ BY_NATURE = {
 # Settings whose names are put together from a prefix where they are read.
 PREFIXED = {"offsets.topic.num.partitions", "offsets.topic.replication.factor"}
 
+# Those that say themselves that they change nothing.
+WITHOUT = {key.name for key in WITHOUT_EFFECT}
+
 
 @cache
 def code() -> str:
@@ -37,7 +41,10 @@ def code() -> str:
 DEFAULTS_OF_TOPICS = {member for name in BROKER_SYNONYM.values() for member in SYNONYMS.get(name, (name,))}
 
 
-@pytest.mark.parametrize("name", sorted(set(BROKER_SETTINGS) - DEFAULTS_OF_TOPICS - set(BY_NATURE) - PREFIXED))
+READ = set(BROKER_SETTINGS) - DEFAULTS_OF_TOPICS - set(BY_NATURE) - PREFIXED - WITHOUT
+
+
+@pytest.mark.parametrize("name", sorted(READ))
 def test_broker_setting(name: str) -> None:
     assert f'"{name}"' in code()
 

@@ -12,7 +12,7 @@ from pybroker.clock import FakeClock
 from pybroker.coordinators.shards.log import ShardLog
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import Shard, ShardState
-from pybroker.coordinators.shards.shards import LOAD_RETRY_MS, Shards
+from pybroker.coordinators.shards.shards import LOAD_RETRY_MS, SHORT_OF_REPLICAS_MS, Shards
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -153,6 +153,17 @@ async def test_a_retry_ends_with_the_leadership() -> None:
     world.timers.advance()
     assert len(world.made) == made
     assert len(world.timers) == 0
+
+
+async def test_too_few_replicas_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    for passes_ms in (0, SHORT_OF_REPLICAS_MS - 1, 1):
+        world.clock.advance(passes_ms)
+        assert await world.write(b"x", b"1") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await world.write(b"x", b"1") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    told = [record for record in caplog.records if "NOT_ENOUGH_REPLICAS" in record.getMessage()]
+    assert [record.levelname for record in told] == ["WARNING", "WARNING"]
 
 
 async def test_partitions_that_are_added_and_a_new_incarnation_are_taken_over() -> None:

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pybroker.observability import http
-from pybroker.observability.metrics import Gauge, identity_gauges, render_gauges
+from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
 
 
 class Served(NamedTuple):
@@ -96,19 +96,19 @@ async def test_a_bug_in_a_metric_is_an_error_not_a_crash(served: Served) -> None
 
 def test_text_format() -> None:
     gauges = [
-        Gauge("a", "First.", lambda: 1.5, {"x": 'quote " backslash \\ line \n end'}),
-        Gauge("a", "First.", lambda: 2, {"x": "other"}),
-        Gauge("b", "Second.", lambda: 3.0),
+        Metric("a", "First.", lambda: 1.5, {"x": 'quote " backslash \\ line \n end'}),
+        Metric("a", "First.", lambda: 2, {"x": "other"}),
+        Metric("b", "Second.", lambda: 3.0),
     ]
-    assert render_gauges(gauges) == (
+    assert render_metrics(gauges) == (
         "# HELP a First.\n# TYPE a gauge\n"
         'a{x="quote \\" backslash \\\\ line \\n end"} 1.5\n'
         'a{x="other"} 2\n'
         "# HELP b Second.\n# TYPE b gauge\nb 3\n"
     )
-    assert render_gauges([]) == ""
+    assert render_metrics([]) == ""
 
 
 def test_identity() -> None:
-    text = render_gauges(identity_gauges("abc", 1, "0.1"))
+    text = render_metrics(identity_metrics("abc", 1, "0.1"))
     assert 'kafka_server_kafkaserver_clusterid_info{cluster_id="abc"} 1' in text

@@ -214,6 +214,10 @@ impl Appending<'_, '_> {
         if self.first_error == 0 {
             self.first_error = refusal.error.0;
         }
+        if let Some(hosted) = topic.hosted.filter(|_| refusal.is_for_want_of_replicas()) {
+            let log = &self.call.shared.log;
+            log.about_topic(hosted.id, || refusal.line(&hosted.name, index));
+        }
         let mut response = refusal.response(index);
         if points_elsewhere(refusal.error) {
             response.current_leader = topic.current_leader(self.view, index);

@@ -59,6 +59,20 @@ impl Refusal {
         }
     }
 
+    /// Whether the operator has to do something before clients can write: most of them try again in silence.
+    pub(super) fn is_for_want_of_replicas(&self) -> bool {
+        self.error == ErrorCode::NOT_ENOUGH_REPLICAS
+    }
+
+    /// The refusal as the log tells it.
+    pub(super) fn line(&self, topic: &str, index: i32) -> String {
+        format!(
+            "{topic}-{index}: a produce with acks=all was refused (NOT_ENOUGH_REPLICAS): {}; at most one such line a \
+             minute and topic",
+            self.message.as_deref().unwrap_or_default(),
+        )
+    }
+
     /// What the partition with this index is told.
     pub(super) fn response(&self, index: i32) -> PartitionProduceResponse<'_> {
         let message = self.message.as_deref();

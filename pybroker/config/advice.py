@@ -1,0 +1,65 @@
+"""What the log says at a start about settings that can be used and will surprise all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pybroker.config.broker_config import BrokerConfig
+from pybroker.config.listeners import Listener
+
+SHORT_DELAY_MS = 60_000
+"""`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
+
+
+def warnings(config: BrokerConfig, without_effect: Iterable[str]) -> list[str]:
+    """A sentence for each surprise. `without_effect`: the names of settings that were given and change nothing."""
+    return [*_security(config), *_exposure(config), *_rest(config, sorted(without_effect))]
+
+
+def _security(config: BrokerConfig) -> Iterator[str]:
+    sasl = [listener for listener in config.listeners if listener.protocol.startswith("SASL_")]
+    for listener in sasl:
+        security = config.listener_security(listener.name)
+        if security.mechanisms == ("PLAIN",) and not security.plain_users:
+            yield (
+                f"Nobody can authenticate on listener {listener.name}: PLAIN is its only mechanism and "
+                f"listener.name.{listener.name.lower()}.plain.sasl.jaas.config names no user"
+            )
+    if not config.get_str("authorizer.class.name"):
+        if config.get_str("super.users"):
+            yield "super.users has no effect without authorizer.class.name"
+        if sasl:
+            yield (
+                "Clients authenticate, but without authorizer.class.name everybody who has authenticated may do "
+                "everything"
+            )
+
+
+def _exposure(config: BrokerConfig) -> Iterator[str]:
+    """One line, however many listeners there are."""
+    open_ones = [
+        listener for listener in config.listeners if listener.protocol == "PLAINTEXT" and not _is_loopback(listener)
+    ]
+    if open_ones:
+        right = "may do everything"
+        if config.get_str("authorizer.class.name"):
+            right = "is User:ANONYMOUS and may do what that user may"
+        yield (
+            f"{', '.join(map(str, open_ones))} can be reached from other machines and asks for no authentication: "
+            f"whoever can connect {right}; SASL_PLAINTEXT asks who clients are"
+        )
+
+
+def _is_loopback(listener: Listener) -> bool:
+    host = listener.host
+    return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
+
+
+def _rest(config: BrokerConfig, without_effect: list[str]) -> Iterator[str]:
+    if without_effect:
+        yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(without_effect)
+    if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:
+        yield (
+            f"delete.topic.delay.ms={config['delete.topic.delay.ms']}: data of deleted topics is removed within a "
+            "minute, and cannot be undeleted afterwards"
+        )

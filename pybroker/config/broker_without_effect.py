@@ -1,0 +1,93 @@
+"""Broker settings that Kafka changes while it runs and that ask for nothing here: they tune machinery of Kafka's that
+this broker does not have. Tools and operators that set them are not refused; they are checked as Kafka checks them,
+stored and shown, and their documentation says why they change nothing.
+
+What asks for protection or for another way of running is not here but in `foreign`.
+"""
+
+
+from __future__ import annotations
+
+from pybroker.config.values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between
+
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.SHORT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+LONG_MAX = 9223372036854775807
+
+_THREADS = "requests run on the data threads (num.network.threads) and one control thread"
+_CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
+_ONE_NODE = "one node has nobody to copy from"
+_CLASSIC = "the group protocol that is served is the classic one"
+_SHARE = "share groups are not served"
+_STREAMS = "streams groups are not served"
+_TIERED = "there is no tiered storage"
+_TRANSACTIONS = "transactions are not served"
+_KERBEROS = "SASL's mechanism GSSAPI is not served"
+_OAUTH = "SASL's mechanism OAUTHBEARER is not served"
+_BETWEEN = "one node has no connections to other brokers"
+
+
+def _key(
+    name: str,
+    kind: ConfigType,
+    default: Value,
+    why: str,
+    validator: Validator | None = None,
+    *,
+    per_broker: bool = False,
+    internal: bool = False,
+) -> ConfigKey:
+    scope = Scope.PER_BROKER if per_broker else Scope.CLUSTER_WIDE
+    return ConfigKey(name, kind, default, f"Taken and shown, without effect: {why}.", validator, scope, internal)
+
+
+WITHOUT_EFFECT = (
+    _key("num.io.threads", INT, 8, _THREADS, at_least(1)),
+    _key("background.threads", INT, 10, _THREADS, at_least(1)),
+    _key("num.replica.fetchers", INT, 1, _ONE_NODE, at_least(1)),
+    _key("log.cleaner.io.buffer.size", INT, 524288, _CLEANER, at_least(0)),
+    _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _CLEANER),
+    _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
+    _key("group.consumer.assignment.interval.ms", INT, 1000, _CLASSIC, at_least(0)),
+    _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _CLASSIC, internal=True),
+    _key("group.share.assignment.interval.ms", INT, 1000, _SHARE, at_least(0)),
+    _key("group.share.assignor.offload.enable", BOOLEAN, True, _SHARE, internal=True),
+    _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, _SHARE, at_least(524288)),
+    _key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, _SHARE),
+    _key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", _SHARE),
+    _key("group.streams.assignment.interval.ms", INT, 1000, _STREAMS, at_least(0)),
+    _key("group.streams.assignor.offload.enable", BOOLEAN, True, _STREAMS, internal=True),
+    _key("transaction.partition.verification.enable", BOOLEAN, True, _TRANSACTIONS),
+    _key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, _TIERED),
+    _key("log.local.retention.bytes", LONG, -2, _TIERED, at_least(-2)),
+    _key("log.local.retention.ms", LONG, -2, _TIERED, at_least(-2)),
+    _key("log.remote.copy.lag.bytes", LONG, -1, _TIERED, at_least(-1)),
+    _key("log.remote.copy.lag.ms", LONG, 0, _TIERED, at_least(-1)),
+    _key("remote.fetch.max.wait.ms", INT, 500, _TIERED, at_least(1)),
+    _key("remote.list.offsets.request.timeout.ms", LONG, 30000, _TIERED, at_least(1)),
+    _key("remote.log.index.file.cache.total.size.bytes", LONG, 1073741824, _TIERED, at_least(1)),
+    _key("remote.log.manager.copier.thread.pool.size", INT, 10, _TIERED, at_least(1)),
+    _key("remote.log.manager.copy.max.bytes.per.second", LONG, LONG_MAX, _TIERED, at_least(1)),
+    _key("remote.log.manager.expiration.thread.pool.size", INT, 10, _TIERED, at_least(1)),
+    _key("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, _TIERED, at_least(1)),
+    _key("remote.log.manager.follower.thread.pool.size", INT, 2, _TIERED, at_least(1)),
+    _key("remote.log.reader.threads", INT, 10, _TIERED, at_least(1)),
+    _key("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", _KERBEROS, per_broker=True),
+    _key("sasl.kerberos.min.time.before.relogin", LONG, 60000, _KERBEROS, per_broker=True),
+    _key("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), _KERBEROS, per_broker=True),
+    _key("sasl.kerberos.service.name", STRING, None, _KERBEROS, per_broker=True),
+    _key("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, _KERBEROS, per_broker=True),
+    _key("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, _KERBEROS, per_broker=True),
+    _key("sasl.login.refresh.buffer.seconds", SHORT, 300, _OAUTH, between(0, 3600), per_broker=True),
+    _key("sasl.login.refresh.min.period.seconds", SHORT, 60, _OAUTH, between(0, 900), per_broker=True),
+    _key("sasl.login.refresh.window.factor", DOUBLE, 0.8, _OAUTH, between(0.5, 1), per_broker=True),
+    _key("sasl.login.refresh.window.jitter", DOUBLE, 0.05, _OAUTH, between(0, 0.25), per_broker=True),
+    _key("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", _BETWEEN, per_broker=True),
+)

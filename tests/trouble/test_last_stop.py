@@ -1,0 +1,28 @@
+"""A start tells of a broker that ended by itself, and of nothing when it was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import StartBroker
+
+
+def test_a_start_after_an_unclean_stop_says_so(start_broker: StartBroker, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    broker = start_broker({"log.dirs": f"{first},{second}"})
+
+    def told() -> list[str]:
+        lines = broker.console.read_text().splitlines()
+        return [line.partition("] ")[2] for line in lines if "clean stop" in line]
+
+    assert told() == [], "new directories"
+    broker.restart()
+    assert told() == []
+    broker.restart(crash=True)
+    assert told() == [
+        f"INFO {directory} was not closed by a clean stop; its logs are checked from their recovery points on "
+        "(pybroker.app)"
+        for directory in (first, second)
+    ]
+    broker.restart()
+    assert len(told()) == 2, "a clean stop again"
