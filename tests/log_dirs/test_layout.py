@@ -54,7 +54,7 @@ def test_new_partitions_lie_by_id(start_broker: StartBroker, crash: bool) -> Non
     assert "nothing is known" not in broker.console.read_text()
 
 
-@pytest.mark.checklist(202, 205, 213)
+@pytest.mark.checklist(202, 205)
 def test_found_partitions_change_once_and_never_back(start_broker: StartBroker) -> None:
     broker = start_broker()
     kept = fill(broker, "old", 2)

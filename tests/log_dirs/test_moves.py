@@ -86,7 +86,7 @@ def other(jbod: Jbod, topic: str) -> tuple[Path, Path]:
     return (one, two) if (one / f"{topic}-0").is_dir() else (two, one)
 
 
-@pytest.mark.checklist(135, 213)
+@pytest.mark.checklist(135)
 def test_a_partition_moves_under_load(jbod: Jbod) -> None:
     broker, _, _ = jbod
     create(broker, "busy", segment_bytes=1 << 20)

@@ -250,7 +250,7 @@ def _produced(topic: str | Uuid) -> m.ProduceRequest:
     return m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
 
 
-@pytest.mark.checklist(98)
+@pytest.mark.checklist(8, "D2")
 def test_a_deleted_topic_is_unknown_to_those_who_ask_by_name(client: WireClient) -> None:
     name = unique()
     create(client, name)

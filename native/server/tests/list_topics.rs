@@ -109,6 +109,7 @@ fn a_page_is_bounded_whatever_is_asked_for() {
     assert_eq!((names.len(), next), (5, None));
 }
 
+// checklist: 312, 313, 316, 331
 #[test]
 fn internal_topics_are_listed_if_asked_for() {
     let server = server_with(["a".to_owned()].into_iter());

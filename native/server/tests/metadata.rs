@@ -203,6 +203,7 @@ fn what_must_be_created_goes_to_the_control_plane() {
     });
 }
 
+// checklist: 161, 163, 331
 #[test]
 fn by_id() {
     let server = TestServer::with_flush(FlushMode::Os);

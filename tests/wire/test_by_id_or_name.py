@@ -1,0 +1,68 @@
+"""By what clients name the topics of each request: by id as soon as Kafka's protocol has one, by name until clients
+know ids, and by name alone where Kafka has nothing else.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker import native
+
+Versions = tuple[int, int] | None
+"""The first and the last one that is served."""
+
+BOTH: dict[str, tuple[Versions, Versions]] = {
+    "Produce": ((0, 12), (13, 13)),
+    "Fetch": ((4, 12), (13, 18)),
+    "Metadata": ((0, 13), (10, 13)),
+    "OffsetCommit": ((1, 9), (10, 10)),
+    "OffsetFetch": ((1, 9), (10, 10)),
+    "DeleteTopics": ((0, 6), (6, 6)),
+    # Our own, about one topic each.
+    "TruncateTopics": ((0, 0), (0, 0)),
+    "DescribeTopicHistory": ((0, 0), (0, 0)),
+    "DescribeDeletions": ((0, 0), (0, 0)),
+}
+BY_ID_ONLY = {"UndeleteTopics", "IngestBegin", "IngestAppend", "IngestCommit", "IngestAbort"}
+BY_NAME_ONLY = {
+    "ListOffsets",
+    "CreateTopics",
+    "DeleteRecords",
+    "OffsetForLeaderEpoch",
+    "AlterReplicaLogDirs",
+    "DescribeLogDirs",
+    "CreatePartitions",
+    "OffsetDelete",
+    "DescribeTopicPartitions",
+}
+NAMES = {"topic", "name", "topic_name", "topic_names"}
+
+
+def ways(api: native.ApiInfo) -> tuple[Versions, Versions]:
+    """The served versions that name topics by name, and by id."""
+    schema = native.message_schema(f"{api.name}Request")
+    assert schema is not None
+    inside = {field.type_name.removeprefix("[]"): field.versions for field in schema.structs[0].fields}
+    found: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+    for struct in schema.structs:
+        names = {field.name for field in struct.fields}
+        about_topics = "Topic" in struct.name.partition("_")[2] or names & {"topic_names", "topic_id"}
+        if not about_topics or struct.name.endswith("Config"):
+            continue
+        for field in struct.fields:
+            if field.name in NAMES or field.name == "topic_id":
+                spans = [field.versions, inside.get(struct.name, field.versions), (api.min_version, api.max_version)]
+                first, last = max(span[0] for span in spans), min(span[1] for span in spans)
+                if first <= last:
+                    found[field.name == "topic_id"].append((first, last))
+    by_name, by_id = ((min(one)[0], max(last for _, last in one)) if one else None for one in found.values())
+    return by_name, by_id
+
+
+@pytest.mark.checklist(213, "D2", "D3", "D39")
+def test_each_request_goes_by_what_it_may() -> None:
+    found = {api.name: ways(api) for api in native.api_table() if api.served}
+    about_topics = {name: way for name, way in found.items() if way != (None, None)}
+    assert {name for name, (by_name, _) in about_topics.items() if by_name is None} == BY_ID_ONLY
+    assert {name for name, (_, by_id) in about_topics.items() if by_id is None} == BY_NAME_ONLY
+    assert {name: way for name, way in about_topics.items() if None not in way} == BOTH
