@@ -10,7 +10,7 @@ use crate::{BrokerLogSettings, Clock};
 /// Takes a line about trouble on the disk. Called on any thread; must not block.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What [`Replicas::start`] needs.
+/// What [`crate::Replicas::start`] needs.
 #[derive(Clone)]
 pub struct ReplicasConfig {
     /// This broker.

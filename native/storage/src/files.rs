@@ -100,20 +100,28 @@ pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, 
     Ok(Some(content))
 }
 
+/// What is in a directory, in no order.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
+    let entries = fs::read_dir(dir).and_then(Iterator::collect);
+    entries.map_err(StorageError::io("list", dir))
+}
+
+/// As [`entries`]; none if the directory is not there.
+pub(crate) fn entries_if_there(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
+    match entries(dir) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        found => found,
+    }
+}
+
 /// Names of the directories in `path`, in order; none if it is not there.
 pub(crate) fn directories_in(path: &Path) -> Result<Vec<String>, StorageError> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StorageError::io("list", path)(error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(StorageError::io("list", path))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            names.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
+    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let mut names: Vec<_> = entries_if_there(path)?
+        .iter()
+        .filter(|entry| is_dir(entry))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort_unstable();
     Ok(names)
 }

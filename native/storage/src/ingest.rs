@@ -217,8 +217,7 @@ fn size_of(path: &Path) -> Result<u64, StorageError> {
     let mut bytes = 0;
     let mut waiting = vec![path.to_path_buf()];
     while let Some(dir) = waiting.pop() {
-        for entry in std::fs::read_dir(&dir).map_err(StorageError::io("list", &dir))? {
-            let entry = entry.map_err(StorageError::io("list", &dir))?;
+        for entry in files::entries(&dir)? {
             let looked_at = entry.metadata();
             let metadata = looked_at.map_err(StorageError::io("look at", &entry.path()))?;
             if metadata.is_dir() {

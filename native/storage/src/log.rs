@@ -33,11 +33,13 @@ mod delete;
 mod durable;
 mod open;
 mod read;
+mod replicate;
 mod segments;
 #[cfg(test)]
 mod tests;
 mod times;
 mod truncate;
+mod write;
 
 pub use append::Appended;
 pub use attach::Attached;

@@ -9,7 +9,7 @@
 //! What one attempt of a writer stages for a partition is a log of its own that begins at offset 0: it rolls, indexes
 //! and recovers as any other. `plan` is durable before the metadata decides; `intent` is durable before the first file
 //! is linked into the log. So after a crash: no intent, nothing was attached; an intent that is not done is finished
-//! before the partition's log is opened ([`replay`]), because nobody else can have taken its offsets.
+//! before the partition's log is opened ([`replay()`]), because nobody else can have taken its offsets.
 
 use crate::file_names::{self, INGEST};
 use pybroker_model::{TopicId, TopicIdPartition};

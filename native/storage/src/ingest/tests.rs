@@ -9,7 +9,9 @@ use crate::staged::{PlannedAttempt, plan};
 use crate::testing::{Fixture, NOW, batch, keyed, read_from, values};
 use pybroker_model::{Batches, Codec, ValidBatches};
 
+mod copies;
 mod direct;
+mod times;
 mod trouble;
 
 const INGEST_NAME: &str = "key-1";
@@ -306,115 +308,6 @@ fn what_an_attempt_staged_survives_a_crash_up_to_its_last_whole_batch() {
 }
 
 #[test]
-fn an_ingest_with_log_append_time_stamps_what_is_attached() {
-    // The log's own setting has changed since the ingest began.
-    let mut fixture = Fixture::new(small_segments());
-    sealed(&fixture);
-    let later = NOW + 5_000;
-    let log = Arc::clone(fixture.log());
-    assert!(
-        log.attach_until(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::LogAppendTime,
-            later,
-            LINK,
-            |at| at == Step::LinkedOne
-        )
-        .is_err()
-    );
-    drop(log);
-    fixture.crash();
-    fixture.open();
-    check_headers(&fixture);
-    let log = fixture.log();
-    let bytes = log
-        .read(0, 1 << 20, log.log_end_offset(), true)
-        .expect("reads")
-        .to_vec()
-        .expect("bytes");
-    for found in Batches::new(&bytes) {
-        let (header, _) = found.expect("a batch");
-        assert_eq!(header.timestamp_type(), TimestampType::LogAppendTime);
-        assert_eq!(header.max_timestamp, later);
-    }
-    let end = log.log_end_offset();
-    let found = log.offset_for_timestamp(later, end).expect("looks");
-    assert_eq!(found.map(|found| found.offset), Some(0));
-    assert_eq!(
-        log.offset_for_timestamp(later + 1, end).expect("looks"),
-        None
-    );
-}
-
-#[test]
-fn an_ingest_with_create_time_keeps_its_times_whatever_the_log_is_set_to_by_now() {
-    for limit in [LINK, COPY] {
-        let mut config = small_segments();
-        config.timestamp_type = TimestampType::LogAppendTime;
-        let fixture = Fixture::new(config);
-        sealed(&fixture);
-        let log = fixture.log();
-        log.attach(
-            &place(&fixture),
-            EPOCH,
-            TimestampType::CreateTime,
-            NOW + 5_000,
-            limit,
-        )
-        .expect("attaches");
-        check_headers(&fixture);
-        let bytes = log
-            .read(0, 1 << 20, log.log_end_offset(), true)
-            .expect("reads")
-            .to_vec()
-            .expect("bytes");
-        for found in Batches::new(&bytes) {
-            let (header, _) = found.expect("a batch");
-            assert_eq!(header.timestamp_type(), TimestampType::CreateTime);
-            assert_eq!(header.max_timestamp, NOW);
-        }
-    }
-}
-
-#[test]
-fn timestamps_retention_and_compaction_see_attached_segments_as_any_other() {
-    let mut config = small_segments();
-    config.cleanup_policy = CleanupPolicy {
-        delete: true,
-        compact: true,
-    };
-    config.retention_ms = 10_000;
-    let mut fixture = Fixture::new(config);
-    let batches: Vec<_> = (0..10)
-        .map(|i| keyed(Codec::None, NOW + i * 1_000, &[("k", Some(&i.to_string()))]))
-        .collect();
-    let one = stage(&fixture, 1, &batches);
-    seal(&fixture, vec![one]);
-    attach(&fixture, LINK).expect("attaches");
-    let log = fixture.log();
-    for i in 0..10 {
-        let found = log
-            .offset_for_timestamp(NOW + i * 1_000, 10)
-            .expect("looks")
-            .expect("is there");
-        assert_eq!(found.offset, i);
-    }
-    let retained = log.apply_retention(10, NOW + 15_500).expect("retains");
-    assert!(retained.segments >= 1, "{retained:?}");
-    let start = log.log_start_offset();
-    assert!(start > 0);
-    assert!(
-        staged_bytes(&fixture) > 0,
-        "the staged files are links of their own"
-    );
-    fixture.crash();
-    fixture.open();
-    assert_eq!(fixture.log().log_end_offset(), 10);
-    assert_eq!(fixture.log().log_start_offset(), start);
-}
-
-#[test]
 fn appends_go_on_while_an_attach_is_prepared() {
     let fixture = Fixture::new(small_segments());
     sealed(&fixture);
@@ -443,79 +336,6 @@ fn nothing_staged_attaches_nothing() {
     seal(&fixture, Vec::new());
     let attached = attach(&fixture, LINK).expect("attaches");
     assert_eq!((attached.base_offset, attached.end_offset), (0, 0));
-}
-
-#[test]
-fn a_small_commit_goes_to_the_end_of_the_active_segment_all_or_nothing() {
-    for (step, survives) in [
-        (Step::Patched, false),
-        (Step::Intended, false),
-        (Step::Published, true),
-        (Step::Flushed, true),
-    ] {
-        for kind in [TimestampType::CreateTime, TimestampType::LogAppendTime] {
-            let config = LogConfig {
-                timestamp_type: kind,
-                ..LogConfig::default()
-            };
-            let mut fixture = Fixture::new(config);
-            fixture.append(batch(&["before"])).expect("appends");
-            sealed(&fixture);
-            let killed = killed_at(&fixture, step, COPY);
-            assert!(killed.is_err(), "{step:?}");
-            fixture.crash();
-            fixture.open();
-            let mut all = vec!["before".to_owned()];
-            if !survives {
-                assert_eq!(values(fixture.log()), all, "{step:?}");
-            }
-            all.extend(expected(&[("a", 9), ("b", 7)]));
-            let place = place(&fixture);
-            let attached =
-                fixture
-                    .log()
-                    .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
-            let attached = attached.expect("attaches");
-            assert_eq!(attached.repeated, survives, "{step:?}");
-            assert_eq!((attached.base_offset, attached.end_offset), (1, 33));
-            assert_eq!(values(fixture.log()), all, "{step:?}");
-            assert_eq!(fixture.log().segment_count(), 1);
-            check_headers(&fixture);
-        }
-    }
-}
-
-#[test]
-fn a_copy_that_a_power_cut_has_torn_is_taken_out_and_made_again() {
-    let whole = {
-        let fixture = Fixture::new(LogConfig::default());
-        fixture.append(batch(&["before"])).expect("appends");
-        fixture.log().size_bytes()
-    };
-    for lost in [1, 70, 200, 400] {
-        let mut fixture = Fixture::new(LogConfig::default());
-        fixture.append(batch(&["before"])).expect("appends");
-        sealed(&fixture);
-        let log = Arc::clone(fixture.log());
-        let killed = killed_at(&fixture, Step::Published, COPY);
-        assert!(killed.is_err());
-        let (path, size) = (log.segments.load()[0].path(LOG), log.size_bytes());
-        assert!(size - lost > whole);
-        drop(log);
-        fixture.crash();
-        let file = std::fs::OpenOptions::new().write(true).open(&path);
-        file.expect("opens").set_len(size - lost).expect("cuts");
-        fixture.open();
-        assert_eq!(values(fixture.log()), ["before"], "lost {lost}");
-        let place = place(&fixture);
-        let attached = fixture
-            .log()
-            .attach(&place, EPOCH, TimestampType::CreateTime, NOW, COPY);
-        assert!(!attached.expect("attaches").repeated);
-        let all = before_and_sealed();
-        assert_eq!(values(fixture.log()), all);
-        check_headers(&fixture);
-    }
 }
 
 #[test]

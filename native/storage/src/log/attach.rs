@@ -189,14 +189,7 @@ impl Log {
         now_ms: i64,
         stop: &impl Fn(Step) -> Result<(), AppendError>,
     ) -> Result<Intent, AppendError> {
-        if let Some(latest) = self.latest_epoch()
-            && latest.epoch > leader_epoch
-        {
-            return Err(AppendError::StaleLeaderEpoch {
-                got: leader_epoch,
-                latest: latest.epoch,
-            });
-        }
+        self.check_leads(leader_epoch)?;
         let base = self.log_end_offset();
         let rows: i64 = staged.iter().map(|segment| segment.rows).sum();
         let end = base

@@ -261,17 +261,8 @@ impl LogDir {
     /// [`StorageError`] if `deleting` cannot be listed.
     pub fn staged_deletions(&self) -> Result<Vec<StagedDeletion>, StorageError> {
         let deleting = self.path.join(DELETING);
-        let entries = match std::fs::read_dir(&deleting) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StorageError::io("list", &deleting)(error)),
-        };
-        let mut staged = Vec::new();
-        for entry in entries {
-            staged.push(describe(
-                entry.map_err(StorageError::io("list", &deleting))?.path(),
-            ));
-        }
+        let entries = files::entries_if_there(&deleting)?;
+        let mut staged: Vec<_> = entries.iter().map(|entry| describe(entry.path())).collect();
         staged.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(staged)
     }
@@ -297,8 +288,7 @@ impl LogDir {
         }
         let path = Path::new(&marked);
         let mut bytes = 0;
-        for entry in std::fs::read_dir(path).map_err(StorageError::io("list", path))? {
-            let entry = entry.map_err(StorageError::io("list", path))?;
+        for entry in files::entries(path)? {
             bytes += entry.metadata().map_or(0, |metadata| metadata.len());
         }
         std::fs::remove_dir_all(path).map_err(StorageError::io("remove", path))?;

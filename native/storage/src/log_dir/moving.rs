@@ -198,8 +198,7 @@ impl LogCopy {
         for base_offset in self.copied.keys().filter(|base| !live.contains(base)) {
             files::remove(&file_names::of_segment(&future, *base_offset, LOG))?;
         }
-        for entry in std::fs::read_dir(&from).map_err(StorageError::io("list", &from))? {
-            let entry = entry.map_err(StorageError::io("list", &from))?;
+        for entry in files::entries(&from)? {
             let name = entry.file_name().to_string_lossy().into_owned();
             let passing = [LOG, DELETED, CLEANED, SWAP, TEMPORARY, CORRUPT];
             if entry.file_type().is_ok_and(|kind| kind.is_file())
@@ -242,8 +241,8 @@ impl LogCopy {
     }
 
     fn sync_copy(&self, future: &Path) -> Result<(), StorageError> {
-        for entry in std::fs::read_dir(future).map_err(StorageError::io("list", future))? {
-            let path = entry.map_err(StorageError::io("list", future))?.path();
+        for entry in files::entries(future)? {
+            let path = entry.path();
             File::open(&path)
                 .and_then(|file| files::sync_data(&file))
                 .map_err(StorageError::io("sync", &path))?;

@@ -301,8 +301,8 @@ pub(super) fn fail_all<T>(results: &mut [Result<T, StorageError>], error: &Stora
 
 /// Whether a directory has metadata or data: what an unfinished creation has not.
 fn holds_anything(dir: &Path) -> Result<bool, StorageError> {
-    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
-        let name = entry.map_err(StorageError::io("list", dir))?.file_name();
+    for entry in files::entries(dir)? {
+        let name = entry.file_name();
         if !name.to_string_lossy().ends_with(file_names::TEMPORARY) {
             return Ok(true);
         }

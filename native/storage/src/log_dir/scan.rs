@@ -3,6 +3,7 @@
 use super::LogDir;
 use crate::error::StorageError;
 use crate::file_names::{self, DELETING, FUTURE_DIR, INGEST, LEADER_EPOCHS, REMOVED_DIR};
+use crate::files;
 use crate::leader_epochs::LeaderEpochs;
 use crate::partition_metadata;
 use pybroker_model::{TopicId, TopicIdPartition};
@@ -45,20 +46,12 @@ impl LogDir {
     /// [`StorageError`] only if the log directory itself cannot be listed.
     pub fn scan(&self) -> Result<Vec<LocalPartition>, StorageError> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(StorageError::io("list", &self.path))? {
-            let entry = entry.map_err(StorageError::io("list", &self.path))?;
+        for entry in files::entries(&self.path)? {
             let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
             let name = entry.file_name().to_string_lossy().into_owned();
             if is_dir && file_names::is_prefix(&name) {
-                let prefix = self.path.join(&name);
-                for inner in
-                    std::fs::read_dir(&prefix).map_err(StorageError::io("list", &prefix))?
-                {
-                    let inner = inner.map_err(StorageError::io("list", &prefix))?;
-                    if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
-                        names.push(format!("{name}/{}", inner.file_name().to_string_lossy()));
-                    }
-                }
+                let inner = files::directories_in(&self.path.join(&name))?;
+                names.extend(inner.iter().map(|inner| format!("{name}/{inner}")));
             } else if is_dir
                 && name != DELETING
                 && name != INGEST

@@ -91,8 +91,7 @@ impl Listing {
 
 fn list(dir: &Path) -> Result<Listing, StorageError> {
     let mut listing = Listing::default();
-    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
-        let entry = entry.map_err(StorageError::io("list", dir))?;
+    for entry in files::entries(dir)? {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if name.ends_with(TEMPORARY) {

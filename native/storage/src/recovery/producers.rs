@@ -18,8 +18,7 @@ const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 /// Offsets of the snapshot files of a log, descending.
 pub(crate) fn snapshots(dir: &Path) -> Result<Vec<i64>, StorageError> {
     let mut offsets = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
-        let entry = entry.map_err(StorageError::io("list", dir))?;
+    for entry in files::entries(dir)? {
         let name = entry.file_name();
         if let Some((offset, SNAPSHOT)) = name.to_str().and_then(file_names::offset_and_suffix) {
             offsets.push(offset);

@@ -40,8 +40,7 @@ pub(super) fn finish(dir: &Path) -> Result<(), StorageError> {
 
 fn names(dir: &Path) -> Result<Vec<(i64, String, PathBuf)>, StorageError> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
-        let entry = entry.map_err(StorageError::io("list", dir))?;
+    for entry in files::entries(dir)? {
         if let Some((offset, suffix)) = entry
             .file_name()
             .to_str()

@@ -96,8 +96,7 @@ pub(crate) fn segments(place: &StagedPartition) -> Result<Vec<StagedSegment>, St
 
 fn segments_of(dir: &Path, rows: i64) -> Result<Vec<StagedSegment>, StorageError> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(StorageError::io("list", dir))? {
-        let entry = entry.map_err(StorageError::io("list", dir))?;
+    for entry in files::entries(dir)? {
         let name = entry.file_name();
         if let Some((base, LOG)) = name.to_str().and_then(file_names::offset_and_suffix) {
             let looked_at = entry.metadata();

@@ -1,0 +1,120 @@
+//! Leader epochs, and what a follower does with its log.
+
+use super::*;
+
+#[test]
+fn epochs_begin_before_their_records_and_survive() {
+    let mut f = Fixture::new(LogConfig::default());
+    f.append(batch(&["a"])).expect("appends");
+    assert!(f.log().begin_epoch(3).expect("begins"));
+    assert!(!f.log().begin_epoch(3).expect("known"));
+    let old = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
+    let refused = f.log().append_as_leader(old, 2, AppendOrigin::Client, NOW);
+    assert!(matches!(
+        refused,
+        Err(AppendError::StaleLeaderEpoch { got: 2, latest: 3 })
+    ));
+    f.append(batch(&["b", "c"])).expect("appends");
+    assert!(f.log().begin_epoch(4).expect("begins"));
+    assert!(
+        f.log()
+            .begin_epoch(5)
+            .expect("begins, and takes the place of 4")
+    );
+    f.append(batch(&["d"])).expect("appends");
+    let expected = [(0, 0), (3, 1), (5, 3)].map(|(epoch, start_offset)| EpochEntry {
+        epoch,
+        start_offset,
+    });
+    for round in 0..3 {
+        assert_eq!(f.log().leader_epochs(), expected);
+        assert_eq!(f.log().end_offset_for(0), Some((0, 1)));
+        assert_eq!(f.log().end_offset_for(4), Some((3, 3)));
+        assert_eq!(f.log().epoch_for(2), Some(3));
+        if round == 0 {
+            f.stop()
+        } else {
+            f.crash()
+        }
+        f.open();
+    }
+    f.crash();
+    std::fs::write(f.partition().join("leader-epoch-checkpoint"), b"\0\0").expect("writes");
+    f.open();
+    assert_eq!(
+        f.log().leader_epochs(),
+        expected,
+        "rebuilt from the batches"
+    );
+}
+
+#[test]
+fn followers_take_offsets_and_truncate() {
+    let mut f = Fixture::new(small_segments());
+    let leader_batch = |base, epoch, values: &[&str]| {
+        let mut builder = BatchBuilder::new(Codec::None)
+            .base_offset(base)
+            .leader_epoch(epoch);
+        for value in values {
+            builder.push(NOW, None, Some(value.as_bytes()));
+        }
+        builder.build().expect("builds")
+    };
+    let mut bytes = leader_batch(0, 1, &["a", "b"]);
+    bytes.extend(leader_batch(2, 2, &["c"]));
+    let whole = bytes.len();
+    bytes.extend(&leader_batch(3, 2, &["cut"])[..70]);
+    assert_eq!(
+        f.log()
+            .append_as_follower(&mut bytes, NOW)
+            .expect("appends"),
+        3
+    );
+    assert_eq!(
+        f.log()
+            .append_as_follower(&mut bytes[..whole], NOW)
+            .expect("known already"),
+        3
+    );
+    assert_eq!(values(f.log()), ["a", "b", "c"]);
+    let mut overlapping = leader_batch(2, 2, &["x", "y"]);
+    assert!(matches!(
+        f.log().append_as_follower(&mut overlapping, NOW),
+        Err(AppendError::UnexpectedOffset { got: 2, end: 3 })
+    ));
+    for n in 3..60 {
+        f.log()
+            .append_as_follower(&mut leader_batch(n, 3, &[&n.to_string()]), NOW)
+            .expect("appends");
+    }
+    f.log().flush().expect("flushes");
+    assert!(f.log().segment_count() > 3);
+    assert!(f.log().truncate_to(40, NOW).expect("truncates"));
+    assert!(!f.log().truncate_to(40, NOW).expect("nothing left"));
+    assert_eq!(
+        (f.log().log_end_offset(), f.log().flushed_end_offset()),
+        (40, 40)
+    );
+    f.log().truncate_to(1, NOW).expect("truncates");
+    assert_eq!(f.log().log_end_offset(), 0, "the batch 0..1 goes whole");
+    f.log()
+        .append_as_follower(&mut leader_batch(0, 4, &["n"]), NOW)
+        .expect("appends");
+    assert_eq!(values(f.log()), ["n"]);
+    assert_eq!(
+        f.log().leader_epochs(),
+        [EpochEntry {
+            epoch: 4,
+            start_offset: 0
+        }]
+    );
+    f.log()
+        .truncate_fully_and_start_at(1000, NOW)
+        .expect("starts over");
+    f.crash();
+    f.open();
+    assert_eq!(
+        (f.log().log_start_offset(), f.log().log_end_offset()),
+        (1000, 1000)
+    );
+}

@@ -1,0 +1,115 @@
+//! Idempotent producers and transactions across restarts.
+
+use super::*;
+
+#[test]
+fn idempotent_producers_across_restarts() {
+    let mut f = Fixture::new(LogConfig::default());
+    assert!(matches!(
+        f.append(sequenced(1, 0, 5, 1)),
+        Err(AppendError::OutOfOrderSequence { .. })
+    ));
+    for sequence in 0..7 {
+        f.append(sequenced(1, 0, sequence, 1)).expect("appends");
+    }
+    for restart in 0..4 {
+        for sequence in 2..7 {
+            let again = f.append(sequenced(1, 0, sequence, 1)).expect("a duplicate");
+            assert_eq!(
+                (again.base_offset, again.duplicate),
+                (i64::from(sequence), true),
+                "restart {restart}"
+            );
+        }
+        assert!(matches!(
+            f.append(sequenced(1, 0, 9, 1)),
+            Err(AppendError::OutOfOrderSequence { .. })
+        ));
+        match restart {
+            0 => f.stop(),
+            1 => f.crash(),
+            2 => {
+                f.dir()
+                    .checkpoint(&[Arc::clone(f.log())])
+                    .expect("checkpoints");
+                f.crash();
+            }
+            _ => break,
+        }
+        f.open();
+    }
+    assert_eq!(f.log().log_end_offset(), 7);
+}
+
+#[test]
+fn transactions_are_bounded_indexed_and_recovered() {
+    let mut f = Fixture::new(LogConfig::default());
+    let transactional = |producer, sequence| {
+        let mut builder = BatchBuilder::new(Codec::None)
+            .producer(producer, 0, sequence)
+            .transactional();
+        builder.push(NOW, None, Some(b"t"));
+        builder.build().expect("builds")
+    };
+    let marker = |f: &Fixture, producer, kind, epoch| {
+        let bytes = end_transaction_marker(producer, 0, kind, epoch, NOW).expect("builds");
+        let batch = ValidBatches::checked_owned(bytes).expect("valid");
+        f.log()
+            .append_as_leader(batch, 0, AppendOrigin::Coordinator, NOW)
+    };
+    f.append(batch(&["plain"])).expect("appends");
+    f.append(transactional(1, 0)).expect("appends");
+    f.append(transactional(2, 0)).expect("appends");
+    assert!(matches!(
+        f.append(sequenced(1, 0, 1, 1)),
+        Err(AppendError::InvalidTxnState { .. })
+    ));
+    for round in 0..3 {
+        assert_eq!(f.log().last_stable_offset(3), 1, "round {round}");
+        assert_eq!(f.log().open_transactions(), [(1, 1), (2, 2)]);
+        match round {
+            0 => f.crash(),
+            1 => f.stop(),
+            _ => break,
+        }
+        f.open();
+    }
+    marker(&f, 1, ControlType::Abort, 0).expect("appends");
+    assert_eq!(f.log().last_stable_offset(4), 2);
+    marker(&f, 2, ControlType::Commit, 3).expect("appends");
+    assert_eq!(f.log().last_stable_offset(5), 5);
+    assert!(matches!(
+        marker(&f, 2, ControlType::Commit, 2),
+        Err(AppendError::CoordinatorFenced { .. })
+    ));
+    for round in 0..4 {
+        let aborted = f.log().aborted_transactions(0, 5).expect("reads");
+        assert_eq!(
+            aborted
+                .iter()
+                .map(|a| (a.producer_id, a.first_offset, a.last_offset))
+                .collect::<Vec<_>>(),
+            [(1, 1, 3)]
+        );
+        assert!(
+            f.log()
+                .aborted_transactions(4, 5)
+                .expect("reads")
+                .is_empty()
+        );
+        match round {
+            0 => f.crash(),
+            1 => f.stop(),
+            2 => {
+                f.crash();
+                std::fs::write(
+                    f.partition().join("00000000000000000000.txnindex"),
+                    b"garbage",
+                )
+                .expect("writes");
+            }
+            _ => break,
+        }
+        f.open();
+    }
+}

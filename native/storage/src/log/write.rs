@@ -1,0 +1,172 @@
+//! Putting batches that have their offsets into the active segment: one write, then what memory knows of them.
+
+use super::{Log, Writer};
+use crate::config::{FlushMode, LogConfig};
+use crate::error::{AppendError, StorageError};
+use crate::file_names::LOG;
+use crate::producer_state::marker_of;
+use pybroker_model::{BatchHeader, Batches, NO_TIMESTAMP};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+impl Log {
+    /// Sees to it that the epochs' file knows the epoch of the next record before the record is
+    /// written. Leaders have announced theirs with [`Log::begin_epoch`]; a follower learns of it by
+    /// the first record.
+    pub(super) fn note_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), StorageError> {
+        let known = self.epochs.read().latest();
+        if epoch < 0 || known.is_some_and(|latest| latest.epoch >= epoch) {
+            if !self.epochs_unwritten.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            return self.rewrite_epochs().map_err(|error| self.fatal(error));
+        }
+        self.epochs.write().assign(epoch, start_offset);
+        self.rewrite_epochs().map_err(|error| self.fatal(error))
+    }
+
+    /// Writes bytes whose offsets are assigned, rolling first if they do not fit, and publishes.
+    pub(super) fn write(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        single: Option<&BatchHeader>,
+        last_offset: i64,
+        now_ms: i64,
+    ) -> Result<(), AppendError> {
+        let config = self.config.load();
+        if bytes.len() > config.segment_bytes as usize {
+            return Err(AppendError::LargerThanSegment {
+                size: bytes.len(),
+                max: config.segment_bytes,
+            });
+        }
+        let max_timestamp = match single {
+            Some(header) => header.max_timestamp,
+            None => Batches::new(bytes)
+                .flatten()
+                .map(|(h, _)| h.max_timestamp)
+                .max()
+                .unwrap_or(NO_TIMESTAMP),
+        };
+        if self.must_roll(
+            &writer.active,
+            bytes.len(),
+            last_offset,
+            max_timestamp,
+            now_ms,
+            &config,
+        )? {
+            self.roll_locked(writer, now_ms)?;
+        }
+        let segment = &writer.active;
+        let position = segment.size();
+        if config.flush_mode == FlushMode::Commit {
+            segment.set_dirty(true);
+        }
+        let failed = |error| {
+            if position == 0 {
+                // Nothing is in it that waits for a sync, so its file may be closed.
+                segment.set_dirty(false);
+            }
+            self.fatal(error)
+        };
+        let file = segment.file(true).map_err(failed)?;
+        segment.expect_batch(position).map_err(failed)?;
+        if position == 0 && config.preallocate {
+            preallocate(file.file(), u64::from(config.segment_bytes));
+        }
+        let written = if position < config.cached_bytes_max {
+            file.file().write_all_at(bytes, position)
+        } else {
+            segment.write_directly(file.file(), bytes, position)
+        };
+        if let Err(error) = written {
+            let error = StorageError::io("write", &segment.path(LOG))(error);
+            // Nobody may read a half batch: put the file back, or give the directory up.
+            if let Err(undo) = file.file().set_len(position) {
+                return Err(self
+                    .fatal(StorageError::io("truncate", &segment.path(LOG))(undo))
+                    .into());
+            }
+            return Err(failed(error).into());
+        }
+        // Only the note of an aborted transaction needs the disk here. Its marker is written, and a restart will find
+        // it: who goes on without the note would show consumers what was aborted.
+        self.note_written(writer, bytes, single, position, now_ms, &config)
+            .map_err(|error| self.fatal_sync(error))?;
+        let end = last_offset + 1;
+        writer.active.set_end(end, position + bytes.len() as u64);
+        self.log_end.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    fn note_written(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        single: Option<&BatchHeader>,
+        position: u64,
+        now_ms: i64,
+        config: &LogConfig,
+    ) -> Result<(), StorageError> {
+        if let Some(header) = single {
+            return self.note_batch(writer, header, bytes, position, now_ms, config);
+        }
+        let mut position = position;
+        for (header, batch) in Batches::new(bytes).flatten() {
+            self.note_batch(writer, &header, batch, position, now_ms, config)?;
+            position += batch.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn note_batch(
+        &self,
+        writer: &mut Writer,
+        header: &BatchHeader,
+        batch: &[u8],
+        position: u64,
+        now_ms: i64,
+        config: &LogConfig,
+    ) -> Result<(), StorageError> {
+        writer
+            .active
+            .note_batch(header, position, config.index_interval_bytes);
+        if !header.has_producer_id() {
+            return Ok(());
+        }
+        if !header.is_transactional() && !header.is_control() {
+            // The common case touches no other lock.
+            writer
+                .producers
+                .appended(header, now_ms, &mut Default::default());
+            return Ok(());
+        }
+        let mut transactions = self.transactions.lock();
+        if header.is_control() {
+            if let Some((kind, epoch)) = marker_of(header, batch) {
+                let producers = &mut writer.producers;
+                let aborted =
+                    producers.marker_appended(header, kind, epoch, now_ms, &mut transactions);
+                if let Some(aborted) = aborted {
+                    writer.active.add_aborted(aborted)?;
+                }
+            }
+        } else {
+            writer.producers.appended(header, now_ms, &mut transactions);
+        }
+        self.has_transactions
+            .store(!transactions.is_empty(), Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Reserves blocks without changing the file's size. Failing costs speed only.
+#[cfg(target_os = "linux")]
+fn preallocate(file: &std::fs::File, bytes: u64) {
+    let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn preallocate(_: &std::fs::File, _: u64) {}
