@@ -7,7 +7,7 @@
 //! | clean-shutdown marker fits the files of all segments | nothing is scanned |
 //! | a segment is not what the marker says | checksums are checked from there on; what it had and is gone is reported lost, and the log goes on after the end that the marker names: no offset is given twice |
 //! | no marker | checksums are checked from the recovery point on |
-//! | no marker, and a segment before the recovery point ends inside a batch or is empty | from that one on |
+//! | no marker, and a segment before the recovery point ends inside a batch, is empty, or its index knows of more | from that one on; what is missing is reported lost |
 //! | no or damaged recovery point | from the first segment on |
 //! | recovery point inside a segment, index good | from the indexed batch before it |
 //! | recovery point beyond the end | the last segment, from its front |

@@ -218,9 +218,12 @@ impl Segment {
 
 /// Used while a segment is being recovered; nothing else looks at it then.
 impl Segment {
-    /// Whether the last batch ends where the file does, as far as what follows the last index entry tells. A wrong
-    /// index makes the answer no.
+    /// Whether the last batch ends where the file does and the index knows of no more, as far as what follows the last
+    /// index entry tells. A wrong index makes the answer no.
     pub(crate) fn ends_whole(&self) -> Result<bool, StorageError> {
+        if self.indexes_reach_beyond()? {
+            return Ok(false);
+        }
         let start = match self.lookup(u32::MAX) {
             Err(StorageError::Corrupt { .. }) => return Ok(false),
             start => start?,

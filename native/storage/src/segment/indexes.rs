@@ -76,26 +76,43 @@ impl Segment {
 
     /// Entries in the files, looked up once. A file that cannot be right is rebuilt.
     pub(super) fn look_at_files(&self, indexes: &mut Indexes) -> Result<(u64, u64), StorageError> {
-        if let Some(counts) = indexes.on_disk {
-            return Ok(counts);
+        if indexes.on_disk.is_none()
+            && let Some(counts) = self.entries_in_files()?
+            && self.last_entries_fit(counts, indexes)?
+        {
+            indexes.on_disk = Some(counts);
         }
+        match indexes.on_disk {
+            Some(counts) => Ok(counts),
+            None => self.rebuild_locked(indexes, 4096),
+        }
+    }
+
+    /// Whether the files know of batches beyond the end of the segment: somebody has cut it.
+    pub(super) fn indexes_reach_beyond(&self) -> Result<bool, StorageError> {
+        let mut indexes = self.indexes.write();
+        let Some(counts) = self.entries_in_files()? else {
+            return Ok(false);
+        };
+        if indexes.on_disk.is_none() && self.last_entries_fit(counts, &mut indexes)? {
+            indexes.on_disk = Some(counts);
+        }
+        Ok(indexes.on_disk.is_none())
+    }
+
+    /// How many entries the offset and the time index have; `None` if one ends inside an entry.
+    fn entries_in_files(&self) -> Result<Option<(u64, u64)>, StorageError> {
         let size = |suffix| match std::fs::metadata(self.path(suffix)) {
-            Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(StorageError::io("look at", &self.path(suffix))(error)),
         };
-        let (offset_bytes, time_bytes) =
-            (size(INDEX)?.unwrap_or(0), size(TIME_INDEX)?.unwrap_or(0));
-        let counts = (
+        let (offset_bytes, time_bytes) = (size(INDEX)?, size(TIME_INDEX)?);
+        let whole = offset_bytes % OFFSET_ENTRY_BYTES == 0 && time_bytes % TIME_ENTRY_BYTES == 0;
+        Ok(whole.then_some((
             offset_bytes / OFFSET_ENTRY_BYTES,
             time_bytes / TIME_ENTRY_BYTES,
-        );
-        let whole = offset_bytes % OFFSET_ENTRY_BYTES == 0 && time_bytes % TIME_ENTRY_BYTES == 0;
-        if whole && self.last_entries_fit(counts, indexes)? {
-            indexes.on_disk = Some(counts);
-            return Ok(counts);
-        }
-        self.rebuild_locked(indexes, 4096)
+        )))
     }
 
     fn last_entries_fit(
