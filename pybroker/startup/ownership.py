@@ -58,8 +58,8 @@ def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
     of another cluster, with every topic forgotten.
     """
     store = first / STORE_FILE
-    parts = (store, store.with_name(f"{STORE_FILE}-wal"))
-    if any(one.exists() and one.stat().st_size for one in parts):
+    # SQLite's log beside it is worth nothing without the file, which is never empty once it was opened.
+    if store.exists() and store.stat().st_size:
         return
     for directory in directories:
         if (directory / META_PROPERTIES).exists():

@@ -68,3 +68,20 @@ def test_a_second_directory_of_another_cluster_leaves_the_first_as_it_was(
     assert {path for path in after if not path.name.startswith("metadata.db-")} == set(before)
     assert (stored(own) if first == "own" else []) == nodes
     other.start()
+
+
+@pytest.mark.checklist("C12")
+def test_an_emptied_store_is_refused_though_what_was_not_yet_in_it_is_there(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    broker.kill()
+    store = broker.data_dir / "metadata.db"
+    late = store.with_name("metadata.db-wal")
+    whole, kept = store.read_bytes(), late.read_bytes()
+    assert whole
+    assert kept
+    store.write_bytes(b"")
+    said = refusal(start_broker, {"log.dirs": str(broker.data_dir)})
+    assert str(store) in said
+    assert (store.read_bytes(), late.read_bytes()) == (b"", kept), "nothing was changed"
+    store.write_bytes(whole)
+    broker.start()
