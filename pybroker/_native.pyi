@@ -68,6 +68,9 @@ class Uuid:
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[object, ...]: ...
 
+INTERNAL_TOPICS: frozenset[str]
+"""The names of the topics that brokers keep for themselves."""
+
 # ----------------------------------------------------------------------------------------------------------
 # What drain() gives
 

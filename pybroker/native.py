@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pybroker._native import (
+    INTERNAL_TOPICS,
     AclEntry,
     AdoptedDirectory,
     ApiInfo,
@@ -81,6 +82,7 @@ from pybroker._native import (
 )
 
 __all__ = [
+    "INTERNAL_TOPICS",
     "AclEntry",
     "AdoptedDirectory",
     "ApiInfo",

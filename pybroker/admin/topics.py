@@ -32,8 +32,7 @@ from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
 from pybroker.errors import KafkaError
-from pybroker.metadata.image import INTERNAL_TOPICS
-from pybroker.native import Uuid
+from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from pybroker.controller.protocol import id_operations, topic_node
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.image import (
-    INTERNAL_TOPICS,
     NO_LEADER,
     ClusterImage,
     ImageDelta,
@@ -30,7 +29,7 @@ from pybroker.metadata.image import (
 )
 from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Create, Operation, Set
-from pybroker.native import Uuid
+from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 50_000

@@ -26,9 +26,10 @@ from pybroker.metadata.deletion_records import (
     forget_operations,
     write_operations,
 )
-from pybroker.metadata.image import INTERNAL_TOPICS, ClusterImage, ImageDelta
+from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.lineage import UNDELETED, TopicEvent
 from pybroker.metadata.times import time_text
+from pybroker.native import INTERNAL_TOPICS
 from pybroker.protocol.error_codes import ErrorCode
 
 

@@ -18,8 +18,8 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from pybroker.metadata.image import INTERNAL_TOPICS
 from pybroker.native import (
+    INTERNAL_TOPICS,
     BrokerMetadata,
     Endpoint,
     MetadataDelta,

@@ -17,7 +17,7 @@ from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey,
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.metadata.times import time_text
 from pybroker.metadata.znodes import Endpoint
-from pybroker.native import Uuid
+from pybroker.native import INTERNAL_TOPICS, Uuid
 
 NO_LEADER = -1
 
@@ -56,11 +56,8 @@ class TopicImage(msgspec.Struct, frozen=True):
 
     @property
     def internal(self) -> bool:
-        """Topics the broker itself keeps: Kafka's two names."""
+        """Topics the broker itself keeps."""
         return self.name in INTERNAL_TOPICS
-
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class BrokerImage(msgspec.Struct, frozen=True):

@@ -28,6 +28,8 @@ def stubbed() -> dict[str, set[str]]:
                 names[node.name] = inner
             case ast.FunctionDef():
                 names[node.name] = set()
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names[name] = set()
     return names
 
 

@@ -74,6 +74,12 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
-        crate::errors::add_attributes(module.py())
+        use pyo3::types::{PyFrozenSet, PyModuleMethods};
+        let py = module.py();
+        module.add(
+            "INTERNAL_TOPICS",
+            PyFrozenSet::new(py, pybroker_model::INTERNAL_TOPICS)?,
+        )?;
+        crate::errors::add_attributes(py)
     }
 }

@@ -9,6 +9,7 @@ mod compression;
 mod crc;
 mod error;
 mod ids;
+mod internal_topics;
 mod murmur2;
 mod record;
 mod record_batch;
@@ -24,6 +25,7 @@ pub use compression::{Codec, DECOMPRESSED_BYTES_MAX, Decoder, compress, decompre
 pub use crc::crc32c;
 pub use error::{BatchError, REJECTED_RECORDS_MAX, RecordFault, RejectedRecord};
 pub use ids::{BuildIdHasher, IdMap, TopicId, TopicIdPartition};
+pub use internal_topics::{INTERNAL_TOPICS, is_internal};
 pub use murmur2::{murmur2, partition_of_key};
 pub use record::{Header, Headers, RecordRef, Records, decompressed_records};
 pub use record_batch::{

@@ -1,6 +1,6 @@
 //! Why a partition's records are not taken, and what the client is told of it.
 
-use pybroker_model::{BatchError, RecordFault, RejectedRecord};
+use pybroker_model::{BatchError, RecordFault, RejectedRecord, is_internal};
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, RecordError};
 use pybroker_replica::PartitionError;
@@ -8,12 +8,6 @@ use pybroker_replica::PartitionError;
 use crate::error_codes::{Naming, of_batch, of_partition};
 use crate::resolve::ResolvedTopic;
 
-/// Topics that only the broker writes to.
-const INTERNAL_TOPICS: [&str; 3] = [
-    "__consumer_offsets",
-    "__transaction_state",
-    "__share_group_state",
-];
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
 /// A refused partition.
@@ -114,6 +108,6 @@ pub(super) fn refuse_internal(
     client_id: Option<&str>,
 ) -> Option<ErrorCode> {
     let name = &*resolved.hosted?.name;
-    let internal = name.starts_with("__") && INTERNAL_TOPICS.contains(&name);
-    (internal && client_id != Some(ADMIN_CLIENT_ID)).then_some(ErrorCode::INVALID_TOPIC_EXCEPTION)
+    (is_internal(name) && client_id != Some(ADMIN_CLIENT_ID))
+        .then_some(ErrorCode::INVALID_TOPIC_EXCEPTION)
 }
