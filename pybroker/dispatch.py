@@ -55,6 +55,7 @@ from pybroker.api import (
     k32153_ingest_abort,
     k32154_list_ingests,
 )
+from pybroker.coordinators.no_transactions import NoTransactions
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.access import IngestAccess
@@ -98,7 +99,12 @@ def routes(services: Services) -> dict[int, Handler]:
         k03_metadata.API_KEY: partial(k03_metadata.handle, services.cluster, services.topics, authorizer),
         k08_offset_commit.API_KEY: partial(k08_offset_commit.handle, groups, services.group_topics, authorizer),
         k09_offset_fetch.API_KEY: partial(k09_offset_fetch.handle, groups, services.group_topics, authorizer),
-        k10_find_coordinator.API_KEY: partial(k10_find_coordinator.handle, groups, authorizer),
+        k10_find_coordinator.API_KEY: partial(
+            k10_find_coordinator.handle,
+            groups,
+            NoTransactions(services.broker_id, services.group_topics),
+            authorizer,
+        ),
         k11_join_group.API_KEY: partial(k11_join_group.handle, groups, authorizer),
         k12_heartbeat.API_KEY: partial(k12_heartbeat.handle, groups, authorizer),
         k13_leave_group.API_KEY: partial(k13_leave_group.handle, groups, authorizer),

@@ -2,12 +2,12 @@
 
 From v3 on a producer may bring its id and epoch to get the next epoch (KIP-360): one that this cluster has handed out
 and whose epochs are not used up keeps its id, so that a retried request gives the same answer; any other gets a new
-id. Transactions are not served yet: a transactional.id is answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-is final for the Java client and for librdkafka.
+id. Transactions are not served yet: a transactional.id is refused for good (`coordinators/no_transactions.py`).
 """
 
 from __future__ import annotations
 
+from pybroker.coordinators.no_transactions import REFUSED
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -26,12 +26,7 @@ async def handle(
 ) -> InitProducerIdResponse:
     """Waits only for a new block of ids, once in a thousand."""
     if request.transactional_id is not None:
-        code = (
-            ErrorCode.INVALID_REQUEST
-            if not request.transactional_id
-            else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        )
-        return _refused(code)
+        return _refused(REFUSED if request.transactional_id else ErrorCode.INVALID_REQUEST)
     # Who may write to any topic may do so idempotently (KIP-679).
     permitted = authorizer.may_on_cluster(context, AclOperation.IDEMPOTENT_WRITE) or authorizer.permits_any(
         context, AclOperation.WRITE, ResourceType.TOPIC

@@ -26,8 +26,8 @@ def main() -> None:
         java.compiled(TESTS / source, maven.jars(libraries))
     for libraries in test_oracle.RELEASES.values():
         java.compiled(test_oracle.SOURCE, maven.jars(libraries))
-    for folder in ("clients", "security"):
-        go.built(TESTS / folder / "franz")
+    for module in ("clients/franz", "groups/transactions", "security/franz"):
+        go.built(TESTS / module)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
+from pybroker.coordinators.no_transactions import NoTransactions
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -40,7 +41,6 @@ class Client:
     async def ask(self, key: int, version: int, request: Any) -> Any:
         """The response; time passes while the request is parked."""
         handlers: dict[int, Callable[..., Any]] = {
-            10: k10_find_coordinator.handle,
             11: k11_join_group.handle,
             12: k12_heartbeat.handle,
             13: k13_leave_group.handle,
@@ -56,6 +56,10 @@ class Client:
             outcome: Any = k09_offset_fetch.handle(self.world.groups, self.world.topics, PERMITS_ALL, context, arrived)
         elif key == 8:
             outcome = k08_offset_commit.handle(self.world.groups, self.world.topics, PERMITS_ALL, context, arrived)
+        elif key == 10:
+            outcome = k10_find_coordinator.handle(
+                self.world.groups, NoTransactions(1, self.world.topics), PERMITS_ALL, context, arrived
+            )
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
         if inspect.iscoroutine(outcome):
@@ -331,11 +335,12 @@ async def test_find_coordinator(version: int) -> None:
         assert [f.key for f in found] == [G, "b"]
     assert {(f.node_id, f.host, f.port, f.error_code) for f in found} == {(1, "localhost", 9091, 0)}
     if version >= 1:
-        for key_type, code in ((1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)):
+        # Of transactions: this broker, which refuses what comes next. Of share groups: nobody.
+        for key_type, expected in ((1, (0, 1, 9091)), (2, (ErrorCode.INVALID_REQUEST, -1, -1))):
             keys = {"key": "t"} if version < 4 else {"coordinator_keys": ["t"]}
             answer = await c.ask(10, version, m.FindCoordinatorRequest(key_type=key_type, **keys))
             one = answer if version < 4 else answer.coordinators[0]
-            assert (one.error_code, one.node_id) == (code, -1)
+            assert (one.error_code, one.node_id, one.port) == expected
 
 
 @pytest.mark.parametrize("version", range(4))
