@@ -10,6 +10,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from pybroker.client.admin.config_messages import describe_request, described
+from pybroker.client.admin.config_types import ConfigResource
 from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode, error_name
@@ -29,7 +31,7 @@ DELIVERY_TIMEOUT_MS = 120_000
 LEADER_PATIENCE_S = 30.0
 UNKNOWN_PATIENCE_S = 2.0
 PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
-TOPIC_RESOURCE = 2
+MAX_MESSAGE_BYTES = "max.message.bytes"
 AWAY = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE})
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
@@ -344,17 +346,11 @@ class Cluster:
 
     def batch_bytes_max(self, topic: str) -> int:
         """`max.message.bytes` of a topic; very large if it may not be seen."""
-        request = m.DescribeConfigsRequest(
-            resources=[
-                m.DescribeConfigsRequest_DescribeConfigsResource(
-                    resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["max.message.bytes"]
-                )
-            ]
-        )
-        for result in self.send(request, DESCRIBE_CONFIGS, 0, 4).results:
-            for config in result.configs:
-                if config.name == "max.message.bytes" and config.value:
-                    return int(config.value)
+        request = describe_request([ConfigResource.topic(topic)], [MAX_MESSAGE_BYTES])
+        for each in described(self.send(request, DESCRIBE_CONFIGS, 0, 4)):
+            value = each.entries[MAX_MESSAGE_BYTES].value if MAX_MESSAGE_BYTES in each.entries else None
+            if value:
+                return int(value)
         return 1 << 30
 
 

@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pybroker.client.admin.base import AdminBase
-from pybroker.client.admin.config_types import (
-    AlterConfigOp,
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSynonym,
-)
+from pybroker.client.admin.config_messages import describe_request, described
+from pybroker.client.admin.config_types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.connection.network import Where
@@ -55,22 +50,11 @@ class ConfigsAdmin(AdminBase):
 
         async def work(futures: Futures[ConfigResource, dict[str, ConfigEntry]]) -> None:
             for where, group in _by_broker(wanted).items():
-                request = m.DescribeConfigsRequest(
-                    resources=[
-                        m.DescribeConfigsRequest_DescribeConfigsResource(
-                            resource_type=each.type, resource_name=each.name, configuration_keys=None
-                        )
-                        for each in group
-                    ],
-                    include_synonyms=include_synonyms,
-                    include_documentation=include_documentation,
-                )
-                answer = await self._network.ask(request, where)
-                for row in answer.results:
-                    resource = ConfigResource(ConfigResourceType(row.resource_type), row.resource_name)
-                    entries = {each.name: _entry(each) for each in row.configs}
-                    if resource in futures:
-                        settle(futures[resource], row.error_code, row.error_message, entries, str(resource))
+                request = describe_request(group, synonyms=include_synonyms, documentation=include_documentation)
+                for each in described(await self._network.ask(request, where)):
+                    if each.resource in futures:
+                        future = futures[each.resource]
+                        settle(future, each.error_code, each.error_message, each.entries, str(each.resource))
 
         return KeyedResult(start(wanted, work))
 
@@ -160,19 +144,6 @@ def _by_broker(resources: Iterable[ConfigResource]) -> dict[Where, list[ConfigRe
         own = each.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and each.name != ""
         groups.setdefault(int(each.name) if own else "any", []).append(each)
     return groups
-
-
-def _entry(row: Any) -> ConfigEntry:
-    return ConfigEntry(
-        row.name,
-        row.value,
-        row.config_source,
-        row.read_only,
-        row.is_sensitive,
-        tuple(ConfigSynonym(each.name, each.value, each.source) for each in row.synonyms),
-        row.config_type,
-        row.documentation,
-    )
 
 
 def _log_dir(row: Any) -> LogDirDescription:

@@ -1,0 +1,65 @@
+"""DescribeConfigs as AdminClient and Spark's driver ask it: the request, and what the answer says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pybroker.client.admin.config_types import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSynonym
+from pybroker.protocol import messages as m
+
+
+class Described(NamedTuple):
+    """The settings of one resource by name, or an error code other than 0 and none."""
+
+    resource: ConfigResource
+    error_code: int
+    error_message: str | None
+    entries: dict[str, ConfigEntry]
+
+
+def describe_request(
+    resources: Iterable[ConfigResource],
+    names: Sequence[str] | None = None,
+    *,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> m.DescribeConfigsRequest:
+    """Asks for settings, all or those of some names."""
+    keys = None if names is None else list(names)
+    return m.DescribeConfigsRequest(
+        resources=[
+            m.DescribeConfigsRequest_DescribeConfigsResource(
+                resource_type=each.type, resource_name=each.name, configuration_keys=keys
+            )
+            for each in resources
+        ],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+
+
+def described(answer: Any) -> list[Described]:
+    """What an answer says, in its order."""
+    return [
+        Described(
+            ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
+            row.error_code,
+            row.error_message,
+            {each.name: _entry(each) for each in row.configs},
+        )
+        for row in answer.results
+    ]
+
+
+def _entry(row: Any) -> ConfigEntry:
+    return ConfigEntry(
+        row.name,
+        row.value,
+        row.config_source,
+        row.read_only,
+        row.is_sensitive,
+        tuple(ConfigSynonym(each.name, each.value, each.source) for each in row.synonyms),
+        row.config_type,
+        row.documentation,
+    )
