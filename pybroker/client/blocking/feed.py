@@ -155,9 +155,10 @@ class Feed:
             topic,
             record.value,
             extras.key,
-            partition=extras.partition,
+            extras.partition,
             timestamp_ms=extras.timestamp_ms,
             size=_size(record),
+            room_is_sure=True,
         )
         if placed is None:
             return False

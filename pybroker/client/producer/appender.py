@@ -38,7 +38,7 @@ class Appender:
 
     def __init__(self, config: ClientConfig, sender: Sender) -> None:
         self._sender = sender
-        self._outcomes = sender.outcomes
+        self.outcomes = sender.outcomes
         self._compression: str = config["compression.type"]
         level = config[_LEVELS[self._compression]] if self._compression in _LEVELS else None
         self._level = None if level in (None, -1) else level
@@ -50,7 +50,7 @@ class Appender:
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes more fit into `buffer.memory`. For any thread."""
-        return self._outcomes.buffered + size <= self._buffer_bytes
+        return self.outcomes.buffered + size <= self._buffer_bytes
 
     async def wait_for_room(self, size: int) -> None:
         """Until they fit. Raises KafkaTimeoutError after `max.block.ms`."""
@@ -66,13 +66,13 @@ class Appender:
         where: PartitionQueue,
         value: bytes | None,
         key: bytes | None,
-        *,
-        timestamp_ms: Moment | None,
-        headers: HeaderList | None,
         size: int,
+        timestamp_ms: Moment | None = None,
+        *,
+        headers: HeaderList | None = None,
     ) -> Delivery:
         """A record. size: its bytes, for `buffer.memory`."""
-        moment = _moment(timestamp_ms)
+        moment = time.time_ns() // 1_000_000 if timestamp_ms is None else milliseconds(timestamp_ms)
         queue = where.queue
         batch = queue[-1] if queue else None
         if batch is None or batch.closed or not batch.data.append(moment, key, value, headers):
@@ -85,7 +85,7 @@ class Appender:
                 queue.remove(batch)  # nothing is in it: nobody would ever send it
                 raise
         batch.bytes += size
-        self._outcomes.buffered += size
+        self.outcomes.buffered += size
         return Delivery(batch, len(batch.data) - 1, moment)
 
     def append_values(
@@ -122,7 +122,7 @@ class Appender:
     def _account(self, where: PartitionQueue, batch: Batch, before: int) -> None:
         added = batch.data.size_bytes - before
         batch.bytes += added
-        self._outcomes.buffered += added
+        self.outcomes.buffered += added
         if not len(batch.data):
             where.queue.remove(batch)
 

@@ -26,11 +26,6 @@ class Delivery:
         self.index = index
         self.timestamp = timestamp
 
-    @property
-    def is_first(self) -> bool:
-        """Whether it was the first record of its batch."""
-        return self.index == 0
-
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         while True:
             batch, _ = self.batch.find(self.index)

@@ -65,6 +65,7 @@ class Producer(LivingClient):
         self.is_plain = not (self._interceptors or self._serialize_key or self._serialize_value)
         self._block_s = self._config.seconds("max.block.ms")
         self._record_bytes_max: int = self._config["max.request.size"]
+        self._buffer_bytes: int = self._config["buffer.memory"]
         self._sender: Sender | None = None
         self._appender: Appender | None = None
         self._topics: dict[str, TopicQueues] = {}
@@ -128,13 +129,12 @@ class Producer(LivingClient):
             if key is not None:
                 key = plain_bytes(key)
                 size += len(key)
-            if self.takes(topic, size):
-                delivery = self.place(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, size=size)
+            delivery = self.place(topic, value, key, partition, timestamp_ms=timestamp_ms, size=size)
         if delivery is None:
             if not isinstance(topic, ProducerRecord):
                 topic = ProducerRecord(topic, value, key, partition, timestamp_ms, header_list(headers))
             delivery = await self._enqueue(topic)
-        if delivery.is_first:
+        if not delivery.index:
             # A tight loop of sends must let the sender have its turn when there is something to send.
             await asyncio.sleep(0)
         if on_delivery is not None:
@@ -153,23 +153,26 @@ class Producer(LivingClient):
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        *,
         partition: int | None,
+        *,
         timestamp_ms: Moment | None,
         size: int,
+        room_is_sure: bool = False,
     ) -> Delivery | None:
-        """The short way, without a look at `buffer.memory`: a plain record into a batch of a topic that is known; None
-        if it takes more than that.
+        """The short way: a plain record into a batch of a topic that is known; None if it takes more than that.
+        room_is_sure: no look at `buffer.memory`.
         """
         queues, appender = self._topics.get(topic), self._appender
-        if queues is None or appender is None or self._closed:
+        if queues is None or appender is None or self._closed or size > self._record_bytes_max:
+            return None
+        if not room_is_sure and appender.outcomes.buffered + size > self._buffer_bytes:
             return None
         partitions = queues.partitions
         if partition is None:
             partition = queues.sticky if key is None else partition_of_key(key, len(partitions))
         elif not 0 <= partition < len(partitions):
             return None
-        return appender.append(partitions[partition], value, key, timestamp_ms=timestamp_ms, headers=None, size=size)
+        return appender.append(partitions[partition], value, key, size, timestamp_ms)
 
     def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[Placed]:
         """As `place`, many values; ends early if the topic is not known any more."""
@@ -212,7 +215,7 @@ class Producer(LivingClient):
                     f"topic {topic} has partitions 0 to {len(queues.partitions) - 1}, not {partition}",
                 )
         where = queues.partitions[partition]
-        return appender.append(where, value, key, timestamp_ms=record.timestamp, headers=headers or None, size=size)
+        return appender.append(where, value, key, size, record.timestamp, headers=headers or None)
 
     def _to_bytes(self, record: ProducerRecord, headers: HeaderList) -> tuple[bytes | None, bytes | None]:
         serialize_key, serialize_value = self._serialize_key, self._serialize_value
