@@ -34,9 +34,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that stands still until a test moves it; `jump` moves wall time only, as an operator or NTP
-    would.
-    """
+    """A clock that stands still until a test moves it; `jump` moves wall time only, as an operator or NTP would."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000) -> None:
         self._wall_ms = wall_ms

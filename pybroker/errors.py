@@ -9,8 +9,7 @@ from __future__ import annotations
 class KafkaError(Exception):
     """A request (or one item of it) fails with a Kafka error code.
 
-    `code` is the number of the wire (`pybroker.protocol.error_codes.ErrorCode` is an IntEnum, so members
-    fit);
+    `code` is the number of the wire (`pybroker.protocol.error_codes.ErrorCode` is an IntEnum, so members fit);
     `message` is the text that goes into `error_message` fields, None where Kafka sends none.
     """
 
@@ -24,8 +23,8 @@ class KafkaError(Exception):
 
 
 class StartError(Exception):
-    """The broker refuses to start. The text says what is wrong and what to do; the command prints it without
-    a traceback.
+    """The broker refuses to start. The text says what is wrong and what to do; the command prints it without a
+    traceback.
     """
 
 

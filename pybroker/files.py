@@ -19,8 +19,8 @@ def fsync_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replaces `path` so that a crash leaves the old or the new content, whole: temp, fsync, rename, fsync of
-    the directory.
+    """Replaces `path` so that a crash leaves the old or the new content, whole: temp, fsync, rename, fsync of the
+    directory.
     """
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -36,9 +36,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """Reads at most `limit` bytes plus one, so that a caller can tell "too long" without reading a file of
-    any size.
-    """
+    """Reads at most `limit` bytes plus one, so that a caller can tell "too long" without reading a file of any size."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         chunks: list[bytes] = []
@@ -55,9 +53,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 class DirectoryLock:
-    """Holds a data directory for one process. The kernel lets go of it when the process ends,
-    however it ends.
-    """
+    """Holds a data directory for one process. The kernel lets go of it when the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,8 +77,8 @@ class DirectoryLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Lets go; calling it twice does no harm. The file stays, because removing it would let two processes
-        lock two inodes.
+        """Lets go; calling it twice does no harm. The file stays, because removing it would let two processes lock two
+        inodes.
         """
         if self._fd is not None:
             os.close(self._fd)

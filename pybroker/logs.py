@@ -1,5 +1,5 @@
-"""The log: one line an event on standard error, in Kafka's shape, with Kafka's levels, which can be changed
-while running.
+"""The log: one line an event on standard error, in Kafka's shape, with Kafka's levels, which can be changed while
+running.
 
 Text from outside (client ids, topic names, host names) reaches log messages. Control characters in a message are
 escaped, so that nobody can forge a line; settings that are secrets never get here, because tables mark them
@@ -36,9 +36,7 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)
 
 
 class KafkaFormatter(logging.Formatter):
-    """`[2026-01-31 12:00:00,123] INFO message (pybroker.controller)`; a traceback follows on lines of its
-    own.
-    """
+    """`[2026-01-31 12:00:00,123] INFO message (pybroker.controller)`; a traceback follows on lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -51,9 +49,7 @@ class KafkaFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
-    """Sends all loggers to standard error (or `stream`) from `level` up; replaces what an earlier call set
-    up.
-    """
+    """Sends all loggers to standard error (or `stream`) from `level` up; replaces what an earlier call set up."""
     logging.addLevelName(TRACE, "TRACE")
     logging.addLevelName(logging.WARNING, "WARN")
     logging.addLevelName(logging.CRITICAL, "FATAL")

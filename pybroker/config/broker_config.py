@@ -29,14 +29,12 @@ class ConfigSource(IntEnum):
 
 
 class BrokerConfig(Mapping[str, Any]):
-    """The broker settings in force. `config["num.partitions"]` is the typed value; `get_int` and its like say
-    of which type.
+    """The broker settings in force. `config["num.partitions"]` is the typed value; `get_int` and its like say of which
+    type.
 
-    The layers, strongest first: this broker's dynamic settings, the cluster's dynamic defaults, the file and
-    command line, the
-    table's defaults. Nobody changes settings but `admin.configs`, on the loop's thread, by `set_dynamic`;
-    whoever reads a setting
-    each time it matters follows. All texts given here were checked before (see `load` and
+    The layers, strongest first: this broker's dynamic settings, the cluster's dynamic defaults, the file and command
+    line, the table's defaults. Nobody changes settings but `admin.configs`, on the loop's thread, by `set_dynamic`;
+    whoever reads a setting each time it matters follows. All texts given here were checked before (see `load` and
     `admin.config_changes`).
     """
 
@@ -145,11 +143,11 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(advertised)
 
     def first_of_family(self, name: str) -> tuple[str, Value] | None:
-        """The member of the family of `name` (ms, minutes, hours …) that is in force, and its value; None if
-        all are unset.
+        """The member of the family of `name` (ms, minutes, hours …) that is in force, and its value; None if all are
+        unset.
 
-        A family is read from its strongest member down, so that log.retention.ms beats log.retention.hours
-        wherever each was set.
+        A family is read from its strongest member down, so that log.retention.ms beats log.retention.hours wherever
+        each was set.
         """
         for member in SYNONYMS.get(name, (name,)):
             value = self._values[member]
@@ -179,8 +177,8 @@ class BrokerConfig(Mapping[str, Any]):
         return found
 
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
-        """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated
-        text; and `topic.ids`, what the protocol version comes to.
+        """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated text; and
+        `topic.ids`, what the protocol version comes to.
         """
         values = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
         return {**values, "topic.ids": self.topic_ids}
@@ -194,8 +192,8 @@ def _parse(name: str, text: str) -> Value:
 
 
 def _effective(layers: Mapping[ConfigSource, Mapping[str, str]]) -> dict[str, Value]:
-    """The value of every setting: of the strongest layer that has it. Names that this version does not know
-    are passed over.
+    """The value of every setting: of the strongest layer that has it. Names that this version does not know are passed
+    over.
     """
     values: dict[str, Value] = {name: key.default for name, key in BROKER_SETTINGS.items()}
     for source in (

@@ -1,5 +1,5 @@
-"""Settings of Apache Kafka that this broker does not have: which ones are harmless, which ones must stop the
-start, and what to do instead.
+"""Settings of Apache Kafka that this broker does not have: which ones are harmless, which ones must stop the start, and
+what to do instead.
 
 A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises protection or
 another way of running (TLS, a policy class, a quorum elsewhere) is refused: passing over it in silence would be the
@@ -67,8 +67,8 @@ REFUSED: dict[str, Refusal] = {
     ),
 }
 
-# A quorum of one is this very process (the combined mode of Kafka's own sample file); several members are
-# another cluster.
+# A quorum of one is this very process (the combined mode of Kafka's own sample file); several members are another
+# cluster.
 SINGLE_MEMBER: dict[str, str] = {
     "controller.quorum.voters": _NO_QUORUM,
     "controller.quorum.bootstrap.servers": _NO_QUORUM,

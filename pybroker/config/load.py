@@ -1,5 +1,5 @@
-"""From server.properties and `--set key=value` to a BrokerConfig: every name known, every value checked,
-every complaint one line.
+"""From server.properties and `--set key=value` to a BrokerConfig: every name known, every value checked, every
+complaint one line.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def load_config(
     assignments: Iterable[str] = (),
     settings: Mapping[str, object] | None = None,
 ) -> Loaded:
-    """The configuration of a file (read as Java properties), over which go `settings`, over which go
-    `key=value` assignments. Raises ConfigError.
+    """The configuration of a file (read as Java properties), over which go `settings`, over which go `key=value`
+    assignments. Raises ConfigError.
     """
     given: dict[str, Setting] = {}
     if file is not None:
@@ -83,8 +83,8 @@ def _read_properties(path: str) -> dict[str, Setting]:
 
 
 def check_settings(given: Mapping[str, Setting]) -> Loaded:
-    """The configuration that these settings make. Raises ConfigError for the first that is unknown, wrong or
-    cannot be obeyed.
+    """The configuration that these settings make. Raises ConfigError for the first that is unknown, wrong or cannot be
+    obeyed.
     """
     static: dict[str, str] = {}
     listener_settings: dict[str, str] = {}
@@ -130,8 +130,8 @@ def _check_foreign(name: str, setting: Setting) -> None:
 
 
 def _drop_controller_listeners(static: dict[str, str], given: Mapping[str, Setting]) -> None:
-    """Kafka's sample file opens a listener for the KRaft controller; here the controller is part of the
-    process and needs none.
+    """Kafka's sample file opens a listener for the KRaft controller; here the controller is part of the process and
+    needs none.
     """
     names = given.get("controller.listener.names")
     if names is None:

@@ -1,5 +1,4 @@
-"""The table of topic settings, and what a topic's settings come to once the broker's defaults are put under
-them.
+"""The table of topic settings, and what a topic's settings come to once the broker's defaults are put under them.
 
 Names, types, bounds and synonyms follow Apache Kafka 4.4 (`LogConfig`, `ServerTopicConfigSynonyms`).
 """
@@ -26,8 +25,8 @@ from pybroker.config.values import (
 if TYPE_CHECKING:
     from pybroker.config.broker_config import BrokerConfig
 
-# Topic setting → the broker setting that is its default. Where broker settings come in families (ms, minutes,
-# hours), the strongest is named.
+# Topic setting → the broker setting that is its default. Where broker settings come in families (ms, minutes, hours),
+# the strongest is named.
 BROKER_SYNONYM: dict[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
@@ -120,8 +119,8 @@ TOPIC_SETTINGS = ConfigDef(
     )
 )
 
-# Topic settings of Kafka that change nothing here, with the values that ask for nothing. Mirroring tools copy
-# them from topic to topic.
+# Topic settings of Kafka that change nothing here, with the values that ask for nothing. Mirroring tools copy them from
+# topic to topic.
 ONLY_AS: dict[str, tuple[str, str]] = {
     "remote.storage.enable": ("false", "tiered storage is not part of this broker"),
     "remote.log.copy.disable": ("false", "tiered storage is not part of this broker"),
@@ -136,8 +135,8 @@ ONLY_AS: dict[str, tuple[str, str]] = {
 
 
 def validate_topic_config(name: str, text: str | None) -> str | None:
-    """The canonical text of one topic setting, or None where it is one of Kafka's that asks for nothing here.
-    Raises ConfigError (INVALID_CONFIG on the wire).
+    """The canonical text of one topic setting, or None where it is one of Kafka's that asks for nothing here. Raises
+    ConfigError (INVALID_CONFIG on the wire).
     """
     if text is None:
         raise ConfigError(f"{name}: a topic setting needs a value; null is not one")
@@ -158,8 +157,8 @@ def validate_topic_config(name: str, text: str | None) -> str | None:
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The canonical texts of a topic's own settings, checked one by one and against each other. Raises
-    ConfigError (INVALID_CONFIG on the wire).
+    """The canonical texts of a topic's own settings, checked one by one and against each other. Raises ConfigError
+    (INVALID_CONFIG on the wire).
     """
     canonical: dict[str, str] = {}
     for name, text in configs.items():
@@ -170,8 +169,8 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_resolved(resolved: Mapping[str, str]) -> None:
-    """What must hold between the settings of one topic (Kafka: LogConfig.validateTopicLogConfigValues).
-    Raises ConfigError.
+    """What must hold between the settings of one topic (Kafka: LogConfig.validateTopicLogConfigValues). Raises
+    ConfigError.
     """
     least, most = resolved["min.compaction.lag.ms"], resolved["max.compaction.lag.ms"]
     if int(least) > int(most):
@@ -193,8 +192,8 @@ def broker_default(name: str, config: BrokerConfig) -> str:
 
 
 def resolve_topic_configs(overrides: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
-    """Every topic setting with its value for a topic with these own settings on this broker: what native code
-    is given (canonical texts).
+    """Every topic setting with its value for a topic with these own settings on this broker: what native code is given
+    (canonical texts).
 
     `overrides` that this version does not know (a store written by another one) are passed over.
     """

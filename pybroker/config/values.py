@@ -1,7 +1,7 @@
 """What a setting's text means: Kafka's types, strict parsing, and the one canonical way back to text.
 
-Relied on by the tables (`broker_defs`, `topic_defs`), by the loader and by DescribeConfigs, which shows the
-canonical text.
+Relied on by the tables (`broker_defs`, `topic_defs`), by the loader and by DescribeConfigs, which shows the canonical
+text.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ class ConfigType(IntEnum):
 
 
 class Scope(Enum):
-    """When a broker setting may change (KIP-226): never while running, for one broker, or for the whole
-    cluster too.
-    """
+    """When a broker setting may change (KIP-226): never while running, for one broker, or for the whole cluster too."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -39,8 +37,8 @@ class Scope(Enum):
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used. The text is one line that names the setting, its value, where it came
-    from and the remedy.
+    """A setting that cannot be used. The text is one line that names the setting, its value, where it came from and the
+    remedy.
     """
 
 
@@ -82,8 +80,8 @@ _SIZE_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def parse_value(name: str, kind: ConfigType, text: str) -> Value:
-    """`text` as a value of `kind`. Integers may carry a unit where the name says what is counted: `4h` for
-    `….ms`, `1GiB` for `….bytes`.
+    """`text` as a value of `kind`. Integers may carry a unit where the name says what is counted: `4h` for `….ms`,
+    `1GiB` for `….bytes`.
     """
     text = text.strip()
     if kind in _INTEGER_BITS:

@@ -57,8 +57,7 @@ class ProducerIds:
 
     async def next_id(self) -> int:
         """A producer id that nobody else has. KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients ask again) while the
-        store
-        gives none."""
+        store gives none."""
         while self._next > self._end:
             if self._upcoming is not None:
                 (self._next, self._end), self._upcoming = self._upcoming, None

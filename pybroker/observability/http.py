@@ -1,11 +1,9 @@
 """/metrics, /healthz and /readyz over HTTP/1.0 on `metrics.listener`.
 
-Written by hand on asyncio's streams, because the job is three GET answers without a body to read: starlette
-with uvicorn, the choice for
-a console, costs four times the import time of this whole control plane and 15 MiB of memory, and both are
-bars of this product.
-What makes hand-written HTTP dangerous is left out: no request bodies, no keep-alive, no chunking, no path
-that touches a file.
+Written by hand on asyncio's streams, because the job is three GET answers without a body to read: starlette with
+uvicorn, the choice for a console, costs four times the import time of this whole control plane and 15 MiB of memory,
+and both are bars of this product. What makes hand-written HTTP dangerous is left out: no request bodies, no keep-alive,
+no chunking, no path that touches a file.
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsServer:
-    """Serves until `stop`. `metrics` gives the text of /metrics, `ready` whether clients are served, both on
-    the loop's thread.
+    """Serves until `stop`. `metrics` gives the text of /metrics, `ready` whether clients are served, both on the loop's
+    thread.
     """
 
     def __init__(self, host: str, port: int, metrics: Callable[[], str], ready: Callable[[], bool]) -> None:

@@ -1,7 +1,7 @@
 """The text of /metrics: what native code counts, followed by what the control plane knows.
 
-Labels hold only what this broker chose (ids, version): nothing that a client names becomes a label, so the
-number of series is bounded.
+Labels hold only what this broker chose (ids, version): nothing that a client names becomes a label, so the number of
+series is bounded.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def render_metrics(metrics: Iterable[Metric]) -> str:
 
 
 def identity_metrics(cluster_id: str, broker_id: int, version: str) -> list[Metric]:
-    """Who this is. KIP-78 shows the cluster id as a gauge whose value is text; in Prometheus text is a label
-    and the value is 1.
+    """Who this is. KIP-78 shows the cluster id as a gauge whose value is text; in Prometheus text is a label and the
+    value is 1.
     """
     return [
         Metric(

@@ -1,8 +1,8 @@
 """One broker in the foreground: settings, signals, the start line, one clear line for whatever keeps it from
 starting.
 
-Exit codes: 0 after a clean stop, 1 when the broker could not start or had to stop, 2 for settings that cannot
-be used (click's code for usage).
+Exit codes: 0 after a clean stop, 1 when the broker could not start or had to stop, 2 for settings that cannot be used
+(click's code for usage).
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ ECHO_SECONDS = 0.1
 """A signal that follows the first one within this time is its echo; nobody presses Ctrl-C twice that fast."""
 
 STOP_GRACE_SECONDS = 5
-"""What a stop may take beyond `shutdown.timeout.ms`, which bounds its single steps, before the process ends
-without it.
+"""What a stop may take beyond `shutdown.timeout.ms`, which bounds its single steps, before the process ends without it.
 """
 
 
@@ -117,8 +116,7 @@ class Foreground:
             starting = asyncio.ensure_future(broker.start())
             await asyncio.wait((starting, self._signal), return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():
-                # A signal during the start (a long recovery): what is on disk stays valid, the next start
-                # goes on.
+                # A signal during the start (a long recovery): what is on disk stays valid, the next start goes on.
                 starting.cancel()
                 await asyncio.wait((starting,))
             if starting.cancelled():

@@ -17,8 +17,7 @@ import sys
 
 
 def die_with_parent(parent_fd: int) -> None:
-    """To be called first thing. `parent_fd` is the reading end of a pipe of which the parent holds the only
-    other end.
+    """To be called first thing. `parent_fd` is the reading end of a pipe of which the parent holds the only other end.
     """
     if sys.platform == "linux":
         fcntl.fcntl(parent_fd, fcntl.F_SETOWN, os.getpid())

@@ -1,7 +1,6 @@
 """A coroutine whose first step runs at once; asyncio's own Task can do this from Python 3.12 on.
 
-It follows "Extending asyncio": while a step runs it is the loop's current task, so `asyncio.timeout`,
-`TaskGroup` and
+It follows "Extending asyncio": while a step runs it is the loop's current task, so `asyncio.timeout`, `TaskGroup` and
 cancellation work inside a handler as they do in any task.
 """
 
@@ -14,8 +13,8 @@ from typing import Any
 
 
 class InlineTask:
-    """Drives one coroutine; calls `done(self)` once, when it has ended. Exactly one of `value` and `problem`
-    counts then.
+    """Drives one coroutine; calls `done(self)` once, when it has ended. Exactly one of `value` and `problem` counts
+    then.
     """
 
     __slots__ = (
@@ -59,8 +58,7 @@ class InlineTask:
         self.abandoned = True
         self.cancel()
 
-    # --- what asyncio expects of a task
-    # -------------------------------------------------------------------------------
+    # --- what asyncio expects of a task -------------------------------------------------------------------------------
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
@@ -87,8 +85,7 @@ class InlineTask:
         self._must_cancel = True
         return True
 
-    # --- steps
-    # --------------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def _wakeup(self, future: asyncio.Future[Any]) -> None:
         self._waits_for = None
@@ -103,9 +100,8 @@ class InlineTask:
             if not isinstance(problem, asyncio.CancelledError):
                 problem = asyncio.CancelledError()
         current: Any = self
-        # The drain runs from a reader callback, where no task is current; a nested start (a handler that is
-        # driven from a
-        # task, in tests) puts the outer one back.
+        # The drain runs from a reader callback, where no task is current; a nested start (a handler that is driven from
+        # a task, in tests) puts the outer one back.
         outer = asyncio.current_task(self._loop)
         if outer is not None:
             tasks._leave_task(self._loop, outer)
@@ -127,8 +123,7 @@ class InlineTask:
         if awaited is None:  # asyncio.sleep(0)
             self._loop.call_soon(self._step, None)
             return
-        # A future awaited with `await` says so in this flag; clearing it is the driver's part of the
-        # protocol.
+        # A future awaited with `await` says so in this flag; clearing it is the driver's part of the protocol.
         awaited._asyncio_future_blocking = False
         self._waits_for = awaited
         awaited.add_done_callback(self._wakeup)

@@ -6,9 +6,8 @@
     @pytest.mark.pybroker({"num.partitions": 3})      # settings of this test's broker
     def test_three_partitions(pybroker): ...
 
-When a test fails, the end of the broker's log is added to its report. Loaded in every pytest run of an
-environment that has pybroker, so it
-imports nothing until a fixture is used.
+When a test fails, the end of the broker's log is added to its report. Loaded in every pytest run of an environment that
+has pybroker, so it imports nothing until a fixture is used.
 """
 
 from __future__ import annotations

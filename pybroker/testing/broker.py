@@ -3,9 +3,8 @@
     with pybroker.Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-It starts on a free port, with its data in a temporary directory that goes away at the end. A child process,
-because neither a panic nor a
-busy interpreter of one side is then the other's. See `pybroker.testing` for pytest.
+It starts on a free port, with its data in a temporary directory that goes away at the end. A child process, because
+neither a panic nor a busy interpreter of one side is then the other's. See `pybroker.testing` for pytest.
 """
 
 from __future__ import annotations
@@ -71,9 +70,8 @@ class _Child:
 class Broker:
     """One broker process. A context manager (also `async with`), or `start()` and `close()`.
 
-    settings: broker settings under Kafka's names; values may be text, numbers, booleans, lists. They go over
-    what this class sets itself.
-    data_dir: where the data lives and stays; without it a temporary directory, removed by `close()`.
+    settings: broker settings under Kafka's names; values may be text, numbers, booleans, lists. They go over what this
+    class sets itself. data_dir: where the data lives and stays; without it a temporary directory, removed by `close()`.
     port: of 127.0.0.1; 0 takes a free one, which restarts keep.
     """
 
@@ -142,8 +140,8 @@ class Broker:
         return self._child.process is not None and self._child.process.poll() is None
 
     def start(self) -> Self:
-        """Starts the broker; returns when it serves clients. Raises BrokerProcessError with the broker's own
-        words if it does not.
+        """Starts the broker; returns when it serves clients. Raises BrokerProcessError with the broker's own words if
+        it does not.
         """
         if self.running:
             raise BrokerProcessError("the broker runs already")
@@ -187,8 +185,8 @@ class Broker:
         self._port = self._endpoints[0][2]
 
     def stop(self) -> int:
-        """A clean stop; the exit code. The data stays, `start()` goes on with it. Harmless if the broker is
-        not running.
+        """A clean stop; the exit code. The data stays, `start()` goes on with it. Harmless if the broker is not
+        running.
         """
         return self._end(signal.SIGTERM)
 
@@ -214,9 +212,7 @@ class Broker:
                 self._data_dir = None
 
     def log_tail(self, begin: int = 0) -> str:
-        """The end of what the broker said (from byte `begin` of `log_path` on), for the message of a failed
-        test.
-        """
+        """The end of what the broker said (from byte `begin` of `log_path` on), for the message of a failed test."""
         if self._data_dir is None or not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as console:
@@ -273,8 +269,7 @@ class Broker:
         return command
 
     def _wait_ready(self, process: subprocess.Popen[bytes], ready: int, log_begin: int) -> dict[str, Any]:
-        """One line comes through the pipe when clients are served; its end without a line means that the
-        child is gone.
+        """One line comes through the pipe when clients are served; its end without a line means that the child is gone.
         """
         give_up = time.monotonic() + START_SECONDS_MAX
         received = b""

@@ -1,6 +1,4 @@
-"""A group whose topic is deleted and created again: what was read of the old one says nothing about the
-new one.
-"""
+"""A group whose topic is deleted and created again: what was read of the old one says nothing about the new one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""THE table of rights: for each API key the requests that show which right it needs. A key without a
-row fails the build."""
+"""THE table of rights: for each API key the requests that show which right it needs. A key without a row fails the
+build."""
 
 from __future__ import annotations
 

@@ -266,6 +266,6 @@ class Commits:
                     self._figures.offset_deletions += 1
             finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
 
-        # On disk first: an offset that is gone for clients must not come back after a crash, nor stay away if the
-        # disk refuses.
+        # On disk first: an offset that is gone for clients must not come back after a crash, nor stay away if the disk
+        # refuses.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], buried)

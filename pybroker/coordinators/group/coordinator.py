@@ -150,8 +150,7 @@ class GroupCoordinator:
         return reply.outcome(self._loop)
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
-        """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole
-        request.
+        """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole request.
         """
         shard = self._shard(group_id)
         group = shard.group(group_id)
@@ -206,8 +205,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, int]]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole
-        request.
+        """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole request.
         """
         shard = self._shard(group_id, empty_allowed=True)
         reply: Reply[list[ErrorCode]] = Reply()
@@ -217,8 +215,7 @@ class GroupCoordinator:
     def _bounded(
         self, outcome: list[ErrorCode] | asyncio.Future[list[ErrorCode]], count: int
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Gives up the wait after `offsets.commit.timeout.ms`: the outcome is unknown then, and clients commit
-        again.
+        """Gives up the wait after `offsets.commit.timeout.ms`: the outcome is unknown then, and clients commit again.
         """
         if isinstance(outcome, list):
             return outcome
@@ -301,8 +298,8 @@ class GroupCoordinator:
         self, topic_id: Uuid, name: str, offsets: Sequence[TopicOffset]
     ) -> asyncio.Future[list[ErrorCode]]:
         """Gives groups back what they had committed for an incarnation that lives again, or whose offsets another one
-        continues. They see it when this returns; the future has a code for each group when it is stored.
-        KafkaError: the coordinator of one of the groups is not here or not ready."""
+        continues. They see it when this returns; the future has a code for each group when it is stored. KafkaError:
+        the coordinator of one of the groups is not here or not ready."""
         by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
         for group_id, partition, offset in offsets:
             value = OffsetValue(

@@ -98,8 +98,7 @@ class Offsets:
                 del self._groups[group]
 
     def keys_of_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
-        """What has to be buried when a group is deleted: committed offsets, and commits that are still being
-        written.
+        """What has to be buried when a group is deleted: committed offsets, and commits that are still being written.
         """
         keys = dict.fromkeys(pair for pair in self._in_flight if pair[1].group == group)
         for topic_id, topic in self._groups.get(group, {}).items():
@@ -107,8 +106,7 @@ class Offsets:
         return list(keys)
 
     def keys_of_topic(self, topic_id: Uuid) -> list[OffsetKey]:
-        """What has to be buried when a topic is deleted: committed offsets, and commits that are still being
-        written.
+        """What has to be buried when a topic is deleted: committed offsets, and commits that are still being written.
         """
         keys = dict.fromkeys(key for in_topic, key in self._in_flight if in_topic == topic_id)
         for group in self._groups_by_topic.get(topic_id, ()):

@@ -4,7 +4,7 @@ and untouched; after it they are ours. What follows it is finished by the next `
     1  .adopting/metadata.db     the whole metadata store, closed and synced
     2  metadata.db               renamed into place: adopted
     3  meta.properties           of each directory: marked as ours, so that Apache Kafka's files cannot go on by mistake
-    4  .adopted/                 the KRaft metadata log, out of the way
+    4  .adopted/                 the KRaft metadata log, and what Apache Kafka was about to remove, out of the way
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
 from pybroker.metadata.store import Create, Operation, ensure_path
 from pybroker.native import Uuid
 from pybroker.offline.adopt.metadata_log import DIRECTORY
-from pybroker.offline.adopt.plan import AdoptedTopic, Plan
+from pybroker.offline.adopt.plan import LEFT_TO_REMOVE, AdoptedTopic, Plan
 from pybroker.offline.audit import audit_record
 from pybroker.offline.directories import read_properties_of, write_properties_of
 
@@ -65,9 +65,11 @@ def finish(directories: list[Path]) -> None:
                     "pybroker.format": "1",
                 },
             )
-        if (directory / DIRECTORY).is_dir():
+        aside = [path for path in directory.iterdir() if path.name == DIRECTORY or LEFT_TO_REMOVE.fullmatch(path.name)]
+        if aside:
             (directory / ASIDE).mkdir(exist_ok=True)
-            os.rename(directory / DIRECTORY, directory / ASIDE / DIRECTORY)
+            for path in aside:
+                os.rename(path, directory / ASIDE / path.name)
             fsync_directory(directory)
     shutil.rmtree(directories[0] / WORK, ignore_errors=True)
 

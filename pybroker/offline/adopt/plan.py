@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from pybroker.config import TOPIC_SETTINGS
+from pybroker.config import TOPIC_SETTINGS, one_node
 from pybroker.errors import StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import FILE_NAME
@@ -23,6 +23,8 @@ from pybroker.replicas import partition_metadata
 from pybroker.replicas.partition_metadata import PartitionMetadataError
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,9})")
+LEFT_TO_REMOVE = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
+"""Directories that Apache Kafka had taken out of service and would have removed."""
 _INTERNAL_CONFIGS = {
     "__consumer_offsets": {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
@@ -135,6 +137,9 @@ def _local(directories: Sequence[Path]) -> tuple[Places, list[str]]:
         for path in sorted(directory.iterdir()):
             if not path.is_dir() or path.name == DIRECTORY or path.name.startswith("."):
                 continue
+            if LEFT_TO_REMOVE.fullmatch(path.name):
+                notes.append(f"{path} was waiting to be removed by Apache Kafka; it is put aside")
+                continue
             named = _PARTITION.fullmatch(path.name)
             if named is None:
                 notes.append(f"{path} is not a partition and stays where it is")
@@ -182,7 +187,10 @@ def _from_metadata(plan: Plan, metadata: Metadata, local: Places) -> None:
         plan.topics.append(AdoptedTopic(topic.name, topic.topic_id, epochs, config, size, False))
     for name in sorted(local.keys() - names.keys()):
         plan.notes.append(f"{name}: its directories are of a topic that the metadata log does not have; they stay")
-    plan.broker_configs = metadata.broker_configs
+    plan.broker_configs = {
+        broker: _for_one_node(f"broker {broker}" if broker else "all brokers", config, plan.notes)
+        for broker, config in metadata.broker_configs.items()
+    }
     plan.next_producer_id = metadata.next_producer_id
     for what, count in sorted(metadata.passed_over.items()):
         plan.notes.append(f"{what} are not taken over ({count} records): make them anew")
@@ -221,6 +229,18 @@ def _known(topic: str, config: Mapping[str, str], notes: list[str]) -> dict[str,
             kept[name] = value
         else:
             notes.append(f"{topic}: its setting {name}={value} has no effect here")
+    return _for_one_node(topic, kept, notes)
+
+
+def _for_one_node(whose: str, config: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+    """Leaves out what asks for more replicas than one broker has: nothing could be written with acks=all."""
+    kept = {}
+    for name, value in config.items():
+        problem = one_node.problem(name, value)
+        if problem is None:
+            kept[name] = value
+        else:
+            notes.append(f"{whose}: {name}={value} is not taken over: {problem}")
     return kept
 
 
