@@ -17,13 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kazoo import exceptions as kz
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
@@ -59,15 +57,13 @@ from pybroker.metadata.store import (
     check_path,
     ensure_path,
 )
+from pybroker.metadata.zookeeper_handler import LoopHandler
 from pybroker.metadata.zookeeper_reads import GET_CHILDREN, GET_DATA, MultiRead
 
 log = logging.getLogger(__name__)
 
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
-
-CALLBACKS_A_TURN_MAX = 512
-"""Of the queue to the loop: a bulk read with 100,000 answers must not hold it for longer than some milliseconds."""
 
 READS_A_REQUEST_MAX = 500
 """In one `multiRead`. Values of partitions have some hundred bytes; the server builds the answer in memory."""
@@ -134,7 +130,7 @@ class ZooKeeperStore:
         self._closed = False
         self._listeners: list[Callable[[SessionState], None]] = []
         self._was_connected = False
-        self._handler = _LoopHandler(loop, self._failed)
+        self._handler = LoopHandler(loop, self._failed)
         tls, digest = settings.tls, settings.digest
         acl = None
         if settings.set_acl and digest is not None:
@@ -413,72 +409,6 @@ class ZooKeeperStore:
     def _failed(self, problem: Exception) -> None:
         log.critical("a watcher of the metadata store failed: this is a bug in pybroker", exc_info=problem)
         self._on_fatal(FatalError(f"a watcher of the metadata store failed: {type(problem).__name__}: {problem}"))
-
-
-class _LoopQueue:
-    """From kazoo's thread to the loop: callables, in order. One wake-up of the loop serves all that wait."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_problem: Callable[[Exception], None]) -> None:
-        self._loop = loop
-        self._on_problem = on_problem
-        self._waiting: deque[Callable[[], object]] = deque()
-        self._awake = False
-        self._open = True
-
-    def put(self, function: Callable[[], object]) -> None:
-        self._waiting.append(function)
-        if not self._awake and self._open:
-            self._awake = True
-            # The loop is closed: nobody is there to hear it.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._drain)
-
-    def close(self) -> None:
-        self._open = False
-        self._waiting.clear()
-
-    def _drain(self) -> None:
-        for _ in range(CALLBACKS_A_TURN_MAX):
-            # Before the look: what is put after it wakes the loop again.
-            self._awake = False
-            try:
-                function = self._waiting.popleft()
-            except IndexError:
-                return
-            self._awake = True
-            try:
-                function()
-            except Exception as problem:  # whoever watches must not go on half blind
-                self._on_problem(problem)
-        self._loop.call_soon(self._drain)
-
-
-class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads for the socket; its callbacks run on the loop."""
-
-    name = "pybroker_loop_handler"
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_problem: Callable[[Exception], None]) -> None:
-        super().__init__()
-        self.queue = self.completion_queue = self.callback_queue = _LoopQueue(loop, on_problem)
-
-    @property
-    def running(self) -> bool:
-        """Always: kazoo calls back on its own thread otherwise."""
-        return True
-
-    def start(self) -> None:
-        """The loop runs already."""
-
-    def stop(self) -> None:
-        """The loop goes on."""
-
-    def disconnect(self) -> None:
-        """What still comes is dropped."""
-        self.queue.close()
-
-    def dispatch_callback(self, callback: Any) -> None:
-        self.queue.put(lambda: callback.func(*callback.args))
 
 
 def _watcher(path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
