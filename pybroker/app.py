@@ -115,11 +115,11 @@ class Broker:
         await self._join(parts)
         self._dispatcher = Dispatcher(native, parts.appends, routes(services), self._loop, self._fail)
         services.groups.start()
-        if services.lineage.pending or services.topics.delete_orders:
+        if parts.returned_offsets.pending or services.topics.delete_orders:
             # Before clients can look: what groups get back, or lose with a topic, is in their memory.
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
-        services.lineage.start()
+        parts.returned_offsets.start()
         self._dispatcher.start()
         native.listeners.start_accepting()
 
@@ -188,7 +188,7 @@ class Broker:
             await dispatcher.cancel_parked(PARKED_GRACE_S)
         if parts is not None:
             await parts.services.ingests.stop()
-            await parts.services.lineage.stop()
+            await parts.returned_offsets.stop()
             await parts.staging.stop()
             await parts.controller.stop()
         if dispatcher is not None:

@@ -14,9 +14,11 @@ from typing import NamedTuple
 from pybroker.admin.acls import AclAdmin
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.configs import ConfigAdmin
-from pybroker.admin.lineage import LineageAdmin, Waiting
+from pybroker.admin.history import HistoryAdmin
+from pybroker.admin.lineage import LineageAdmin
 from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.admin.records import RecordAdmin
+from pybroker.admin.returned_offsets import ReturnedOffsets
 from pybroker.admin.topics import TopicAdmin
 from pybroker.admin.users import UserAdmin
 from pybroker.api.control import ControlReceiver
@@ -84,7 +86,7 @@ class Followers(NamedTuple):
     group_topics: CachedTopics
     groups: GroupCoordinator
     ingests: Ingests
-    lineage: LineageAdmin
+    returned_offsets: ReturnedOffsets
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class Parts:
     replicas: ReplicaManager
     staging: Staging
     appends: NativeAppends
+    returned_offsets: ReturnedOffsets
     port: ControllerPort
     controller: Controller
 
@@ -117,6 +120,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         replicas=local.replicas,
         staging=local.staging,
         appends=followers.appends,
+        returned_offsets=followers.returned_offsets,
         port=port,
         controller=Controller(
             port=port,
@@ -163,17 +167,7 @@ def _followers(ground: Ground, local: Local, topics: TopicAdmin, port: Controlle
         clock=ground.clock,
         resolved_config=local.replicas.resolved_config,
     )
-    lineage = LineageAdmin(
-        view=view,
-        port=port,
-        config=ground.config,
-        clock=ground.clock,
-        native=native,
-        broker_id=ground.broker_id,
-        waiting=Waiting(local.staging.remaining_ms, local.staging.is_removing),
-        restore_offsets=groups.give_back,
-    )
-    return Followers(appends, group_topics, groups, ingests, lineage)
+    return Followers(appends, group_topics, groups, ingests, ReturnedOffsets(view, port, groups.give_back))
 
 
 def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) -> ControlReceiver:
@@ -184,7 +178,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
         metadata=MetadataUpdates(
             local.cache,
             on_removed=[followers.groups.topics_removed, followers.ingests.topics_removed],
-            on_shown=[followers.ingests.topics_shown, followers.lineage.topics_shown],
+            on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],
         ),
         closing=TopicClosing(ground.native.partitions, followers.groups, local.view),
     )
@@ -202,7 +196,8 @@ def _services(
         view=view,
         cache=local.cache,
         topics=topics,
-        lineage=followers.lineage,
+        lineage=LineageAdmin(view, port, config, ground.clock),
+        history=HistoryAdmin(view, native, ground.broker_id, local.staging),
         cluster=ClusterAdmin(local.cache),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),

@@ -149,10 +149,10 @@ def routes(services: Services) -> dict[int, Handler]:
         k32143_undelete_topics.API_KEY: partial(k32143_undelete_topics.handle, services.lineage, services.authorizer),
         k32144_truncate_topics.API_KEY: partial(k32144_truncate_topics.handle, services.lineage, services.authorizer),
         k32145_describe_topic_history.API_KEY: partial(
-            k32145_describe_topic_history.handle, services.lineage, services.authorizer
+            k32145_describe_topic_history.handle, services.history, services.authorizer
         ),
         k32146_describe_deletions.API_KEY: partial(
-            k32146_describe_deletions.handle, services.lineage, services.authorizer
+            k32146_describe_deletions.handle, services.history, services.authorizer
         ),
     }
 

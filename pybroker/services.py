@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pybroker.admin.acls import AclAdmin
     from pybroker.admin.cluster import ClusterAdmin
     from pybroker.admin.configs import ConfigAdmin
+    from pybroker.admin.history import HistoryAdmin
     from pybroker.admin.lineage import LineageAdmin
     from pybroker.admin.log_dirs import LogDirAdmin
     from pybroker.admin.records import RecordAdmin
@@ -39,6 +40,7 @@ class Services:
     cache: MetadataCache
     topics: TopicAdmin
     lineage: LineageAdmin
+    history: HistoryAdmin
     cluster: ClusterAdmin
     records: RecordAdmin
     configs: ConfigAdmin

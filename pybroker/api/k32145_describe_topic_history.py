@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pybroker.admin.lineage import Incarnation, LineageAdmin
+from pybroker.admin.history import HistoryAdmin, Incarnation
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid
@@ -32,17 +32,17 @@ API_KEY = 32145
 
 
 def handle(
-    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeTopicHistoryRequest
+    history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeTopicHistoryRequest
 ) -> DescribeTopicHistoryResponse:
-    """Answers from the controller's image; what is asked for twice is told once, as by Metadata."""
+    """Answers from what this broker knows; what is asked for twice is told once, as by Metadata."""
     asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
     return DescribeTopicHistoryResponse(
-        topics=[_topic(lineage, authorizer, context, topic) for topic in asked.values()]
+        topics=[_topic(history, authorizer, context, topic) for topic in asked.values()]
     )
 
 
 def _topic(
-    lineage: LineageAdmin,
+    history: HistoryAdmin,
     authorizer: Authorizer,
     context: RequestContext,
     topic: DescribeTopicHistoryRequest_HistoryTopic,
@@ -50,14 +50,14 @@ def _topic(
     result = DescribeTopicHistoryResponse_HistoryTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
         told = partial(authorizer.lists, context, ResourceType.TOPIC)
-        result.incarnations = [_incarnation(one, told) for one in _history(lineage, authorizer, context, topic)]
+        result.incarnations = [_incarnation(one, told) for one in _history(history, authorizer, context, topic)]
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
 
 
 def _history(
-    lineage: LineageAdmin,
+    history: HistoryAdmin,
     authorizer: Authorizer,
     context: RequestContext,
     topic: DescribeTopicHistoryRequest_HistoryTopic,
@@ -66,13 +66,13 @@ def _history(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, and not by both.")
     name = topic.name
     if name is None:
-        which = lineage.topic(None, topic.topic_id)
+        which = history.topic(None, topic.topic_id)
         if which is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a topic with id {topic.topic_id}.")
         name = which.topic if isinstance(which, DeletionRecord) else which.name
     if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return lineage.history(topic.name, topic.topic_id)
+    return history.history(topic.name, topic.topic_id)
 
 
 def _incarnation(one: Incarnation, told: Callable[[str], bool]) -> DescribeTopicHistoryResponse_HistoryIncarnation:

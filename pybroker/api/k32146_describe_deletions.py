@@ -7,7 +7,7 @@ Shows what the caller may DESCRIBE, nothing else.
 
 from __future__ import annotations
 
-from pybroker.admin.lineage import Deletion, LineageAdmin
+from pybroker.admin.history import Deletion, HistoryAdmin
 from pybroker.native import Uuid
 from pybroker.protocol.messages import (
     DescribeDeletionsRequest,
@@ -23,16 +23,16 @@ API_KEY = 32146
 
 
 async def handle(
-    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
+    history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
 ) -> DescribeDeletionsResponse:
-    """Answers from the controller's image and this broker's disks."""
+    """Answers from what this broker knows of the cluster, and this broker's disks."""
     wanted: list[str | Uuid] | None = None
     if request.topics is not None:
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
     return DescribeDeletionsResponse(
         deletions=[
             _deletion(one)
-            for one in await lineage.deletions(wanted)
+            for one in await history.deletions(wanted)
             if authorizer.lists(context, ResourceType.TOPIC, one.record.topic)
         ]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from pybroker.errors import KafkaError
+from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.image import ClusterImage, TopicImage
 from pybroker.metadata.times import time_text
 from pybroker.native import Uuid
@@ -19,6 +20,14 @@ def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid
     if topic is None or topic.topic_id in removed:
         raise unknown_topic(image, which)
     return topic
+
+
+def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
+    """What a name or an id means: by id (not ZERO) the living topic, else the deletion of that id; by name the living
+    topic. None if there is none."""
+    if topic_id != Uuid.ZERO:
+        return image.topic_by_id(topic_id) or image.deletions.get(topic_id)
+    return None if name is None else image.topics.get(name)
 
 
 def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
