@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -71,7 +72,7 @@ async def test_a_consumer_closes_although_the_broker_is_away(
     begin = time.monotonic()
     await consumer.close()
     assert time.monotonic() - begin < LONG_S
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert any("Nobody at group g took leave or last offsets" in each for each in told)
     if how == "killed":
         assert any(f"cannot connect to {broker.bootstrap}: Connection refused" in each for each in told)
@@ -96,7 +97,7 @@ async def test_a_producer_closes_although_the_broker_is_away(
     assert time.monotonic() - begin < LONG_S
     with pytest.raises(KafkaTimeoutError, match=words):
         await waiting
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert any("closed before 2 records were written" in each for each in told)
 
 

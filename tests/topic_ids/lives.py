@@ -149,7 +149,7 @@ class Lives:
         for timestamp in (-2, -1):
             wanted = m.ListOffsetsRequest_ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             topic = m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=[wanted])
-            answer = self.call(m.ListOffsetsRequest(topics=[topic]), 7).topics[0].partitions[0]
+            answer = self.call(m.ListOffsetsRequest(replica_id=-1, topics=[topic]), 7).topics[0].partitions[0]
             assert answer.error_code == 0
             found.append(answer.offset)
         return found[0], found[1]

@@ -257,7 +257,8 @@ def test_a_deleted_topic_is_unknown_to_those_who_ask_by_name(client: WireClient)
     delete(client, name)
     partition = m.ListOffsetsRequest_ListOffsetsPartition(partition_index=0, timestamp=-1)
     topic = m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=[partition])
-    ((row,),) = [topic.partitions for topic in client.call(m.ListOffsetsRequest(topics=[topic]), 8).topics]
+    asked = m.ListOffsetsRequest(replica_id=-1, topics=[topic])
+    ((row,),) = [topic.partitions for topic in client.call(asked, 8).topics]
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert fetch(client, name, version=12).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert metadata(client, 12, name).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

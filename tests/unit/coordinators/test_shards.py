@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any
 
@@ -163,7 +164,7 @@ async def test_too_few_replicas_are_told_once_a_minute(caplog: pytest.LogCapture
         assert await world.write(b"x", b"1") is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await world.write(b"x", b"1") is ErrorCode.COORDINATOR_NOT_AVAILABLE
     told = [record for record in caplog.records if "NOT_ENOUGH_REPLICAS" in record.getMessage()]
-    assert [record.levelname for record in told] == ["WARNING", "WARNING"]
+    assert [record.levelno for record in told] == [logging.WARNING, logging.WARNING]
 
 
 async def test_partitions_that_are_added_and_a_new_incarnation_are_taken_over() -> None:

@@ -326,7 +326,7 @@ async def test_an_empty_full_request_stages_nothing(host: Host) -> None:
 async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     await host.lead(A, 0, 1, 2, 5)
     await host.lead(B, 0, 1, 2, 5, epoch=1)
-    (warned,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (warned,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warned.startswith(f"replaced by a new topic of the same name: topic a (id {A}), partitions 0-2, 5 will be")
     assert "removed from disk after 2023-11-15T02:13:20" in warned
     node = host.staging.waiting[A]
