@@ -1,6 +1,7 @@
 """`python -m benches.identity`: topic ids against names on one broker, and how soon a re-created topic is writable.
 
     whole-broker Fetch   10,000 topics in one request, by name (v12) and by id (v13)
+    Produce, Metadata    the same topics, by name and by id
     listing              10,000 topics: Metadata against ListTopics v0 (KIP-142) and v1 (with ids)
     re-creation          DeleteTopics, CreateTopics, first acknowledged Produce: Apache Kafka and pybroker in turn,
                          durable acknowledgements here (log.flush.mode=commit), none flushed there
@@ -22,7 +23,17 @@ from typing import Any
 from benches import readme
 from benches.compare.cases import Figures
 from benches.compare.peers import PEERS
-from benches.identity.requests import BY_ID, BY_NAME, create, exchange, fetch_all, name_of, produce_all
+from benches.identity.requests import (
+    BY_ID,
+    BY_NAME,
+    create,
+    exchange,
+    fetch_all,
+    metadata_of,
+    name_of,
+    produce_all,
+    produce_each,
+)
 from pybroker.native import Uuid
 from pybroker.protocol import messages
 from tests.support.brokers import BrokerProcess
@@ -57,14 +68,21 @@ def _verdict(ratio: float, ratio_max: float | None) -> str:
 
 
 def on_one_broker(broker: BrokerProcess, topics: int, rounds: int) -> list[str]:
-    """Whole-broker Fetch and listing."""
+    """Fetch, Produce and Metadata of all topics by name and by id, and listing."""
     tables = []
     with WireClient(broker.port, timeout_s=180) as client:
         made = create(client, [name_of(number) for number in range(topics)], 1)
-        request = fetch_all(made)
-        ways = {f"by {how} (v{v})": exchange(broker, client, request, v, rounds)
-                for how, v in (("name", BY_NAME), ("id", BY_ID))}  # fmt: skip
-        tables.append(table(f"Fetch of {topics:,} partitions of as many topics, 30-character names", ways))
+        by = {"name": BY_NAME, "id": BY_ID}
+        for what, request in (("Fetch", fetch_all(made)), ("Produce", produce_each(made))):
+            ways = {
+                f"by {how} (v{version})": exchange(broker, client, request, version, rounds)
+                for how, version in by.items()
+            }
+            tables.append(table(f"{what} of {topics:,} partitions of as many topics, 30-character names", ways))
+        ways = {
+            f"by {how} (v12)": exchange(broker, client, metadata_of(made, by_id=how == "id"), 12, rounds) for how in by
+        }
+        tables.append(table(f"Metadata of {topics:,} topics that are named", ways))
         every = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
         listing = messages.ListTopicsRequest(list_internal=True)
         ways = {
@@ -164,7 +182,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pybroker-identity-", dir=arguments.dir) as folder:
         if arguments.only != "recreation":
-            alone = PEERS[OURS](Path(folder) / "ids")
+            alone = PEERS["pybroker os"](Path(folder) / "ids")  # no disk in the figures
             with running(alone):
                 tables = on_one_broker(alone, arguments.topics, arguments.rounds)
             readme.publish("benches.identity, one broker", tables, into_readme=arguments.readme)

@@ -41,9 +41,31 @@ def fetch_all(topics: Sequence[tuple[str, Uuid]]) -> messages.FetchRequest:
     )
 
 
+def produce_each(topics: Sequence[tuple[str, Uuid]]) -> messages.ProduceRequest:
+    """One record of 100 bytes for partition 0 of every topic, acks=1."""
+    data = [messages.ProduceRequest_PartitionProduceData(index=0, records=_batch())]
+    return messages.ProduceRequest(
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[
+            messages.ProduceRequest_TopicProduceData(name=name, topic_id=topic_id, partition_data=data)
+            for name, topic_id in topics
+        ],
+    )
+
+
+def metadata_of(topics: Sequence[tuple[str, Uuid]], *, by_id: bool) -> messages.MetadataRequest:
+    """What clients ask about topics that they know."""
+    asked = messages.MetadataRequest_MetadataRequestTopic
+    return messages.MetadataRequest(
+        topics=[asked(name=None, topic_id=topic_id) if by_id else asked(name=name) for name, topic_id in topics],
+        allow_auto_topic_creation=False,
+    )
+
+
 def produce_all(name: str, topic_id: Uuid, partitions: int) -> messages.ProduceRequest:
     """One record of 100 bytes for each partition, acks=all."""
-    records = build_batch([(None, b"v" * 100)], int(time.time() * 1000))
+    records = _batch()
     return messages.ProduceRequest(
         acks=-1,
         timeout_ms=30_000,
@@ -58,6 +80,10 @@ def produce_all(name: str, topic_id: Uuid, partitions: int) -> messages.ProduceR
             )
         ],
     )
+
+
+def _batch() -> bytes:
+    return build_batch([(None, b"v" * 100)], int(time.time() * 1000))
 
 
 def create(client: WireClient, names: Sequence[str], partitions: int) -> list[tuple[str, Uuid]]:

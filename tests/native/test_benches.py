@@ -1,8 +1,9 @@
-"""The figures of `benches/native` can be taken: each case runs, briefly, and the tables hold all of them."""
+"""The figures of ids against names can be taken: each case runs, briefly, and the tables hold all of them."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_ids_against_names() -> None:
     assert float(rows["Python: bytes of a key"][0]) < float(rows["Python: bytes of a key"][1])
     for case in ("find 1,000 partitions of", "decode Fetch requests", "encode Produce responses"):
         assert all(rows[case][:3])
+
+
+@pytest.mark.checklist(319, 332)
+def test_one_broker_by_id_and_by_name() -> None:
+    """The same broker and topics in turn: Fetch, Produce, Metadata and listing."""
+    tables = ran("benches.identity", "--only", "one-broker", "--topics", "40", "--rounds", "2")
+    shares = re.findall(r"^\| by id \(v\d+\) / by name \(v\d+\) \| ([\d.]+) \| ([\d.]+) \|", tables, re.MULTILINE)
+    assert len(shares) == 3, tables
+    assert all(float(request) < 1 and float(response) <= 1 for request, response in shares)
+    (listing,) = re.findall(r"^\| ListTopics v0 / Metadata v12 \| [\d.]+ \| ([\d.]+) \|", tables, re.MULTILINE)
+    assert float(listing) < 0.41
 
 
 def test_the_others() -> None:

@@ -205,7 +205,7 @@ def test_operations_that_are_told(broker: Broker, root: WireClient) -> None:
     assert remove(root, "told") + remove(root, "absent") == 2
 
 
-@pytest.mark.checklist("H1")
+@pytest.mark.checklist("H1", 58, 154, 156, 168)
 def test_created_topics_are_described_to_those_who_may_look(broker: Broker, root: WireClient) -> None:
     create_acls(root, entry("eve", OP.CREATE, TOPIC, "made-", prefixed=True))
     eve = login(broker, "eve")
@@ -220,7 +220,8 @@ def test_created_topics_are_described_to_those_who_may_look(broker: Broker, root
         -1,
         [],
     )
-    assert refused.error_code == TOPIC_DENIED
+    assert made.topic_id != Uuid.ZERO, "an id is no secret"
+    assert (refused.error_code, refused.topic_id) == (TOPIC_DENIED, Uuid.ZERO)
     assert remove(root, "made-") == 1
 
 
