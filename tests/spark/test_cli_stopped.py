@@ -162,5 +162,10 @@ def test_an_archive_that_was_killed_goes_on_where_it_was(broker: BrokerProcess, 
     assert not (dest / "_pybroker_archive").exists()
     again = Command(broker, tmp_path, *archive).ended()
     assert again[2].startswith(f"Error: {dest} exists already")
+    (dest / "_pybroker_archive").mkdir()
+    (dest / "_pybroker_archive" / "plan.json").write_text("{")
+    damaged = Command(broker, tmp_path, *archive).ended()
+    assert damaged[2].startswith(f"Error: {dest}/_pybroker_archive/plan.json: "), damaged
+    assert damaged[2].endswith("--mode overwrite begins anew\n")
     code, out, _ = Command(broker, tmp_path, *archive, "--mode", "overwrite").ended()
     assert json.loads(out)["rows"] == pq.read_table(dest).num_rows == 1001

@@ -113,14 +113,19 @@ def _text(options: dict[str, str]) -> str | None:
 
 def _unfinished(folder: Folder, dest: str, asked: Asked, mode: str) -> Plan | None:
     """What an earlier run has left to do. Raises click.ClickException if that was something else."""
-    plan = folder.plan()
-    if plan is None:
+    try:
+        plan = folder.plan()
+        if plan is None:
+            return None
+        if plan.asked == asked:
+            there = sum(folder.part(number) is not None for number in range(plan.parts))
+            said = f"going on with an archive that was not finished, {there} of {plan.parts} parts are there"
+            click.echo(f"{dest}: {said}", err=True)
+            return plan
+    except click.ClickException:  # damaged
+        if mode != "overwrite":
+            raise
         return None
-    if plan.asked == asked:
-        there = sum(folder.part(number) is not None for number in range(plan.parts))
-        said = f"going on with an archive that was not finished, {there} of {plan.parts} parts are there"
-        click.echo(f"{dest}: {said}", err=True)
-        return plan
     if mode == "overwrite":
         return None
     raise click.ClickException(

@@ -11,7 +11,8 @@ so that what is there is whole; a part's files have names that no other part has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 WORK = "_pybroker_archive"
 PLAN = "plan.json"
+T = TypeVar("T")
 
 
 class Folder:
@@ -50,12 +52,7 @@ class Folder:
             # A command that ended while it tidied up.
             self._files.delete(self._work, True)
             return None
-        try:
-            return Plan.from_json(text)
-        except ValueError as error:
-            raise click.ClickException(
-                f"{self._path(self._work, PLAN)}: {error}; --mode overwrite begins anew"
-            ) from None
+        return self._parsed(Plan.from_json, PLAN, text)
 
     def begin(self, plan: Plan) -> None:
         """Makes the folder, with a plan."""
@@ -80,11 +77,14 @@ class Folder:
         return tuple(sorted(name for name in names if not name.startswith(("_", "."))))
 
     def part(self, number: int) -> Part | None:
-        """A part that is whole, with all its files where they belong; None if it has to be written."""
+        """A part that is whole, with all its files where they belong; None if it has to be written.
+
+        Raises click.ClickException for one that is damaged.
+        """
         text = self._read(f"{number}.json")
         if text is None:
             return None
-        part = Part.from_json(text)
+        part = self._parsed(Part.from_json, f"{number}.json", text)
         self._move(number, part)
         return part
 
@@ -113,6 +113,13 @@ class Folder:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+    def _parsed(self, parse: Callable[[str], T], name: str, text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            damaged = self._path(self._work, name)
+            raise click.ClickException(f"{damaged}: {error}; --mode overwrite begins anew") from None
 
     def _write(self, name: str, text: str) -> None:
         hidden, wanted = self._path(self._work, f".{name}"), self._path(self._work, name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pybroker.spark.errors import TopicChangedError
 from pybroker.spark.positions import Position, TopicPosition
 
 EMPTY = -2
@@ -84,7 +85,7 @@ class Plan:
                 int(found["parts"]),
                 int(found["begun_ms"]),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, TopicChangedError) as error:
             raise ValueError(f"this is no plan of an archive: {error!r}") from None
 
 
