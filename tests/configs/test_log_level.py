@@ -1,4 +1,4 @@
-"""How much the log says changes while the broker runs, by `pybroker configs` and for single loggers by Kafka's tool."""
+"""How much the log says changes while the broker runs, as a whole and for single loggers: by `pybroker configs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_S = 120.0
 
 
 def configs(broker: BrokerProcess, *arguments: str) -> str:
-    command = [sys.executable, "-m", "pybroker", "configs", "--bootstrap-server", broker.bootstrap, *arguments]
+    command = [sys.executable, "-m", "pybroker", "configs", *arguments, "--bootstrap-server", broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -33,10 +33,24 @@ def is_told(broker: BrokerProcess, retention_bytes: int) -> bool:
 def test_log_level_changes_while_the_broker_runs(start_broker: StartBroker, whose: tuple[str, ...]) -> None:
     broker = start_broker()
     assert is_told(broker, 1_000_001)
-    configs(broker, *whose, "--alter", "--add-config", "log.level=WARN")
+    configs(broker, "alter", *whose, "--add-config", "log.level=WARN")
     assert not is_told(broker, 1_000_002)
-    assert "log.level" in configs(broker, *whose, "--describe")
+    assert "log.level" in configs(broker, "describe", *whose)
     broker.restart()
     assert not is_told(broker, 1_000_003), "it is stored"
-    configs(broker, *whose, "--alter", "--delete-config", "log.level")
+    configs(broker, "alter", *whose, "--delete-config", "log.level")
     assert is_told(broker, 1_000_004)
+
+
+def test_one_logger_says_less_until_the_next_start(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    whose = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    assert is_told(broker, 1_000_001)
+    configs(broker, "alter", *whose, "--add-config", "pybroker.admin.configs=WARN")
+    assert not is_told(broker, 1_000_002)
+    assert "pybroker.admin.configs" in configs(broker, "describe", *whose)
+    configs(broker, "alter", *whose, "--delete-config", "pybroker.admin.configs")
+    assert is_told(broker, 1_000_003)
+    configs(broker, "alter", *whose, "--add-config", "pybroker.admin.configs=WARN")
+    broker.restart()
+    assert is_told(broker, 1_000_004), "a level is not stored"

@@ -34,8 +34,8 @@ pub struct Follower {
 pub(crate) struct Progress {
     role: ArcSwap<Role>,
     config: ArcSwap<TopicConfig>,
-    /// Of a leader: what its followers have; its own end is asked of the log. The lock orders changes of role, settings and
-    /// watermark.
+    /// Of a leader: what its followers have; its own end is asked of the log. The lock orders changes of role, settings
+    /// and watermark.
     led: Mutex<Option<InSync>>,
     pub(crate) high_watermark: Arc<Watched>,
     pub(crate) last_stable: Arc<Watched>,

@@ -41,8 +41,8 @@ pub(crate) fn render(entries: impl ExactSizeIterator<Item = String>) -> String {
     text
 }
 
-/// Reads an offset checkpoint. A missing file is an empty one, and so is one without a byte: Kafka makes the file before
-/// it has anything to write.
+/// Reads an offset checkpoint. A missing file is an empty one, and so is one without a byte: Kafka makes the file
+/// before it has anything to write.
 ///
 /// # Errors
 /// [`StorageError::Corrupt`]; the caller goes on without, which costs time but no data.
