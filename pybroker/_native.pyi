@@ -1054,12 +1054,21 @@ class DecodedRecords:
 
 # Spark: rows as Arrow batches, requests for planning
 
+SPARK_SETTINGS: tuple[str, ...]
+"""The names of the settings that BlockingClient, ArrowSink and ArrowSource read."""
+
 @final
 class BlockingClient:
     """A client of a cluster that blocks, without the GIL. `settings` under Kafka's names, values as text."""
 
     def __new__(cls, settings: Mapping[str, str]) -> BlockingClient:
         """Does not connect yet. Raises NativeError for an unusable setting."""
+    @property
+    def delivery_timeout_ms(self) -> int:
+        """`delivery.timeout.ms`, as it was set or by default."""
+    @property
+    def read_committed(self) -> bool:
+        """Whether `isolation.level` is read_committed."""
     def cluster_id(self) -> str | None:
         """Raises NativeError if no broker can be reached."""
     def version(self, api_key: int, low: int, high: int, node: int | None = None) -> int | None:

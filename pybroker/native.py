@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker._native import (
     INTERNAL_TOPICS,
+    SPARK_SETTINGS,
     AclEntry,
     AdoptedDirectory,
     ApiInfo,
@@ -83,6 +84,7 @@ from pybroker._native import (
 
 __all__ = [
     "INTERNAL_TOPICS",
+    "SPARK_SETTINGS",
     "AclEntry",
     "AdoptedDirectory",
     "ApiInfo",

@@ -27,7 +27,6 @@ from pybroker.spark.selection import Subscription
 EARLIEST, LATEST = -2, -1
 METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2, 8, 10, 32
 METADATA_WITH_IDS = 10
-DELIVERY_TIMEOUT_MS = 120_000
 LEADER_PATIENCE_S = 30.0
 UNKNOWN_PATIENCE_S = 2.0
 PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
@@ -71,9 +70,8 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(dict(settings))
-        self._committed = settings.get("isolation.level") == "read_committed"
-        # As the native client: the user's bound of an attempt is the driver's too.
-        self.patience_s = int(settings.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)) / 1000
+        # The user's bound of an attempt is the driver's too.
+        self.patience_s = self._client.delivery_timeout_ms / 1000
         self._away_s = self.patience_s if waits else 0.0
         self._leaders_s = self.patience_s if waits else LEADER_PATIENCE_S
         self._repeating = False
@@ -247,7 +245,7 @@ class Cluster:
                 )
             request = m.ListOffsetsRequest(
                 replica_id=-1,
-                isolation_level=int(self._committed),
+                isolation_level=int(self._client.read_committed),
                 topics=[
                     m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=asked)
                     for name, asked in by_name.items()

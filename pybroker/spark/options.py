@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pybroker.native import SPARK_SETTINGS
 from pybroker.spark import client_settings
-from pybroker.spark.client_settings import CLIENT, KAFKA
+from pybroker.spark.client_settings import KAFKA
 from pybroker.spark.errors import OptionError
 from pybroker.spark.selection import SUBSCRIPTIONS, Bound, Subscription, bound_of, subscription_of, topic_id
 from pybroker.spark.values import INT, LONG, SHORT, flag, number, unknown
@@ -128,7 +129,7 @@ class _Given:
             elif low in elsewhere:
                 raise OptionError(f"{name} is an option of {direction}")
             else:
-                raise OptionError(unknown(name, [*names.values(), *(KAFKA + each for each in CLIENT)]))
+                raise OptionError(unknown(name, [*names.values(), *(KAFKA + each for each in SPARK_SETTINGS)]))
         self.client = client_settings.checked(client)
 
     def text(self, name: str) -> str | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import StructType
 
-from pybroker.spark.client_settings import CLIENT
+from pybroker.native import SPARK_SETTINGS, BlockingClient, NativeError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark.cluster import Cluster
 from pybroker.spark.errors import OptionError
 from pybroker.spark.options import COLUMNS, NewTopic, read_options, write_options
 from pybroker.spark.source import DefaultSource
@@ -150,16 +153,28 @@ def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, delay_s: float) -> 
     assert read_options(given, streaming=True).max_trigger_delay_s == delay_s
 
 
-def test_values_are_handed_on_as_the_client_reads_them() -> None:
-    """Without blanks; flags in any case."""
-    given = {"kafka.isolation.level": " read_committed ", "kafka.check.crcs": "FALSE", "kafka.batch.size": " 5 "}
-    options = write_options({**HERE, "topic": "t", **given})
-    assert options.client == {
-        "bootstrap.servers": "127.0.0.1:9092",
-        "isolation.level": "read_committed",
-        "check.crcs": "FALSE",
-        "batch.size": "5",
-    }
+def test_the_driver_takes_settings_as_the_native_client_reads_them() -> None:
+    """Blanks around a value are nothing, in planning as in tasks."""
+    given = {**HERE, "kafka.isolation.level": " read_committed ", "kafka.delivery.timeout.ms": " 5000 "}
+    options = read_options({**given, "subscribe": "t"}, streaming=False)
+    client = BlockingClient(options.client)
+    assert (client.read_committed, client.delivery_timeout_ms) == (True, 5000)
+    assert Cluster(options.client).patience_s == 5.0
+    default = BlockingClient({"bootstrap.servers": "127.0.0.1:9092"})
+    assert (default.read_committed, default.delivery_timeout_ms) == (False, 120_000)
+
+
+@pytest.mark.parametrize("name", ["ssl.truststore.certificates", "ssl.truststore.location"])
+@pytest.mark.parametrize("held", ["", "none", "-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n"])
+def test_trust_without_a_certificate_is_refused(tmp_path: Path, name: str, held: str) -> None:
+    """In place or in a file, and before anybody is asked: nothing listens there. Nobody would be trusted."""
+    file = tmp_path / "ca.pem"
+    file.write_text(held)
+    value, shown = (held, "") if name.endswith("certificates") else (str(file), f"={file}")
+    client = BlockingClient({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", name: value})
+    with pytest.raises(NativeError, match=re.escape(f"kafka.{name}{shown}: there is no certificate in it")) as told:
+        client.cluster_id()
+    assert told.value.code == ErrorCode.INVALID_CONFIG
 
 
 def test_bootstrap_servers_are_needed() -> None:
@@ -208,9 +223,9 @@ def test_what_spark_adds_to_a_streaming_sink_is_accepted() -> None:
 WORDS = ("client.id", "sasl.", "ssl.")
 
 
-@pytest.mark.parametrize("name", [name for name in CLIENT if not name.startswith(WORDS)])
+@pytest.mark.parametrize("name", [name for name in SPARK_SETTINGS if not name.startswith(WORDS)])
 def test_every_client_setting_is_read_by_the_native_client(name: str) -> None:
-    """The table of names and the code that reads them do not drift apart; `WORDS` may have any value."""
+    """`WORDS` may have any value."""
     with pytest.raises(OptionError, match=re.escape(f"{name}=many: ")):
         write_options({**HERE, "topic": "t", f"kafka.{name}": "many"})
 

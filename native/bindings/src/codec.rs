@@ -206,7 +206,7 @@ pub fn encode_request<'py>(
     Ok(PyBytes::new(py, &frame))
 }
 
-/// A request's API key, whether its version is flexible, and its body: for clients that write the header themselves.
+/// A request's API key and its body: for clients that write the header themselves.
 ///
 /// # Errors
 /// `CodecError` if `message` is no request or does not fit the version.
@@ -214,14 +214,13 @@ pub(crate) fn encode_request_body(
     py: Python<'_>,
     message: &Bound<'_, PyAny>,
     version: i16,
-) -> PyResult<(i16, bool, Vec<u8>)> {
+) -> PyResult<(i16, Vec<u8>)> {
     let classes = Classes::of_object(message)?;
     let Some(api_key) = classes.message.api_key else {
         let text = format!("{} is no request", classes.message.name());
         return Err(CodecError::new_err(text));
     };
-    let body = encode_message(py, classes, version, message)?;
-    Ok((api_key, classes.message.is_flexible(version), body))
+    Ok((api_key, encode_message(py, classes, version, message)?))
 }
 
 /// The message of a response's body. For clients.

@@ -74,12 +74,14 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
-        use pyo3::types::{PyFrozenSet, PyModuleMethods};
+        use pyo3::types::{PyFrozenSet, PyModuleMethods, PyTuple};
         let py = module.py();
         module.add(
             "INTERNAL_TOPICS",
             PyFrozenSet::new(py, pybroker_model::INTERNAL_TOPICS)?,
         )?;
+        let names: Vec<_> = crate::spark::setting_names().collect();
+        module.add("SPARK_SETTINGS", PyTuple::new(py, names)?)?;
         crate::errors::add_attributes(py)
     }
 }

@@ -5,11 +5,12 @@
 
 mod blocking_client;
 mod capsules;
-mod connected;
+mod settings;
 mod sink;
 mod source;
 
 pub(crate) use blocking_client::BlockingClient;
 pub(crate) use capsules::ArrowBatch;
+pub(crate) use settings::names as setting_names;
 pub(crate) use sink::{ArrowSink, IngestAttempt, SinkTarget, WrittenPartition};
 pub(crate) use source::{ArrowSource, SourceRange};

@@ -1,4 +1,4 @@
-//! Everything of the broker that has a socket.
+//! Everything of the broker that is asked over a socket.
 //!
 //! The way of a request: `listener` accepts and hands the connection to one of N single-threaded runtimes
 //! (`threads`) → `connection` takes turns → `incoming` makes frames → `dispatch` takes the key → a file of `api/`

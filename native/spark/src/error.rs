@@ -1,48 +1,22 @@
 //! What can go wrong, and the Kafka error code that tells it.
 
+use pybroker_client as client;
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::primitives::DecodeError;
 use thiserror::Error as ThisError;
 
 /// `Result` with this crate's error.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Trouble with settings, rows, the network or a broker's answer; the texts name what a user can look up.
+/// Trouble with rows, records, or the way to the brokers; the texts name what a user can look up.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// A setting that is missing or cannot be used.
-    #[error("{0}")]
-    Setting(String),
+    /// Settings, the network, a refusal.
+    #[error(transparent)]
+    Client(#[from] client::Error),
     /// A row or a column that no record can be made of.
     #[error("{0}")]
     Rows(String),
-    /// The connection failed: the request may or may not have been carried out.
-    #[error("{broker}: {problem}")]
-    Network {
-        /// Host and port.
-        broker: String,
-        /// What the system said.
-        problem: std::io::Error,
-    },
-    /// The broker refused.
-    #[error("{what}: {code}{}", .detail.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
-    Refused {
-        /// Kafka's error code.
-        code: ErrorCode,
-        /// The request, the topic and the partition.
-        what: String,
-        /// The broker's own words.
-        detail: Option<String>,
-    },
-    /// Bytes from the broker that are not what the protocol says.
-    #[error("{broker} sent bytes that are no answer: {problem}")]
-    Protocol {
-        /// Host and port.
-        broker: String,
-        /// What is wrong with them.
-        problem: String,
-    },
-    /// Such bytes in place of records.
+    /// Bytes in place of records that are none.
     #[error("{what}: {broker} sent damaged records or no records: {problem}")]
     Damaged {
         /// The request, the topic, the partition and the offset.
@@ -59,37 +33,21 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Error::Setting(_) => ErrorCode::INVALID_CONFIG,
+            Error::Client(error) => error.code(),
             Error::Rows(_) => ErrorCode::INVALID_RECORD,
-            Error::Network { .. } => ErrorCode::NETWORK_EXCEPTION,
-            Error::Refused { code, .. } => *code,
-            Error::Protocol { .. } | Error::Damaged { .. } => ErrorCode::CORRUPT_MESSAGE,
+            Error::Damaged { .. } => ErrorCode::CORRUPT_MESSAGE,
         }
     }
 
     /// Whether the same request may succeed a moment later.
     pub(crate) fn may_pass(&self) -> bool {
-        let code = self.code();
         match self {
-            Error::Protocol { .. } | Error::Damaged { .. } => false,
-            // Kafka's clients give up on it; here it also says that Metadata named a leader without its address, which
-            // happens while brokers start and stop.
-            _ => code.is_retriable() || code == ErrorCode::BROKER_NOT_AVAILABLE,
+            Error::Client(error) => error.may_pass(),
+            Error::Rows(_) | Error::Damaged { .. } => false,
         }
     }
 
-    pub(crate) fn refused(code: i16, what: impl Into<String>, detail: Option<&str>) -> Self {
-        Error::Refused {
-            code: ErrorCode(code),
-            what: what.into(),
-            detail: detail.map(str::to_owned),
-        }
-    }
-
-    pub(crate) fn decode(broker: &str, error: DecodeError) -> Self {
-        Error::Protocol {
-            broker: broker.to_owned(),
-            problem: error.to_string(),
-        }
+    pub(crate) fn refused(code: ErrorCode, what: impl Into<String>, detail: Option<&str>) -> Self {
+        client::Error::refused(code, what, detail).into()
     }
 }

@@ -1,13 +1,11 @@
-//! The native half of `pybroker.spark`: Arrow columns to record batches and back, and a small blocking client.
+//! The native half of `pybroker.spark`: Arrow columns to record batches and back.
 //!
 //! A client of any broker that speaks Kafka's protocol: nothing of our broker is in here. One `Sink` or `Source`
 //! serves one Spark task on the task's own thread; requests are pipelined, so the broker works while rows are encoded.
 
-pub mod client;
 mod decode;
 mod encode;
 mod error;
-mod net;
 mod partitioner;
 mod settings;
 mod sink;
@@ -15,9 +13,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Node, Topic};
 pub use decode::{Column, schema_of};
 pub use error::{Error, Result};
-pub use settings::Settings;
+pub use settings::{FetchSettings, ProduceSettings, Settings};
 pub use sink::{Sink, SinkPlan, Staging, Target, Written};
 pub use source::{Source, SourcePlan};

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow_array::StructArray;
+use pybroker_client::{Client, InFlight};
 use pybroker_model::{NO_PRODUCER_ID, Uuid, crc32c, partition_of_key};
 
-use crate::client::Client;
 use crate::encode::{Batches, Rows, record_bytes};
 use crate::error::{Error, Result};
 use crate::partitioner::Sticky;
-use crate::settings::Settings;
+use crate::settings::{ProduceSettings, Settings};
 use delivery::Sent;
 pub use request::Staging;
 
@@ -72,7 +72,7 @@ struct Topic {
 }
 
 impl Topic {
-    fn new(target: Target, settings: &Settings, seed: u64) -> Self {
+    fn new(target: Target, settings: &ProduceSettings, seed: u64) -> Self {
         let partitions = target.partitions.max(0) as usize;
         let limit = settings.batch_bytes.min(target.batch_bytes_max);
         Self {
@@ -97,9 +97,11 @@ impl Written {
 /// One task's writer.
 pub struct Sink {
     client: Client,
+    settings: ProduceSettings,
     plan: SinkPlan,
     topics: Vec<Topic>,
-    in_flight: BTreeMap<i32, VecDeque<Sent>>,
+    /// By broker, in the order in which answers come.
+    in_flight: BTreeMap<i32, VecDeque<(InFlight, Sent)>>,
     producer: (i64, i16),
     seed: u64,
     closed: u64,
@@ -110,8 +112,9 @@ impl Sink {
     ///
     /// # Errors
     /// No broker, or a topic that is gone.
-    pub fn open(mut client: Client, plan: SinkPlan, seed: u64) -> Result<Self> {
-        let settings = client.settings().clone();
+    pub fn open(settings: &Settings, plan: SinkPlan, seed: u64) -> Result<Self> {
+        let mut client = Client::new(settings.client.clone());
+        let settings = settings.produce.clone();
         let producer = if plan.staging.is_none() && settings.idempotence {
             request::init_producer_id(&mut client)?
         } else {
@@ -119,6 +122,7 @@ impl Sink {
         };
         let mut sink = Self {
             client,
+            settings,
             topics: Vec::with_capacity(plan.targets.len()),
             in_flight: BTreeMap::new(),
             producer,
@@ -130,7 +134,7 @@ impl Sink {
             },
         };
         for target in plan.targets {
-            sink.topics.push(Topic::new(target, &settings, seed));
+            sink.topics.push(Topic::new(target, &sink.settings, seed));
         }
         sink.find_leaders()?;
         Ok(sink)
@@ -216,7 +220,7 @@ impl Sink {
             partitions: found.leaders.len() as i32,
             batch_bytes_max: request::batch_bytes_max(&mut self.client, name)?,
         };
-        let mut topic = Topic::new(target, self.client.settings(), self.seed);
+        let mut topic = Topic::new(target, &self.settings, self.seed);
         topic.leaders = found.leaders;
         self.topics.push(topic);
         Ok(self.topics.len() - 1)
@@ -238,7 +242,7 @@ impl Sink {
     }
 
     fn keep_within_memory(&mut self) -> Result<()> {
-        let limit = self.client.settings().buffer_bytes;
+        let limit = self.settings.buffer_bytes;
         for topic in 0..self.topics.len() {
             while self.topics[topic].batches.buffered > limit {
                 let Some(partition) = self.topics[topic].batches.largest() else {
@@ -279,8 +283,6 @@ impl Sink {
             .crcs
             .extend_from_slice(request::crc_field(&batch.bytes));
         let sent = Sent {
-            correlation_id: 0,
-            version: 0,
             topic,
             partition,
             batch,

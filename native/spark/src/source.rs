@@ -5,15 +5,16 @@ use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use pybroker_client::{self as client, Client, InFlight, Node};
 use pybroker_model::{BatchError, BatchHeader, Batches, Uuid};
 use pybroker_protocol::hot::fetch_request::{self, FetchPartition, FetchRequest, FetchTopic};
 use pybroker_protocol::hot::fetch_response::{AbortedTransaction, FetchResponse};
 use pybroker_protocol::primitives::Span;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use crate::client::{Client, Node};
 use crate::decode::{Column, Decoder, Place};
 use crate::error::{Error, Result};
+use crate::settings::{FetchSettings, Settings};
 
 /// Versions of Fetch spoken: from 4 (message format 2) on; from 13 by topic id.
 const FETCH: RangeInclusive<i16> = 4..=17;
@@ -44,6 +45,7 @@ pub struct SourcePlan {
 /// An iterator of Arrow batches over one range.
 pub struct Source {
     client: Client,
+    settings: FetchSettings,
     plan: SourcePlan,
     decoder: Decoder,
     leader: Node,
@@ -51,17 +53,12 @@ pub struct Source {
     position: i64,
     /// Where the last batch ended that was read whole; 0 = there was none.
     batches_end: i64,
-    pending: Option<Pending>,
+    pending: Option<InFlight>,
     answer: Option<Answer>,
     started: Instant,
     /// The last failure since rows came, and how often it came.
     failures: (ErrorCode, u32),
     aborted: Aborted,
-}
-
-struct Pending {
-    correlation_id: i32,
-    version: i16,
 }
 
 /// An answer with records that are not decoded yet.
@@ -117,7 +114,7 @@ impl Aborted {
 impl Source {
     /// A reader; connects when the first rows are asked for.
     #[must_use]
-    pub fn new(client: Client, plan: SourcePlan) -> Self {
+    pub fn new(settings: &Settings, plan: SourcePlan) -> Self {
         let place = Place {
             topic: plan.topic.clone(),
             topic_id: if plan.topic_id == Uuid::ZERO {
@@ -130,7 +127,8 @@ impl Source {
         };
         Self {
             decoder: Decoder::new(&plan.columns, place),
-            client,
+            client: Client::new(settings.client.clone()),
+            settings: settings.fetch.clone(),
             leader: Node::Any,
             position: plan.start,
             batches_end: 0,
@@ -189,7 +187,7 @@ impl Source {
 
     fn ended_early(&self) -> Error {
         Error::refused(
-            ErrorCode::OFFSET_OUT_OF_RANGE.0,
+            ErrorCode::OFFSET_OUT_OF_RANGE,
             self.describe(),
             Some(&format!(
                 "the partition ends before offset {}, the end of the range",
@@ -245,13 +243,16 @@ impl Source {
             Some(_) => ErrorCode::LEADER_NOT_AVAILABLE,
             None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         };
-        Err(Error::refused(code.0, self.describe(), None))
+        Err(Error::refused(code, self.describe(), None))
     }
 
-    fn send(&mut self, offset: i64) -> Result<Pending> {
-        let settings = self.client.settings();
-        let isolation_level = i8::from(settings.read_committed);
-        let (wait_ms, bytes) = (settings.fetch_wait_ms, settings.fetch_bytes);
+    fn send(&mut self, offset: i64) -> Result<InFlight> {
+        let FetchSettings {
+            bytes,
+            wait_ms,
+            read_committed,
+            ..
+        } = self.settings;
         let connection = self.client.connection(self.leader)?;
         let mut version = connection.version_of(ApiKey::Fetch, FETCH)?;
         if self.plan.topic_id == Uuid::ZERO {
@@ -262,7 +263,7 @@ impl Source {
             max_wait_ms: wait_ms,
             min_bytes: 1,
             max_bytes: bytes,
-            isolation_level,
+            isolation_level: i8::from(read_committed),
             topics: vec![FetchTopic {
                 name: Span {
                     start: 0,
@@ -286,12 +287,7 @@ impl Source {
         };
         let mut body = Vec::new();
         request.encode(name, version, &mut body);
-        let flexible = version >= fetch_request::FLEXIBLE;
-        let correlation_id = connection.send(ApiKey::Fetch as i16, version, flexible, &[&body])?;
-        Ok(Pending {
-            correlation_id,
-            version,
-        })
+        Ok(connection.send(ApiKey::Fetch as i16, version, &[&body])?)
     }
 
     /// Decodes what has come, or waits for it first.
@@ -299,7 +295,9 @@ impl Source {
         let mut answer = match self.answer.take() {
             Some(answer) => answer,
             None => self.fetch().map_err(|problem| match problem {
-                Error::Protocol { broker, problem } => self.damaged(broker, problem),
+                Error::Client(client::Error::Protocol { broker, problem }) => {
+                    self.damaged(broker, problem)
+                }
                 other => other,
             })?,
         };
@@ -332,20 +330,19 @@ impl Source {
         };
         let connection = self.client.connection(self.leader)?;
         let broker = connection.address().to_owned();
-        let frame = connection.receive()?;
-        let flexible = pending.version >= fetch_request::FLEXIBLE;
-        let body = connection.body(frame, pending.correlation_id, flexible)?;
-        let mut response = FetchResponse::decode(&body, pending.version)
-            .map_err(|error| Error::decode(&broker, error))?;
+        let body = connection.receive(pending)?;
+        let mut response = FetchResponse::decode(&body, pending.version())
+            .map_err(|error| client::Error::decode(&broker, error))?;
         if response.error_code != 0 {
-            return Err(Error::refused(response.error_code, self.describe(), None));
+            let code = ErrorCode(response.error_code);
+            return Err(Error::refused(code, self.describe(), None));
         }
         let partition = response
             .topics
             .iter_mut()
             .flat_map(|topic| &mut topic.partitions)
             .find(|partition| partition.head.partition == self.plan.partition)
-            .ok_or_else(|| Error::Protocol {
+            .ok_or_else(|| client::Error::Protocol {
                 broker: broker.clone(),
                 problem: "a Fetch answer without the partition".into(),
             })?;
@@ -354,7 +351,8 @@ impl Source {
             let range = format!("the log starts at {}", head.log_start_offset);
             let out_of_range = head.error_code == ErrorCode::OFFSET_OUT_OF_RANGE.0;
             let detail = (out_of_range && head.log_start_offset >= 0).then_some(range.as_str());
-            return Err(Error::refused(head.error_code, self.describe(), detail));
+            let code = ErrorCode(head.error_code);
+            return Err(Error::refused(code, self.describe(), detail));
         }
         self.aborted.learn(head.aborted_transactions.take());
         let high_watermark = head.high_watermark;
@@ -409,7 +407,7 @@ impl Source {
                 };
             };
             let (header, bytes) = batch?;
-            let settings = self.client.settings();
+            let settings = &self.settings;
             let hidden = if answer.in_batch {
                 false
             } else {

@@ -1,7 +1,5 @@
 //! Arrow → record batches → the model's own reader, and → Arrow again.
 
-mod broker;
-mod client;
 mod sink;
 mod source;
 
@@ -18,8 +16,16 @@ use arrow_schema::{DataType, Field, Fields};
 use proptest::prelude::*;
 use pybroker_model::{Batches as WireBatches, Codec, Records, decompressed_records};
 
+use pybroker_client::test_broker::Broker;
+
 use crate::decode::{Column, Decoder, Place, schema_of};
 use crate::encode::{Batches, Rows, record_bytes};
+use crate::settings::Settings;
+
+/// Settings of a client of `broker`, and more.
+fn settings(broker: &Broker, more: &[(&str, &str)]) -> Settings {
+    Settings::new(&broker.given(more)).expect("settings")
+}
 
 type Row = (
     Option<Vec<u8>>,

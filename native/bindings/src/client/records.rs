@@ -35,7 +35,7 @@ impl ConsumerRecord {
     #[new]
     #[pyo3(signature = (topic, partition, offset, key = None, value = None, *, headers = None, timestamp = -1,
                         timestamp_type = 0, leader_epoch = -1, topic_id = Uuid(pybroker_model::Uuid::ZERO)))]
-    #[allow(clippy::too_many_arguments)] // the fields of a record
+    #[expect(clippy::too_many_arguments, reason = "the fields of a record, by name")]
     fn new(
         topic: Py<PyString>,
         partition: i32,

@@ -3,27 +3,40 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use pybroker_spark::{Client, Node};
+use pybroker_client::{Client, Error, Node};
 use pyo3::prelude::*;
 
-use super::connected::{client_of, spark_error};
+use super::settings;
 use crate::codec::{decode_response_body, encode_request_body};
+use crate::errors::native_error;
 
 /// A blocking client of a cluster; `settings` under Kafka's names.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct BlockingClient(Mutex<Client>);
+pub(crate) struct BlockingClient {
+    client: Mutex<Client>,
+    /// `delivery.timeout.ms`.
+    #[pyo3(get)]
+    delivery_timeout_ms: u64,
+    /// `isolation.level`.
+    #[pyo3(get)]
+    read_committed: bool,
+}
 
 #[pymethods]
 impl BlockingClient {
     #[new]
     fn new(settings: BTreeMap<String, String>) -> PyResult<Self> {
-        Ok(Self(Mutex::new(client_of(&settings)?)))
+        let settings = settings::read(&settings)?;
+        Ok(Self {
+            delivery_timeout_ms: settings.client.delivery_timeout.as_millis() as u64,
+            read_committed: settings.fetch.read_committed,
+            client: Mutex::new(Client::new(settings.client)),
+        })
     }
 
     /// The cluster's id.
     fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        py.detach(|| self.0.lock().cluster_id())
-            .map_err(|error| spark_error(&error))
+        self.ask(py, Client::cluster_id)
     }
 
     /// The highest version of an API key that `node` and this client know; None if there is none.
@@ -36,8 +49,9 @@ impl BlockingClient {
         high: i16,
         node: Option<i32>,
     ) -> PyResult<Option<i16>> {
-        py.detach(|| self.0.lock().version(node_of(node), api_key, low..=high))
-            .map_err(|error| spark_error(&error))
+        self.ask(py, |client| {
+            client.version(node_of(node), api_key, low..=high)
+        })
     }
 
     /// Sends a message of `pybroker.protocol.messages` and gives the response's.
@@ -49,14 +63,23 @@ impl BlockingClient {
         version: i16,
         node: Option<i32>,
     ) -> PyResult<Py<PyAny>> {
-        let (api_key, flexible, body) = encode_request_body(py, message, version)?;
-        let answer = py
-            .detach(|| {
-                let mut client = self.0.lock();
-                client.call(node_of(node), api_key, version, flexible, &body)
-            })
-            .map_err(|error| spark_error(&error))?;
+        let (api_key, body) = encode_request_body(py, message, version)?;
+        let answer = self.ask(py, |client| {
+            client.call(node_of(node), api_key, version, &body)
+        })?;
         decode_response_body(py, api_key, version, &answer)
+    }
+}
+
+impl BlockingClient {
+    /// Without the GIL.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl Send + FnOnce(&mut Client) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        py.detach(|| ask(&mut self.client.lock()))
+            .map_err(|error| native_error(error.code().0, error))
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::capsules;
-use super::connected::{client_of, spark_error};
+use super::settings::{self, spark_error};
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
@@ -117,9 +117,9 @@ impl ArrowSink {
             topic_column,
             staging: staging.map(Staging::from),
         };
-        let client = client_of(&settings)?;
+        let settings = settings::read(&settings)?;
         let sink = py
-            .detach(|| Sink::open(client, plan, seed))
+            .detach(|| Sink::open(&settings, plan, seed))
             .map_err(|error| spark_error(&error))?;
         Ok(Self(Mutex::new(Some(sink))))
     }

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::capsules::ArrowBatch;
-use super::connected::{client_of, spark_error};
+use super::settings::{self, spark_error};
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
@@ -68,7 +68,8 @@ impl ArrowSource {
             end: offsets.end,
             columns,
         };
-        Ok(Self(Mutex::new(Source::new(client_of(&settings)?, plan))))
+        let settings = settings::read(&settings)?;
+        Ok(Self(Mutex::new(Source::new(&settings, plan))))
     }
 
     /// The offset that is read next.

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pybroker_client::{self as client, Node};
 use pybroker_model::Uuid;
 use pybroker_protocol::ErrorCode;
 
 use super::Sink;
 use super::request::{self, Answer};
-use crate::client::Node;
 use crate::encode::Batch;
 use crate::error::{Error, Result};
 
@@ -18,8 +18,6 @@ const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
 /// A batch on its way.
 pub(super) struct Sent {
-    pub(super) correlation_id: i32,
-    pub(super) version: i16,
     pub(super) topic: usize,
     pub(super) partition: i32,
     pub(super) batch: Batch,
@@ -50,7 +48,7 @@ impl Failed {
 impl Sink {
     /// Sends a batch to its leader once there is room in the pipeline.
     pub(super) fn dispatch(&mut self, sent: Sent) -> Result<()> {
-        let room = self.client.settings().in_flight_max - 1;
+        let room = self.settings.in_flight_max - 1;
         self.drain(self.leader_of(&sent), room)?;
         // Draining may have found another leader: `send` looks again.
         match self.send(sent) {
@@ -64,7 +62,7 @@ impl Sink {
         self.topics[sent.topic].leaders[sent.partition as usize].0
     }
 
-    fn send(&mut self, mut sent: Sent) -> core::result::Result<(), Box<Failed>> {
+    fn send(&mut self, sent: Sent) -> core::result::Result<(), Box<Failed>> {
         let leader = self.leader_of(&sent);
         if leader < 0 {
             let problem = self.refused(&sent, ErrorCode::LEADER_NOT_AVAILABLE, None);
@@ -72,10 +70,8 @@ impl Sink {
         }
         let target = &self.topics[sent.topic].target;
         let staging = self.plan.staging.as_ref();
-        let (acks, timeout) = {
-            let settings = self.client.settings();
-            (settings.acks, settings.request_timeout)
-        };
+        let acks = self.settings.acks;
+        let timeout = self.client.settings().connection.request_timeout;
         let done = self
             .client
             .connection(Node::Broker(leader))
@@ -83,14 +79,14 @@ impl Sink {
                 request::send(connection, target, staging, (acks, timeout), &sent)
             });
         match done {
-            Ok((correlation_id, version)) => {
-                (sent.correlation_id, sent.version) = (correlation_id, version);
+            Ok(request) => {
                 if staging.is_some() || acks != 0 {
-                    self.in_flight.entry(leader).or_default().push_back(sent);
+                    let waiting = self.in_flight.entry(leader).or_default();
+                    waiting.push_back((request, sent));
                 }
                 Ok(())
             }
-            Err(problem) => Err(Failed::new(leader, sent, problem)),
+            Err(problem) => Err(Failed::new(leader, sent, problem.into())),
         }
     }
 
@@ -106,7 +102,7 @@ impl Sink {
 
     /// The oldest answer of a broker. The inner error is one that may pass, with its batch.
     fn take_answer(&mut self, broker: i32) -> Result<core::result::Result<(), Box<Failed>>> {
-        let Some(sent) = self
+        let Some((request, sent)) = self
             .in_flight
             .get_mut(&broker)
             .and_then(VecDeque::pop_front)
@@ -117,7 +113,7 @@ impl Sink {
         let answer = self
             .client
             .connection(Node::Broker(broker))
-            .and_then(|connection| request::receive(connection, staged, &sent));
+            .and_then(|connection| request::receive(connection, staged, request));
         if staged && let Ok(answer) = &answer {
             // Staged appends have a quota of their own: a bulk load is to leave other producers alone.
             sleep(Duration::from_millis(answer.throttle_ms.max(0) as u64).min(THROTTLE_MAX));
@@ -140,7 +136,7 @@ impl Sink {
                 return Ok(Ok(()));
             }
             Ok(answer) => self.refused(&sent, answer.code, answer.message.as_deref()),
-            Err(problem) => problem,
+            Err(problem) => problem.into(),
         };
         if Self::may_pass(&problem) {
             Ok(Err(Failed::new(broker, sent, problem)))
@@ -159,7 +155,7 @@ impl Sink {
             "{request} to {} ({}) partition {}",
             target.name, target.id, sent.partition
         );
-        Error::refused(code.0, what, detail)
+        Error::refused(code, what, detail)
     }
 
     fn may_pass(problem: &Error) -> bool {
@@ -219,13 +215,14 @@ impl Sink {
     /// it.
     fn set_aside(&mut self, one: Failed, failed: &mut Vec<Failed>) {
         let broker = one.broker;
-        if matches!(one.problem, Error::Network { .. }) {
+        if matches!(one.problem, Error::Client(client::Error::Network { .. })) {
             self.client.drop_connection(Node::Broker(broker));
-            for sent in self.in_flight.remove(&broker).unwrap_or_default() {
-                let problem = Error::Network {
+            for (_, sent) in self.in_flight.remove(&broker).unwrap_or_default() {
+                let problem = client::Error::Network {
                     broker: format!("broker {broker}"),
                     problem: std::io::ErrorKind::ConnectionAborted.into(),
                 };
+                let problem = problem.into();
                 failed.push(Failed {
                     broker,
                     sent,
@@ -263,7 +260,7 @@ impl Sink {
         for (topic, found) in self.topics.iter_mut().zip(found) {
             if (found.leaders.len() as i32) < topic.target.partitions {
                 return Err(Error::refused(
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0,
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
                     format!(
                         "{} has {} partitions, not {} as when the job began",
                         topic.target.name,

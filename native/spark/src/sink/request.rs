@@ -1,8 +1,9 @@
 //! The requests of a sink: Produce or IngestAppend of one batch, and InitProducerId before them.
 
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use pybroker_client::{Client, Connection, Error, InFlight, Node, Result};
 use pybroker_model::Uuid;
 use pybroker_protocol::hot::produce_request;
 use pybroker_protocol::hot::produce_response::ProduceResponse;
@@ -11,9 +12,6 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::Target;
 use super::delivery::Sent;
-use crate::client::{Client, Node};
-use crate::error::{Error, Result};
-use crate::net::Connection;
 
 /// Versions of Produce spoken: from 3 (message format 2); from 13 by topic id (KIP-516).
 const PRODUCE: RangeInclusive<i16> = 3..=13;
@@ -68,7 +66,7 @@ pub(super) fn send(
     staging: Option<&Staging>,
     settings: (i16, Duration),
     sent: &Sent,
-) -> Result<(i32, i16)> {
+) -> Result<InFlight> {
     let (key, version, flexible, head) = match staging {
         Some(staging) => append_head(connection, target, staging, sent)?,
         None => produce_head(connection, target, settings, sent)?,
@@ -79,14 +77,7 @@ pub(super) fn send(
         (true, None) => &[0; 3],
         (true, Some(_)) => &[0; 2],
     };
-    connection
-        .send(
-            key as i16,
-            version,
-            flexible,
-            &[&head, &sent.batch.bytes, tail],
-        )
-        .map(|correlation_id| (correlation_id, version))
+    connection.send(key as i16, version, &[&head, &sent.batch.bytes, tail])
 }
 
 type Head = (ApiKey, i16, bool, Vec<u8>);
@@ -141,14 +132,16 @@ fn append_head(
     Ok((ApiKey::IngestAppend, version, true, head))
 }
 
-pub(super) fn receive(connection: &mut Connection, staged: bool, sent: &Sent) -> Result<Answer> {
-    let frame = connection.receive()?;
-    let flexible = staged || sent.version >= produce_request::FLEXIBLE;
-    let body = connection.body(frame, sent.correlation_id, flexible)?;
+pub(super) fn receive(
+    connection: &mut Connection,
+    staged: bool,
+    request: InFlight,
+) -> Result<Answer> {
+    let body = connection.receive(request)?;
     let answer = if staged {
         read_append(&body)
     } else {
-        read_produce(&body, sent.version)
+        read_produce(&body, request.version())
     };
     answer.map_err(|error| Error::decode(connection.address(), error))
 }
@@ -189,24 +182,9 @@ fn read_append(body: &[u8]) -> core::result::Result<Answer, DecodeError> {
     Ok(answer)
 }
 
-/// Asks until there is an answer, for `delivery.timeout.ms`.
-fn patiently<T>(client: &mut Client, ask: impl Fn(&mut Client) -> Result<T>) -> Result<T> {
-    let started = Instant::now();
-    loop {
-        match ask(client) {
-            Err(problem)
-                if problem.may_pass() && started.elapsed() < client.settings().delivery_timeout =>
-            {
-                std::thread::sleep(client.settings().retry_backoff);
-            }
-            done => return done,
-        }
-    }
-}
-
 /// How large a batch for that topic may be; very large if the broker does not tell.
 pub(super) fn batch_bytes_max(client: &mut Client, topic: &str) -> Result<usize> {
-    let bytes = patiently(client, |client| try_max_message_bytes(client, topic))?;
+    let bytes = client.patiently(|client| try_max_message_bytes(client, topic))?;
     Ok(bytes.map_or(usize::MAX, |bytes| {
         bytes.saturating_sub(BATCH_MARGIN).max(1)
     }))
@@ -234,7 +212,7 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
         writer.bool(false);
     }
     writer.no_tags();
-    let answer = client.call(Node::Any, key, version, flexible, &body)?;
+    let answer = client.call(Node::Any, key, version, &body)?;
     let read = || -> core::result::Result<(i16, Option<usize>), DecodeError> {
         let mut reader = Reader::new(&answer);
         reader.i32()?;
@@ -255,7 +233,7 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
     };
     match read().map_err(|error| Error::decode(&broker, error))? {
         (code, _) if ErrorCode(code).is_retriable() => Err(Error::refused(
-            code,
+            ErrorCode(code),
             format!("{MAX_MESSAGE_BYTES} of topic {topic}"),
             None,
         )),
@@ -266,7 +244,7 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
 
 /// A producer id and epoch for an idempotent producer (KIP-98).
 pub(super) fn init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
-    patiently(client, try_init_producer_id)
+    client.patiently(try_init_producer_id)
 }
 
 fn try_init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
@@ -284,7 +262,7 @@ fn try_init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
     }
     writer.no_tags();
     let key = ApiKey::InitProducerId as i16;
-    let answer = client.call(Node::Any, key, version, flexible, &body)?;
+    let answer = client.call(Node::Any, key, version, &body)?;
     let read = || -> core::result::Result<(i16, i64, i16), DecodeError> {
         let mut reader = Reader::new(&answer);
         reader.i32()?;
@@ -292,6 +270,6 @@ fn try_init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
     };
     match read().map_err(|error| Error::decode(&broker, error))? {
         (0, id, epoch) => Ok((id, epoch)),
-        (code, ..) => Err(Error::refused(code, "InitProducerId", None)),
+        (code, ..) => Err(Error::refused(ErrorCode(code), "InitProducerId", None)),
     }
 }

@@ -7,10 +7,12 @@ use arrow_array::{ArrayRef, Int32Array, StringArray, StructArray};
 use pybroker_model::BatchHeader;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use super::broker::{Broker, NO_LEADER, NODES, Reply, Request, TOPIC, produced, producer_id};
 use super::read;
 use crate::error::Result;
 use crate::sink::{Sink, SinkPlan, Target};
+use pybroker_client::test_broker::{
+    Broker, NO_LEADER, NODES, Reply, Request, TOPIC, produced, producer_id,
+};
 
 /// Each row is a batch of its own.
 const ONE_ROW: (&str, &str) = ("batch.size", "1");
@@ -78,7 +80,7 @@ fn open(broker: &Broker, settings: &[(&str, &str)]) -> Result<Sink> {
         staging: None,
     };
     let settings: Vec<_> = settings.iter().copied().chain([ONE_ROW]).collect();
-    Sink::open(broker.client(&settings), plan, 1)
+    Sink::open(&super::settings(broker, &settings), plan, 1)
 }
 
 /// Writes rows of (partition, value); gives the records written by partition.

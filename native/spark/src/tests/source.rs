@@ -7,10 +7,10 @@ use arrow_array::types::Int64Type;
 use pybroker_model::{BatchBuilder, Codec};
 use pybroker_protocol::ErrorCode;
 
-use super::broker::{Broker, NO_LEADER, NODES, TOPIC, fetched, fetched_committed};
 use crate::decode::{Column, ROWS_BYTES};
 use crate::error::{Error, Result};
 use crate::source::{Source, SourcePlan};
+use pybroker_client::test_broker::{Broker, NO_LEADER, NODES, TOPIC, fetched, fetched_committed};
 
 const BATCHES: i64 = 5;
 const ROWS: i64 = 10;
@@ -60,7 +60,7 @@ fn read_plan(
     plan: SourcePlan,
     settings: &[(&str, &str)],
 ) -> (Vec<i64>, Result<()>) {
-    let mut source = Source::new(broker.client(settings), plan);
+    let mut source = Source::new(&super::settings(broker, settings), plan);
     let mut offsets = Vec::new();
     loop {
         match source.next_rows() {
@@ -215,7 +215,7 @@ fn an_answer_that_decompresses_to_much_becomes_several_arrow_batches() {
             fetched(&log, END)
         });
         let columns = [Column::Offset, Column::Value, Column::Topic];
-        let mut source = Source::new(broker.client(&[]), plan(&broker, &columns));
+        let mut source = Source::new(&super::settings(&broker, &[]), plan(&broker, &columns));
         let mut offsets = Vec::new();
         while let Some(rows) = source.next_rows().expect("rows") {
             let values = rows.column(1).as_binary::<i32>().values().len();

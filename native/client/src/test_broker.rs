@@ -1,12 +1,14 @@
 //! A broker that answers what a test tells it: two nodes, one topic, on a port of its own.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pybroker_model::Uuid;
+use pybroker_protocol::codec::{Direction, Registry};
 use pybroker_protocol::header::{RequestHeader, RequestPrefix, write_response_header};
 use pybroker_protocol::hot::NodeEndpoint;
 use pybroker_protocol::hot::api_versions::{ApiVersion, ApiVersionsResponse};
@@ -25,36 +27,39 @@ use pybroker_protocol::hot::produce_response::{
 use pybroker_protocol::primitives::Reader;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use crate::client::Client;
-use crate::settings::Settings;
+use crate::cluster::Client;
+use crate::settings::{ClientSettings, Software, Values};
 
-pub(super) const TOPIC: &str = "t";
+/// Its only topic.
+pub const TOPIC: &str = "t";
 /// The nodes that Metadata names; all are at the same address.
-pub(super) const NODES: [i32; 2] = [1, 2];
+pub const NODES: [i32; 2] = [1, 2];
 /// In place of a node: the partition has no leader.
-pub(super) const NO_LEADER: i32 = -1;
+pub const NO_LEADER: i32 = -1;
 const FETCH: i16 = 12;
 const METADATA: i16 = 12;
 const PRODUCE: i16 = 13;
 
 /// A request, as far as tests look at it.
-pub(super) struct Request {
-    pub(super) key: i16,
-    pub(super) body: Vec<u8>,
+pub struct Request {
+    /// What is asked.
+    pub key: i16,
+    /// Without the header.
+    pub body: Vec<u8>,
     /// How many requests came over its connection before it, ApiVersions not counted.
-    pub(super) before: usize,
+    pub before: usize,
 }
 
 impl Request {
     /// The offset that a Fetch asks for.
-    pub(super) fn fetch_offset(&self) -> i64 {
+    pub fn fetch_offset(&self) -> i64 {
         let mut fetch = FetchRequest::default();
         fetch.decode(&self.body, FETCH).expect("a Fetch");
         fetch.partitions[0].fetch_offset
     }
 
     /// The partition and the batch of a Produce.
-    pub(super) fn produced(&self) -> (i32, &[u8]) {
+    pub fn produced(&self) -> (i32, &[u8]) {
         let mut produce = ProduceRequest::default();
         produce.decode(&self.body, PRODUCE).expect("a Produce");
         let partition = produce.partitions[0];
@@ -64,22 +69,22 @@ impl Request {
 }
 
 /// A body, or nothing: the connection is closed.
-pub(super) type Reply = Option<Vec<u8>>;
+pub type Reply = Option<Vec<u8>>;
 
 /// Where it listens; ends with the test process.
-pub(super) struct Broker {
+pub struct Broker {
     address: String,
     topic_id: Uuid,
 }
 
 impl Broker {
     /// `answer` answers all but ApiVersions and Metadata.
-    pub(super) fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_led(|_| vec![NODES[0]], answer)
     }
 
     /// `leaders` tells who leads each partition, given how many answers to Metadata told it before.
-    pub(super) fn start_led(
+    pub fn start_led(
         leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
@@ -107,19 +112,48 @@ impl Broker {
         }
     }
 
-    pub(super) fn client(&self, settings: &[(&str, &str)]) -> Client {
+    /// What a user would set to reach it, and more.
+    #[must_use]
+    pub fn given(&self, more: &[(&str, &str)]) -> BTreeMap<String, String> {
         let given = [
             ("bootstrap.servers", self.address.as_str()),
             ("retry.backoff.ms", "1"),
         ];
-        let values = given.iter().chain(settings);
-        let values = values.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Client::new(Settings::new(&values.collect()).expect("settings"))
+        texts(given.iter().chain(more))
     }
 
-    pub(super) const fn topic_id(&self) -> Uuid {
+    /// A client of it.
+    #[must_use]
+    pub fn client(&self, more: &[(&str, &str)]) -> Client {
+        Client::new(settings_of(&self.given(more)))
+    }
+
+    /// The topic's id.
+    #[must_use]
+    pub const fn topic_id(&self) -> Uuid {
         self.topic_id
     }
+}
+
+/// Settings as texts.
+pub fn texts<'a>(
+    pairs: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
+) -> BTreeMap<String, String> {
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+/// Settings of a client that calls them `kafka.` and so on.
+#[must_use]
+pub fn settings_of(given: &BTreeMap<String, String>) -> ClientSettings {
+    let values = Values::new("kafka.", &[ClientSettings::TABLE], given);
+    let software = Software {
+        name: "a-test",
+        version: "1",
+    };
+    ClientSettings::read(&values, Registry::Client, software).expect("settings")
 }
 
 fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()> {
@@ -132,14 +166,8 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()
         let mut reader = Reader::new(&frame);
         let prefix = RequestPrefix::read(&mut reader).expect("a request");
         let key = prefix.api_key;
-        // These in the versions named here; the others are not flexible.
-        let known = [
-            ApiKey::Produce,
-            ApiKey::Fetch,
-            ApiKey::Metadata,
-            ApiKey::ApiVersions,
-        ];
-        let flexible = known.iter().any(|each| *each as i16 == key);
+        let message = Registry::Client.message(key, Direction::Request);
+        let flexible = message.is_some_and(|message| message.is_flexible(prefix.api_version));
         RequestHeader::read_rest(prefix, &mut reader, flexible).expect("a header");
         let body = reader.rest().to_vec();
         let reply = if key == ApiKey::ApiVersions as i16 {
@@ -223,7 +251,7 @@ fn metadata(topic_id: Uuid, port: u16, leaders: &[i32]) -> Vec<u8> {
 }
 
 /// An InitProducerId answer.
-pub(super) fn producer_id() -> Reply {
+pub fn producer_id() -> Reply {
     let mut body = vec![0; 6];
     body.extend(9i64.to_be_bytes());
     body.extend(0i16.to_be_bytes());
@@ -231,7 +259,7 @@ pub(super) fn producer_id() -> Reply {
 }
 
 /// A Produce answer.
-pub(super) fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
+pub fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
     let mut told = PartitionProduceResponse::refused(partition, code.0, None);
     told.base_offset = base_offset;
     let response = ProduceResponse {
@@ -248,16 +276,12 @@ pub(super) fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Rep
 }
 
 /// A Fetch answer with those records; `high_watermark` is one past the last offset of the log.
-pub(super) fn fetched(records: &[u8], high_watermark: i64) -> Reply {
+pub fn fetched(records: &[u8], high_watermark: i64) -> Reply {
     fetched_committed(records, high_watermark, &[])
 }
 
 /// The same for readers of committed records: (producer id, first offset) of aborted transactions.
-pub(super) fn fetched_committed(
-    records: &[u8],
-    high_watermark: i64,
-    aborted: &[(i64, i64)],
-) -> Reply {
+pub fn fetched_committed(records: &[u8], high_watermark: i64, aborted: &[(i64, i64)]) -> Reply {
     let mut head = FetchPartitionHead::refused(0, 0);
     let aborted = aborted.iter();
     let aborted = aborted.map(|&(producer_id, first_offset)| AbortedTransaction {

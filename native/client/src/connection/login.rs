@@ -4,34 +4,36 @@ use std::num::NonZeroU32;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pybroker_protocol::ApiKey;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
+use pybroker_protocol::{ApiKey, ErrorCode};
 use ring::rand::SecureRandom;
 use ring::{digest, hmac, pbkdf2};
 
 use super::Connection;
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::settings::ConnectionSettings;
 
 const HANDSHAKE_VERSION: i16 = 1;
 const AUTHENTICATE_VERSION: i16 = 1;
-/// More rounds than any server asks for: a hostile one must not keep a task busy for ever.
+/// More rounds than any server asks for: a hostile one must not keep a client busy for ever.
 const ITERATIONS_MAX: u32 = 1 << 20;
 
-pub(super) fn log_in(connection: &mut Connection, settings: &Settings) -> Result<()> {
-    let mechanism = settings.sasl_mechanism.as_str();
+pub(super) fn log_in(connection: &mut Connection, settings: &ConnectionSettings) -> Result<()> {
+    let sasl = &settings.sasl;
+    let mechanism = sasl.mechanism.as_str();
     let scram = match mechanism {
         "PLAIN" => None,
         "SCRAM-SHA-256" => Some(Scram::SHA_256),
         "SCRAM-SHA-512" => Some(Scram::SHA_512),
         other => {
             return Err(Error::Setting(format!(
-                "kafka.sasl.mechanism={other}: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+                "{}sasl.mechanism={other}: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+                settings.prefix
             )));
         }
     };
     handshake(connection, mechanism)?;
-    let (user, password) = (&settings.sasl_username, &settings.sasl_password);
+    let (user, password) = (&sasl.username, &sasl.password);
     match scram {
         None => authenticate(connection, format!("\0{user}\0{password}").as_bytes()).map(|_| ()),
         Some(scram) => scram.run(connection, user, password),
@@ -42,7 +44,7 @@ fn handshake(connection: &mut Connection, mechanism: &str) -> Result<()> {
     let mut body = Vec::new();
     Writer::new(&mut body, false).string(mechanism);
     let key = ApiKey::SaslHandshake as i16;
-    let answer = connection.call(key, HANDSHAKE_VERSION, false, &body)?;
+    let answer = connection.call(key, HANDSHAKE_VERSION, &body)?;
     let read = || -> core::result::Result<(i16, Vec<&str>), DecodeError> {
         let mut reader = Reader::new(&answer);
         let code = reader.i16()?;
@@ -53,7 +55,7 @@ fn handshake(connection: &mut Connection, mechanism: &str) -> Result<()> {
     match read().map_err(|error| Error::decode(connection.address(), error))? {
         (0, _) => Ok(()),
         (code, offered) => Err(Error::refused(
-            code,
+            ErrorCode(code),
             format!("SASL mechanism {mechanism} at {}", connection.address()),
             Some(&match offered.is_empty() {
                 true => "the broker offers none".into(),
@@ -67,7 +69,7 @@ fn authenticate(connection: &mut Connection, token: &[u8]) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     Writer::new(&mut body, false).bytes(token);
     let key = ApiKey::SaslAuthenticate as i16;
-    let answer = connection.call(key, AUTHENTICATE_VERSION, false, &body)?;
+    let answer = connection.call(key, AUTHENTICATE_VERSION, &body)?;
     let read = || -> core::result::Result<(i16, Option<&str>, &[u8]), DecodeError> {
         let mut reader = Reader::new(&answer);
         Ok((
@@ -79,7 +81,7 @@ fn authenticate(connection: &mut Connection, token: &[u8]) -> Result<Vec<u8>> {
     match read().map_err(|error| Error::decode(connection.address(), error))? {
         (0, _, token) => Ok(token.to_vec()),
         (code, message, _) => Err(Error::refused(
-            code,
+            ErrorCode(code),
             format!("login at {}", connection.address()),
             message,
         )),

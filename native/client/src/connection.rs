@@ -1,6 +1,6 @@
 //! One connection to one broker: TCP or TLS, login, the versions it serves, requests out and responses in.
 
-mod first;
+mod explain;
 mod login;
 mod stream;
 
@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::ops::RangeInclusive;
 
+use pybroker_protocol::codec::{Direction, Registry};
 use pybroker_protocol::header::{RequestHeader, RequestPrefix, read_response_header};
 use pybroker_protocol::hot::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use pybroker_protocol::primitives::Reader;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::settings::ConnectionSettings;
 use stream::Stream;
 
 /// The largest answer that is believed: records of one Fetch and a margin.
@@ -22,11 +23,29 @@ const FRAME_BYTES_MAX: usize = 1 << 30;
 /// Version of ApiVersions asked with: every broker since 2.4 serves it, older ones say what they serve.
 const API_VERSIONS: i16 = 3;
 
-/// A connection that is logged in and knows what the broker serves.
-pub(crate) struct Connection {
+/// A request that is sent and whose answer is not read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    correlation_id: i32,
+    version: i16,
+    /// Whether the header of the answer ends with tagged fields.
+    tags: bool,
+}
+
+impl InFlight {
+    /// The version that the answer has.
+    #[must_use]
+    pub const fn version(self) -> i16 {
+        self.version
+    }
+}
+
+/// A connection that is logged in and knows what the broker serves. Answers come in the order of the requests.
+pub struct Connection {
     stream: Stream,
     address: String,
     client_id: String,
+    registry: Registry,
     versions: BTreeMap<i16, (i16, i16)>,
     correlation_id: i32,
     /// Nothing has come since the last request was sent.
@@ -34,11 +53,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(address: &str, settings: &Settings) -> Result<Self> {
+    /// Connects, asks what the broker serves, and logs in.
+    ///
+    /// # Errors
+    /// The network, a refused login, a certificate that is not accepted.
+    pub fn open(address: &str, settings: &ConnectionSettings) -> Result<Self> {
         let mut connection = Self {
             stream: Stream::open(address, settings)?,
             address: address.to_owned(),
             client_id: settings.client_id.clone(),
+            registry: settings.registry,
             versions: BTreeMap::new(),
             correlation_id: 0,
             silent: true,
@@ -50,7 +74,9 @@ impl Connection {
         Ok(connection)
     }
 
-    pub(crate) fn address(&self) -> &str {
+    /// Host and port.
+    #[must_use]
+    pub fn address(&self) -> &str {
         &self.address
     }
 
@@ -63,18 +89,22 @@ impl Connection {
         self.silent && is_closed(problem)
     }
 
-    /// The highest version that both sides know.
-    pub(crate) fn version(&self, api_key: i16, ours: RangeInclusive<i16>) -> Option<i16> {
+    /// The highest version in `ours` that the broker serves; `None` if there is none.
+    #[must_use]
+    pub fn version(&self, api_key: i16, ours: RangeInclusive<i16>) -> Option<i16> {
         let (low, high) = *self.versions.get(&api_key)?;
         let version = high.min(*ours.end());
         (version >= low.max(*ours.start())).then_some(version)
     }
 
-    /// As [`Connection::version`], or an error that names the request.
-    pub(crate) fn version_of(&self, key: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
+    /// The same, where there must be one.
+    ///
+    /// # Errors
+    /// There is none; the error names the request.
+    pub fn version_of(&self, key: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
         self.version(key as i16, ours.clone()).ok_or_else(|| {
             Error::refused(
-                ErrorCode::UNSUPPORTED_VERSION.0,
+                ErrorCode::UNSUPPORTED_VERSION,
                 format!("{} of {}", key.name(), self.address),
                 Some(&format!(
                     "versions {}-{} are needed",
@@ -85,27 +115,24 @@ impl Connection {
         })
     }
 
-    /// Sends a request whose body is the parts in a row; gives its correlation id.
-    pub(crate) fn send(
-        &mut self,
-        api_key: i16,
-        api_version: i16,
-        flexible: bool,
-        body: &[&[u8]],
-    ) -> Result<i32> {
+    /// Sends a request whose body is the parts in a row. Several may be in flight.
+    ///
+    /// # Errors
+    /// The network: the connection is of no use any more. A version that the registry does not have.
+    pub fn send(&mut self, api_key: i16, version: i16, body: &[&[u8]]) -> Result<InFlight> {
+        let flexible = self.is_flexible(api_key, version)?;
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
         self.silent = true;
         let prefix = RequestPrefix {
             api_key,
-            api_version,
+            api_version: version,
             correlation_id: self.correlation_id,
         };
         let mut head = vec![0; 4];
         let client_id = Some(self.client_id.as_str());
         RequestHeader { prefix, client_id }.write(&mut head, flexible);
         let size = head.len() - 4 + body.iter().map(|part| part.len()).sum::<usize>();
-        let size = i32::try_from(size)
-            .map_err(|_| Error::Rows("a request of more than 2 GiB cannot be sent".into()))?;
+        let size = i32::try_from(size).map_err(|_| Error::TooLarge)?;
         head[..4].copy_from_slice(&size.to_be_bytes());
         // Small first parts travel with the header: one packet less for each request.
         let (first, rest) = body.split_first().map_or((&[][..], body), |(f, r)| (*f, r));
@@ -116,11 +143,35 @@ impl Connection {
             self.stream.flush()
         });
         written.map_err(|problem| self.network(problem))?;
-        Ok(self.correlation_id)
+        Ok(InFlight {
+            correlation_id: self.correlation_id,
+            version,
+            // ApiVersions answers without, whatever its version (KIP-511).
+            tags: flexible && api_key != ApiKey::ApiVersions as i16,
+        })
     }
 
-    /// The next response: correlation id and what follows it.
-    pub(crate) fn receive(&mut self) -> Result<Vec<u8>> {
+    fn is_flexible(&self, api_key: i16, version: i16) -> Result<bool> {
+        let request = self.registry.message(api_key, Direction::Request);
+        let known = request.filter(|request| request.versions.contains(version));
+        known
+            .map(|request| request.is_flexible(version))
+            .ok_or_else(|| {
+                let what = format!("version {version} of API key {api_key}");
+                Error::refused(ErrorCode::UNSUPPORTED_VERSION, what, None)
+            })
+    }
+
+    /// The body of the next response, which is that to `sent`.
+    ///
+    /// # Errors
+    /// The network, or bytes that are no such response: the connection is of no use any more.
+    pub fn receive(&mut self, sent: InFlight) -> Result<Vec<u8>> {
+        let frame = self.receive_frame()?;
+        self.body(frame, sent)
+    }
+
+    fn receive_frame(&mut self) -> Result<Vec<u8>> {
         let mut size = [0; 4];
         let mut got = 0;
         while got < size.len() {
@@ -150,30 +201,26 @@ impl Connection {
         Ok(frame)
     }
 
-    /// One request and its response body; nothing else may be in flight.
-    pub(crate) fn call(
-        &mut self,
-        api_key: i16,
-        version: i16,
-        flexible: bool,
-        body: &[u8],
-    ) -> Result<Vec<u8>> {
-        let sent = self.send(api_key, version, flexible, &[body])?;
-        let frame = self.receive()?;
-        // ApiVersions answers without tagged fields in its header, whatever its version (KIP-511).
-        let flexible_header = flexible && api_key != ApiKey::ApiVersions as i16;
-        self.body(frame, sent, flexible_header)
+    /// One request and its response's body; nothing else may be in flight.
+    ///
+    /// # Errors
+    /// As [`Connection::send`] and [`Connection::receive`].
+    pub fn call(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
+        let sent = self.send(api_key, version, &[body])?;
+        self.receive(sent)
     }
 
-    /// The body of a response frame to the request `sent`.
-    pub(crate) fn body(&self, mut frame: Vec<u8>, sent: i32, flexible: bool) -> Result<Vec<u8>> {
+    fn body(&self, mut frame: Vec<u8>, sent: InFlight) -> Result<Vec<u8>> {
         let mut reader = Reader::new(&frame);
-        let correlation_id = read_response_header(&mut reader, flexible)
+        let correlation_id = read_response_header(&mut reader, sent.tags)
             .map_err(|error| Error::decode(&self.address, error))?;
-        if correlation_id != sent {
+        if correlation_id != sent.correlation_id {
             return Err(Error::Protocol {
                 broker: self.address.clone(),
-                problem: format!("an answer to request {correlation_id}, not {sent}"),
+                problem: format!(
+                    "an answer to request {correlation_id}, not {}",
+                    sent.correlation_id
+                ),
             });
         }
         let start = reader.position();
@@ -181,21 +228,21 @@ impl Connection {
         Ok(frame)
     }
 
-    fn learn_versions(&mut self, settings: &Settings) -> Result<()> {
+    fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {
         let request = ApiVersionsRequest {
-            client_software_name: "pybroker-spark",
-            client_software_version: env!("CARGO_PKG_VERSION"),
+            client_software_name: settings.software.name,
+            client_software_version: settings.software.version,
             cluster_id: None,
             node_id: -1,
         };
         let mut body = Vec::new();
         request.encode(API_VERSIONS, &mut body);
         let key = ApiKey::ApiVersions as i16;
-        let answer = first::explained(self.call(key, API_VERSIONS, true, &body), settings)?;
+        let answer = explain::explained(self.call(key, API_VERSIONS, &body), settings)?;
         let unsupported = answer.starts_with(&ErrorCode::UNSUPPORTED_VERSION.0.to_be_bytes());
         let answer = if unsupported {
             // A broker before 2.4: the answer was in version 0, as KIP-511 says; ask in that.
-            self.call(key, 0, false, &[])?
+            self.call(key, 0, &[])?
         } else {
             answer
         };
@@ -204,7 +251,7 @@ impl Connection {
             .map_err(|error| Error::decode(&self.address, error))?;
         if response.error_code != 0 {
             return Err(Error::refused(
-                response.error_code,
+                ErrorCode(response.error_code),
                 format!("ApiVersions of {}", self.address),
                 None,
             ));

@@ -1,19 +1,20 @@
-//! Requests of the driver over connections that do not last.
+//! Requests over connections that do not last, logins that are refused, topics that are waited for.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use pybroker_model::Uuid;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use super::broker::Broker;
-use crate::client::{Client, Node};
-use crate::error::Result;
-use crate::settings::Settings;
+use crate::test_broker::{Broker, settings_of, texts};
+use crate::{Client, Error, Node, Result};
 
 fn ask(client: &mut Client) -> Result<Vec<u8>> {
-    client.call(Node::Any, ApiKey::InitProducerId as i16, 1, false, &[0; 6])
+    client.call(Node::Any, ApiKey::InitProducerId as i16, 1, &[0; 6])
 }
 
 #[test]
@@ -60,8 +61,7 @@ fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
             ("bootstrap.servers", address.as_str()),
             ("security.protocol", protocol),
         ];
-        let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let settings = Settings::new(&values.into()).expect("settings");
+        let settings = settings_of(&texts(&values));
         for _ in 0..times {
             let problem = ask(&mut Client::new(settings.clone())).expect_err("closed");
             assert_eq!(problem.code(), ErrorCode::NETWORK_EXCEPTION);
@@ -106,4 +106,43 @@ fn a_mechanism_that_is_refused_comes_with_those_that_are_offered() {
         );
         assert!(text.ends_with(&format!(": {offered}")), "{text}");
     }
+}
+
+#[test]
+fn trouble_that_may_pass_is_waited_out() {
+    let broker = Broker::start(|_| None);
+    let mut client = broker.client(&[]);
+    let asked = Cell::new(0);
+    let found = client.patiently(|_| {
+        asked.set(asked.get() + 1);
+        match asked.get() {
+            1 => Err(Error::refused(ErrorCode::NOT_CONTROLLER, "a", None)),
+            2 => Err(Error::refused(ErrorCode::UNKNOWN_TOPIC_ID, "a", None)),
+            number => Ok(number),
+        }
+    });
+    assert_eq!(found.expect("the third answer"), 3);
+    // What does not pass ends it at once.
+    let asked = Cell::new(0);
+    let refused: Result<()> = client.patiently(|_| {
+        asked.set(asked.get() + 1);
+        Err(Error::refused(ErrorCode::INVALID_CONFIG, "a", None))
+    });
+    refused.expect_err("for good");
+    assert_eq!(asked.get(), 1);
+}
+
+#[test]
+fn a_topic_that_nobody_knows_is_not_waited_for_as_long_as_a_broker() {
+    let broker = Broker::start(|_| None);
+    let mut client = broker.client(&[]);
+    let started = Instant::now();
+    let refused = client.topics(&[(Uuid::from_bytes([8; 16]), "other")]);
+    assert_eq!(
+        refused.expect_err("there is none").code(),
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+    );
+    let patience = client.settings().delivery_timeout;
+    assert_eq!(patience, Duration::from_secs(120));
+    assert!(started.elapsed() < patience);
 }

@@ -7,27 +7,28 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use super::is_closed;
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::settings::ConnectionSettings;
 
 const DAY_S: u64 = 86_400;
 
 /// The outcome of the first exchange, in words. A certificate that one side does not accept is final, as a refused
 /// login is; a connection that was closed may be a broker that stops, or a listener of another kind.
-pub(super) fn explained<T>(outcome: Result<T>, settings: &Settings) -> Result<T> {
+pub(super) fn explained<T>(outcome: Result<T>, settings: &ConnectionSettings) -> Result<T> {
     outcome.map_err(|problem| match problem {
         Error::Network { broker, problem } => explain(broker, problem, settings),
         other => other,
     })
 }
 
-fn explain(broker: String, problem: IoError, settings: &Settings) -> Error {
+fn explain(broker: String, problem: IoError, settings: &ConnectionSettings) -> Error {
     let cause = problem.get_ref().and_then(|cause| cause.downcast_ref());
     if let Some(text) = cause.and_then(|cause| final_trouble(cause, settings)) {
         return Error::Setting(format!("TLS to {broker}: {text}"));
     }
     let protocol = settings.protocol;
     let ask = |what: &dyn std::fmt::Display, kind: ErrorKind| {
-        let text = format!("{what}: does kafka.security.protocol={protocol} fit this listener?");
+        let prefix = settings.prefix;
+        let text = format!("{what}: does {prefix}security.protocol={protocol} fit this listener?");
         IoError::new(kind, text)
     };
     let problem = match cause {
@@ -39,9 +40,9 @@ fn explain(broker: String, problem: IoError, settings: &Settings) -> Error {
 }
 
 /// What is wrong, if it will be as wrong a moment later.
-fn final_trouble(problem: &TlsError, settings: &Settings) -> Option<String> {
+fn final_trouble(problem: &TlsError, settings: &ConnectionSettings) -> Option<String> {
     match problem {
-        TlsError::InvalidCertificate(problem) => Some(untrusted(problem)),
+        TlsError::InvalidCertificate(problem) => Some(untrusted(problem, settings.prefix)),
         TlsError::NoCertificatesPresented => Some("the broker shows no certificate".into()),
         TlsError::PeerIncompatible(problem) => Some(format!(
             "the two sides have no TLS version or cipher suite in common ({})",
@@ -53,14 +54,13 @@ fn final_trouble(problem: &TlsError, settings: &Settings) -> Option<String> {
 }
 
 /// Why the broker's certificate is not accepted.
-fn untrusted(problem: &CertificateError) -> String {
+fn untrusted(problem: &CertificateError, prefix: &str) -> String {
     use CertificateError as Problem;
     let text = match problem {
-        Problem::UnknownIssuer => {
+        Problem::UnknownIssuer => format!(
             "the broker's certificate is signed by a CA that is not trusted here: name its CA in \
-             kafka.ssl.truststore.location"
-                .into()
-        }
+             {prefix}ssl.truststore.location"
+        ),
         Problem::NotValidForNameContext {
             expected,
             presented,
@@ -110,7 +110,7 @@ fn untrusted(problem: &CertificateError) -> String {
 }
 
 /// Why the broker refuses this client, as far as an alert tells it.
-fn refused(alert: AlertDescription, settings: &Settings) -> Option<String> {
+fn refused(alert: AlertDescription, settings: &ConnectionSettings) -> Option<String> {
     use AlertDescription as Alert;
     let name = name_of(&alert);
     let why = match alert {
@@ -139,16 +139,19 @@ fn refused(alert: AlertDescription, settings: &Settings) -> Option<String> {
         | Alert::DecryptError => "",
         _ => return None,
     };
-    Some(match &settings.ssl_certificate_file {
+    Some(match &settings.tls.certificate {
         Some(file) => file
             .unusable(&format_args!(
                 "the broker refuses this client certificate{why} ({name})"
             ))
             .to_string(),
-        None => format!(
-            "the broker wants a client certificate ({name}): set kafka.ssl.keystore.location, or \
-             kafka.ssl.certificate.location and kafka.ssl.key.location"
-        ),
+        None => {
+            let prefix = settings.prefix;
+            format!(
+                "the broker wants a client certificate ({name}): set {prefix}ssl.keystore.location, or \
+                 {prefix}ssl.certificate.location and {prefix}ssl.key.location"
+            )
+        }
     })
 }
 
@@ -182,7 +185,6 @@ fn leading_word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -191,14 +193,17 @@ mod tests {
     use rustls::{InvalidMessage, OtherError, PeerIncompatible};
 
     use super::*;
+    use crate::test_broker::{settings_of, texts};
 
     fn told(problem: IoError, more: &[(&str, &str)]) -> Error {
-        let given = [("bootstrap.servers", "a:1"), ("security.protocol", "SSL")];
-        let values = given.iter().chain(more);
-        let values = values.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let settings = Settings::new(&values.collect()).expect("settings");
         let broker = "kafka:9093".to_owned();
-        explained::<()>(Err(Error::Network { broker, problem }), &settings).expect_err("trouble")
+        explained::<()>(Err(Error::Network { broker, problem }), &settings(more))
+            .expect_err("trouble")
+    }
+
+    fn settings(more: &[(&str, &str)]) -> ConnectionSettings {
+        let given = [("bootstrap.servers", "a:1"), ("security.protocol", "SSL")];
+        settings_of(&texts(given.iter().chain(more))).connection
     }
 
     fn tls(problem: TlsError) -> IoError {
@@ -325,11 +330,9 @@ mod tests {
             );
         }
         // After the first answer nobody asks.
-        let settings = BTreeMap::from([("bootstrap.servers".into(), "a:1".into())]);
-        let settings = Settings::new(&settings).expect("settings");
-        let refused = Error::refused(ErrorCode::INVALID_REQUEST.0, "ApiVersions", None);
+        let refused = Error::refused(ErrorCode::INVALID_REQUEST, "ApiVersions", None);
         let text = refused.to_string();
-        let same = explained::<()>(Err(refused), &settings).expect_err("as it was");
+        let same = explained::<()>(Err(refused), &settings(&[])).expect_err("as it was");
         assert_eq!(same.to_string(), text);
     }
 }

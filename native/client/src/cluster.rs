@@ -11,15 +11,15 @@ use pybroker_protocol::hot::metadata::{
 };
 use pybroker_protocol::{ApiKey, ErrorCode};
 
+use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::net::Connection;
-use crate::settings::Settings;
+use crate::settings::ClientSettings;
 
 /// Highest Metadata version spoken: 12, by id and with nullable names (KIP-516).
 const METADATA: RangeInclusive<i16> = 1..=12;
-/// How long a topic id may be unknown before it is taken for deleted: a broker learns of a new topic a moment after
-/// its creator does.
-const UNKNOWN_ID_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a topic may be unknown before it is taken for deleted: a broker learns of a new topic a moment after its
+/// creator does.
+const UNKNOWN_TOPIC_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who is to answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ pub struct Topic {
 
 /// Connections to the brokers of one cluster, opened when they are needed.
 pub struct Client {
-    settings: Settings,
+    settings: ClientSettings,
     connections: HashMap<Node, Connection>,
     brokers: BTreeMap<i32, String>,
     controller: i32,
@@ -55,7 +55,7 @@ pub struct Client {
 impl Client {
     /// A client; connects when it is first asked something.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ClientSettings) -> Self {
         Self {
             settings,
             connections: HashMap::new(),
@@ -67,7 +67,7 @@ impl Client {
 
     /// The settings it was made with.
     #[must_use]
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &ClientSettings {
         &self.settings
     }
 
@@ -100,18 +100,11 @@ impl Client {
     ///
     /// # Errors
     /// The network; the connection is dropped then, and the next call opens another.
-    pub fn call(
-        &mut self,
-        node: Node,
-        api_key: i16,
-        version: i16,
-        flexible: bool,
-        body: &[u8],
-    ) -> Result<Vec<u8>> {
+    pub fn call(&mut self, node: Node, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let mut idle = self.connections.contains_key(&node);
         loop {
             let connection = self.connection(node)?;
-            let answer = connection.call(api_key, version, flexible, body);
+            let answer = connection.call(api_key, version, body);
             let Err(problem) = &answer else {
                 return answer;
             };
@@ -130,38 +123,45 @@ impl Client {
     /// # Errors
     /// A topic that does not exist, or no broker that answers for `delivery.timeout.ms`.
     pub fn topics(&mut self, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
+        self.patiently(|client| Self::complete(client.metadata(Some(wanted))?, wanted))
+    }
+
+    /// What `ask` finds. While its error may pass it is asked again, for `delivery.timeout.ms`; a topic that nobody
+    /// knows is waited for a moment only.
+    ///
+    /// # Errors
+    /// The last one of `ask`.
+    pub fn patiently<T>(&mut self, ask: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
         let started = Instant::now();
         loop {
-            let refused = match self.metadata(Some(wanted)) {
-                Ok(found) => match Self::complete(found, wanted) {
-                    Ok(topics) => return Ok(topics),
-                    Err(refused) => refused,
-                },
-                Err(problem @ Error::Network { .. }) => problem,
-                Err(problem) => return Err(problem),
+            let problem = match ask(self) {
+                Ok(found) => return Ok(found),
+                Err(problem) => problem,
             };
-            let patience = match refused.code() {
+            let patience = match problem.code() {
                 ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
-                    UNKNOWN_ID_PATIENCE.min(self.settings.delivery_timeout)
+                    UNKNOWN_TOPIC_PATIENCE.min(self.settings.delivery_timeout)
                 }
-                _ if refused.may_pass() => self.settings.delivery_timeout,
-                _ => return Err(refused),
+                _ => self.settings.delivery_timeout,
             };
-            if started.elapsed() > patience {
-                return Err(refused);
+            if !problem.may_pass() || started.elapsed() > patience {
+                return Err(problem);
             }
             sleep(self.settings.retry_backoff);
         }
     }
 
     /// The connection to a node, opened if there is none.
-    pub(crate) fn connection(&mut self, node: Node) -> Result<&mut Connection> {
+    ///
+    /// # Errors
+    /// The node cannot be reached, or is none that Metadata names.
+    pub fn connection(&mut self, node: Node) -> Result<&mut Connection> {
         if !self.connections.contains_key(&node) {
             let opened = match node {
                 Node::Any => self.open_any()?,
                 Node::Broker(_) | Node::Controller => {
                     let address = self.address(node)?;
-                    Connection::open(&address, &self.settings)?
+                    Connection::open(&address, &self.settings.connection)?
                 }
             };
             self.connections.insert(node, opened);
@@ -172,7 +172,7 @@ impl Client {
     }
 
     /// Forgets the connection to a node, whose state is not known any more.
-    pub(crate) fn drop_connection(&mut self, node: Node) {
+    pub fn drop_connection(&mut self, node: Node) {
         self.connections.remove(&node);
     }
 
@@ -191,7 +191,7 @@ impl Client {
         self.metadata(Some(&[]))?;
         find(self).ok_or_else(|| {
             Error::refused(
-                ErrorCode::BROKER_NOT_AVAILABLE.0,
+                ErrorCode::BROKER_NOT_AVAILABLE,
                 format!("{node:?} is not among the brokers that Metadata names"),
                 None,
             )
@@ -201,14 +201,14 @@ impl Client {
     fn open_any(&self) -> Result<Connection> {
         let mut last = None;
         for address in self.settings.bootstrap.iter().chain(self.brokers.values()) {
-            match Connection::open(address, &self.settings) {
+            match Connection::open(address, &self.settings.connection) {
                 Ok(connection) => return Ok(connection),
                 // A wrong password or setting is wrong everywhere.
                 Err(problem @ Error::Network { .. }) => last = Some(problem),
                 Err(problem) => return Err(problem),
             }
         }
-        Err(last.unwrap_or_else(|| Error::Setting("kafka.bootstrap.servers is empty".into())))
+        Err(last.unwrap_or_else(|| Error::Setting("there is no address to begin with".into())))
     }
 
     fn complete(found: Vec<Found>, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
@@ -226,9 +226,9 @@ impl Client {
             } else {
                 format!("topic {name} with id {id}")
             };
-            let code = found.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, |each| each.error);
+            let code = found.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |each| each.error);
             match found {
-                Some(each) if each.error == 0 => topics.push(each.topic.clone()),
+                Some(each) if each.error == ErrorCode::NONE => topics.push(each.topic.clone()),
                 _ => return Err(Error::refused(code, named, None)),
             }
         }
@@ -257,8 +257,7 @@ impl Client {
         let mut body = Vec::new();
         request.encode(version, &mut body);
         let broker = connection.address().to_owned();
-        let flexible = version >= metadata::FLEXIBLE;
-        let answer = self.call(Node::Any, ApiKey::Metadata as i16, version, flexible, &body)?;
+        let answer = self.call(Node::Any, ApiKey::Metadata as i16, version, &body)?;
         let response = MetadataResponse::decode(&answer, version)
             .map_err(|error| Error::decode(&broker, error))?;
         self.brokers = response
@@ -282,7 +281,7 @@ fn host_and_port(host: &str, port: i32) -> String {
 }
 
 struct Found {
-    error: i16,
+    error: ErrorCode,
     topic: Topic,
 }
 
@@ -291,7 +290,7 @@ impl Found {
         let mut partitions: Vec<_> = topic.partitions.iter().collect();
         partitions.sort_by_key(|each| each.partition);
         Self {
-            error: topic.error_code,
+            error: ErrorCode(topic.error_code),
             topic: Topic {
                 id: topic.topic_id,
                 name: topic.name.unwrap_or_default().to_owned(),

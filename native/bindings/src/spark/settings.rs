@@ -1,0 +1,22 @@
+//! Settings from Python, and the errors of Spark's client for Python.
+
+use std::collections::BTreeMap;
+
+use pybroker_spark::{Error, Settings};
+use pyo3::prelude::*;
+
+use crate::errors::native_error;
+
+/// Under Kafka's names; texts, with blanks around them or without.
+pub(super) fn read(given: &BTreeMap<String, String>) -> PyResult<Settings> {
+    Settings::new(given).map_err(|error| spark_error(&error))
+}
+
+/// What can be set.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    Settings::known().map(|setting| setting.name)
+}
+
+pub(super) fn spark_error(error: &Error) -> PyErr {
+    native_error(error.code().0, error)
+}

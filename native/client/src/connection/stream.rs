@@ -1,0 +1,170 @@
+//! Bytes to and from a broker, in the clear or by TLS.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::error::{Error, Result};
+use crate::settings::{ConnectionSettings, PemFile, Tls};
+
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    pub(super) fn open(address: &str, settings: &ConnectionSettings) -> Result<Self> {
+        // First, so that settings of no use are told though the broker is away.
+        let tls = match settings.protocol.tls {
+            true => Some(tls(address, settings)?),
+            false => None,
+        };
+        let socket = connect(address, settings).map_err(|problem| Error::Network {
+            broker: address.to_owned(),
+            problem,
+        })?;
+        Ok(match tls {
+            Some(tls) => Stream::Tls(Box::new(StreamOwned::new(tls, socket))),
+            None => Stream::Plain(socket),
+        })
+    }
+}
+
+fn tls(address: &str, settings: &ConnectionSettings) -> Result<ClientConnection> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|problem| Error::Setting(format!("{address}: {problem}")))?;
+    ClientConnection::new(Arc::new(tls_config(settings)?), name)
+        .map_err(|problem| Error::Setting(format!("TLS to {address}: {problem}")))
+}
+
+fn connect(address: &str, settings: &ConnectionSettings) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
+    for place in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&place, settings.connect_timeout) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(settings.request_timeout))?;
+                socket.set_write_timeout(Some(settings.request_timeout))?;
+                return Ok(socket);
+            }
+            Err(problem) => last = problem,
+        }
+    }
+    Err(last)
+}
+
+fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
+    let tls = &settings.tls;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted(tls, settings.prefix)?);
+    let builder =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?
+            .with_root_certificates(roots);
+    match (&tls.certificate, &tls.key) {
+        (Some(certificate), Some(key)) => {
+            let chain = certificates_of(certificate)?;
+            let key = PrivateKeyDer::from_pem_file(&key.path)
+                .map_err(|problem| key.unusable(&problem))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|problem| certificate.unusable(&problem))
+        }
+        _ => Ok(builder.with_no_client_auth()),
+    }
+}
+
+/// The certificates that a broker's own must lead to.
+fn trusted(tls: &Tls, prefix: &str) -> Result<Vec<CertificateDer<'static>>> {
+    match (&tls.ca, &tls.ca_file) {
+        (Some(text), _) => {
+            let found = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+            certificates(found).map_err(|why| {
+                Error::Setting(format!("{prefix}ssl.truststore.certificates: {why}"))
+            })
+        }
+        (None, Some(file)) => certificates_of(file),
+        (None, None) => Ok(rustls_native_certs::load_native_certs().certs),
+    }
+}
+
+/// What the reader of PEM files gives.
+type Pem<T> = core::result::Result<Vec<T>, rustls::pki_types::pem::Error>;
+
+/// At least one.
+fn certificates(
+    found: Pem<CertificateDer<'static>>,
+) -> core::result::Result<Vec<CertificateDer<'static>>, String> {
+    match found {
+        Ok(found) if found.is_empty() => Err("there is no certificate in it (PEM)".into()),
+        Ok(found) => Ok(found),
+        Err(problem) => Err(problem.to_string()),
+    }
+}
+
+fn certificates_of(file: &PemFile) -> Result<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_file_iter(&file.path).and_then(Iterator::collect);
+    certificates(found).map_err(|problem| file.unusable(&problem))
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Tls(tls) => tls.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.write(buffer),
+            Stream::Tls(tls) => tls.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.flush(),
+            Stream::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_no_certificate_trusts_nobody_and_is_refused() {
+        // A key is PEM, too.
+        let key = "-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n";
+        for text in ["", "not PEM", key] {
+            let tls = Tls {
+                ca: Some(text.into()),
+                ..Tls::default()
+            };
+            let problem = trusted(&tls, "x.").expect_err(text).to_string();
+            let told = "x.ssl.truststore.certificates: there is no certificate in it (PEM)";
+            assert_eq!(problem, told);
+        }
+        let tls = Tls {
+            ca_file: Some(PemFile {
+                setting: "x.ssl.truststore.location".into(),
+                path: "/dev/null".into(),
+            }),
+            ..Tls::default()
+        };
+        let problem = trusted(&tls, "x.").expect_err("empty").to_string();
+        let told = "x.ssl.truststore.location=/dev/null: there is no certificate in it (PEM)";
+        assert_eq!(problem, told);
+    }
+}

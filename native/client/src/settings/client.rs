@@ -1,0 +1,423 @@
+//! Where the brokers are, and how they are spoken to.
+
+use std::time::Duration;
+
+use pybroker_protocol::codec::Registry;
+
+use super::{Allowed, INT_MAX, Setting, Values, jaas};
+use crate::error::{Error, Result};
+
+/// How a broker is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecurityProtocol {
+    /// Encrypted, and the broker shows a certificate.
+    pub tls: bool,
+    /// The client logs in.
+    pub sasl: bool,
+}
+
+impl std::fmt::Display for SecurityProtocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.tls, self.sasl) {
+            (false, false) => "PLAINTEXT",
+            (true, false) => "SSL",
+            (false, true) => "SASL_PLAINTEXT",
+            (true, true) => "SASL_SSL",
+        })
+    }
+}
+
+/// What a client is, in ApiVersions (KIP-511) and, if nobody sets `client.id`, in each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Software {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// A file, and the setting that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PemFile {
+    /// With the prefix that the user writes before it.
+    pub setting: String,
+    /// Where it is.
+    pub path: String,
+}
+
+impl PemFile {
+    /// What is wrong with it.
+    pub(crate) fn unusable(&self, problem: &dyn std::fmt::Display) -> Error {
+        Error::Setting(format!("{}={}: {problem}", self.setting, self.path))
+    }
+}
+
+/// How a client logs in.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Sasl {
+    /// PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    pub mechanism: String,
+    /// The user.
+    pub username: String,
+    /// Its password.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Sasl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sasl({} as {})", self.mechanism, self.username)
+    }
+}
+
+/// Whom a client trusts, and what it shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates of the trusted CAs, as text; before `ca_file`. Without both: those that the system trusts.
+    pub ca: Option<String>,
+    /// The same in a file.
+    pub ca_file: Option<PemFile>,
+    /// The client's own certificate and what it is signed by.
+    pub certificate: Option<PemFile>,
+    /// Its key.
+    pub key: Option<PemFile>,
+}
+
+/// How brokers are spoken to.
+#[derive(Clone, Debug)]
+pub struct ConnectionSettings {
+    /// What the user writes before Kafka's names, for errors.
+    pub prefix: &'static str,
+    /// Whose layouts are spoken.
+    pub registry: Registry,
+    /// What this client is.
+    pub software: Software,
+    /// `client.id`.
+    pub client_id: String,
+    /// `security.protocol`.
+    pub protocol: SecurityProtocol,
+    /// With `protocol.sasl`.
+    pub sasl: Sasl,
+    /// With `protocol.tls`.
+    pub tls: Tls,
+    /// How long a connection may take to come about.
+    pub connect_timeout: Duration,
+    /// How long an answer may take.
+    pub request_timeout: Duration,
+}
+
+/// Where the brokers of a cluster are and how they are spoken to.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// Hosts and ports that are asked first.
+    pub bootstrap: Vec<String>,
+    /// How each of the brokers is spoken to.
+    pub connection: ConnectionSettings,
+    /// How long what may pass is tried again.
+    pub delivery_timeout: Duration,
+    /// The pause between two tries.
+    pub retry_backoff: Duration,
+}
+
+impl ClientSettings {
+    /// The settings that are read here.
+    pub const TABLE: &'static [Setting] = &[
+        Setting::new("bootstrap.servers", Allowed::Text),
+        Setting::new("client.id", Allowed::Text),
+        Setting::new("delivery.timeout.ms", Allowed::Whole(1, INT_MAX)).or("120000"),
+        Setting::new("request.timeout.ms", Allowed::Whole(1, INT_MAX)).or("30000"),
+        Setting::new("retry.backoff.ms", Allowed::Whole(0, INT_MAX)).or("100"),
+        Setting::new("sasl.jaas.config", Allowed::Text),
+        Setting::new("sasl.mechanism", Allowed::Text).or("PLAIN"),
+        Setting::new("sasl.password", Allowed::Text),
+        Setting::new("sasl.username", Allowed::Text),
+        Setting::new(
+            "security.protocol",
+            Allowed::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
+        )
+        .or("PLAINTEXT"),
+        Setting::new(
+            "socket.connection.setup.timeout.ms",
+            Allowed::Whole(1, INT_MAX),
+        )
+        .or("10000"),
+        Setting::new("ssl.ca.location", Allowed::Text),
+        Setting::new("ssl.certificate.location", Allowed::Text),
+        Setting::new("ssl.endpoint.identification.algorithm", Allowed::Text).or("https"),
+        Setting::new("ssl.key.location", Allowed::Text),
+        Setting::new("ssl.keystore.location", Allowed::Text),
+        Setting::new("ssl.keystore.type", Allowed::OneOf(&["PEM"])),
+        Setting::new("ssl.truststore.certificates", Allowed::Text),
+        Setting::new("ssl.truststore.location", Allowed::Text),
+        Setting::new("ssl.truststore.type", Allowed::OneOf(&["PEM"])),
+    ];
+
+    /// Reads settings.
+    ///
+    /// # Errors
+    /// A value that is no such thing, or `bootstrap.servers` missing.
+    pub fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
+        Ok(Self {
+            bootstrap: bootstrap(values)?,
+            connection: ConnectionSettings::read(values, registry, software)?,
+            delivery_timeout: values.milliseconds("delivery.timeout.ms")?,
+            retry_backoff: values.milliseconds("retry.backoff.ms")?,
+        })
+    }
+}
+
+fn bootstrap(values: &Values<'_>) -> Result<Vec<String>> {
+    let prefix = values.prefix();
+    let given = values.text("bootstrap.servers")?.unwrap_or_default();
+    let addresses: Vec<String> = given
+        .split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if addresses.is_empty() {
+        return Err(Error::Setting(format!(
+            "{prefix}bootstrap.servers is not set"
+        )));
+    }
+    match addresses.iter().find(|address| !is_host_and_port(address)) {
+        Some(other) => Err(Error::Setting(format!(
+            "{prefix}bootstrap.servers={given}: {other} is not host:port"
+        ))),
+        None => Ok(addresses),
+    }
+}
+
+fn is_host_and_port(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    })
+}
+
+impl ConnectionSettings {
+    fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
+        let protocol = match values.text("security.protocol")? {
+            Some("SSL") => (true, false),
+            Some("SASL_PLAINTEXT") => (false, true),
+            Some("SASL_SSL") => (true, true),
+            _ => (false, false),
+        };
+        let protocol = SecurityProtocol {
+            tls: protocol.0,
+            sasl: protocol.1,
+        };
+        // Kafka has other kinds, and whoever names one means it.
+        values.text("ssl.truststore.type")?;
+        values.text("ssl.keystore.type")?;
+        Ok(Self {
+            prefix: values.prefix(),
+            registry,
+            software,
+            client_id: values
+                .text("client.id")?
+                .unwrap_or(software.name)
+                .to_owned(),
+            protocol,
+            sasl: sasl(values, protocol)?,
+            tls: tls(values, protocol)?,
+            connect_timeout: values.milliseconds("socket.connection.setup.timeout.ms")?,
+            request_timeout: values.milliseconds("request.timeout.ms")?,
+        })
+    }
+}
+
+/// librdkafka's two names, or the user and password inside a Java login line.
+fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
+    let credential = |direct: &str, name: &str| -> Result<String> {
+        let of_line = || {
+            let line = values.text("sasl.jaas.config")?;
+            Ok(line.and_then(|line| jaas::option(line, name)))
+        };
+        let given = match values.text(direct)? {
+            Some(given) => Some(given.to_owned()),
+            None => of_line()?,
+        };
+        Ok(given.unwrap_or_default())
+    };
+    let mechanism = values.text("sasl.mechanism")?.unwrap_or_default();
+    let username = credential("sasl.username", "username")?;
+    // Mechanisms that are not known are refused at login, with those that are.
+    let needs_user = mechanism == "PLAIN" || mechanism.starts_with("SCRAM-");
+    if protocol.sasl && needs_user && username.is_empty() {
+        let prefix = values.prefix();
+        return Err(Error::Setting(format!(
+            "{prefix}security.protocol={protocol} with {prefix}sasl.mechanism={mechanism} needs a user: set \
+             {prefix}sasl.username, or username=\"...\" in {prefix}sasl.jaas.config"
+        )));
+    }
+    Ok(Sasl {
+        mechanism: mechanism.to_owned(),
+        username,
+        password: credential("sasl.password", "password")?,
+    })
+}
+
+fn tls(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Tls> {
+    let algorithm = values.text("ssl.endpoint.identification.algorithm")?;
+    if protocol.tls && matches!(algorithm, Some("" | "none")) {
+        return Err(Error::Setting(format!(
+            "{}ssl.endpoint.identification.algorithm must stay https: the broker's certificate is always checked \
+             against its name",
+            values.prefix()
+        )));
+    }
+    // Kafka's name and librdkafka's.
+    let file = |names: [&str; 2]| -> Result<Option<PemFile>> {
+        for name in names {
+            if let Some(path) = values.text(name)? {
+                return Ok(Some(PemFile {
+                    setting: format!("{}{name}", values.prefix()),
+                    path: path.to_owned(),
+                }));
+            }
+        }
+        Ok(None)
+    };
+    Ok(Tls {
+        ca: values
+            .text("ssl.truststore.certificates")?
+            .map(str::to_owned),
+        ca_file: file(["ssl.truststore.location", "ssl.ca.location"])?,
+        certificate: file(["ssl.certificate.location", "ssl.keystore.location"])?,
+        key: file(["ssl.key.location", "ssl.keystore.location"])?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Result<ClientSettings> {
+        let mut given = BTreeMap::from([("bootstrap.servers".into(), "a:1, b:2".into())]);
+        for (name, value) in pairs {
+            given.insert((*name).into(), (*value).into());
+        }
+        let values = Values::new("x.", &[ClientSettings::TABLE], &given);
+        let software = Software {
+            name: "a-client",
+            version: "1",
+        };
+        ClientSettings::read(&values, Registry::Client, software)
+    }
+
+    #[test]
+    fn what_is_not_set_is_as_in_kafka() {
+        let read = settings(&[]).expect("usable");
+        assert_eq!(read.bootstrap, ["a:1", "b:2"]);
+        assert_eq!(read.delivery_timeout, Duration::from_secs(120));
+        assert_eq!(read.connection.client_id, "a-client");
+        assert_eq!(read.connection.protocol.to_string(), "PLAINTEXT");
+    }
+
+    #[test]
+    fn user_and_password_have_settings_of_their_own_or_a_login_line() {
+        let line = "Module required username=\"u\" password=\"p\";";
+        let login = [
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.jaas.config", line),
+        ];
+        let sasl = settings(&login).expect("usable").connection.sasl;
+        assert_eq!((sasl.username.as_str(), sasl.password.as_str()), ("u", "p"));
+        assert!(
+            !format!("{sasl:?}").contains('p'),
+            "passwords are not shown"
+        );
+        let direct = [login[0], login[1], ("sasl.username", "other")];
+        let sasl = settings(&direct).expect("usable").connection.sasl;
+        assert_eq!(sasl.username, "other");
+    }
+
+    #[test]
+    fn a_login_without_user_is_refused_before_a_broker_is_asked() {
+        for line in [
+            "",
+            "Module required;",
+            "Module required username=\"secret",
+            "username=; password=secret",
+        ] {
+            for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+                let given = [
+                    ("security.protocol", "SASL_PLAINTEXT"),
+                    ("sasl.mechanism", mechanism),
+                    ("sasl.jaas.config", line),
+                ];
+                let problem = settings(&given).expect_err(line).to_string();
+                let told = format!(
+                    "x.security.protocol=SASL_PLAINTEXT with x.sasl.mechanism={mechanism} needs a user: set \
+                     x.sasl.username, or username=\"...\" in x.sasl.jaas.config"
+                );
+                assert_eq!(problem, told);
+                // Without SASL nobody logs in.
+                settings(&given[1..]).expect("usable");
+            }
+        }
+    }
+
+    #[test]
+    fn unusable_values_name_their_setting() {
+        for (name, value, expected) in [
+            (
+                "security.protocol",
+                "TLS",
+                "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+            ),
+            (
+                "request.timeout.ms",
+                "abc",
+                "a whole number from 1 to 2147483647",
+            ),
+            (
+                "request.timeout.ms",
+                "0",
+                "a whole number from 1 to 2147483647",
+            ),
+            (
+                "socket.connection.setup.timeout.ms",
+                "0",
+                "a whole number from 1 to 2147483647",
+            ),
+            (
+                "delivery.timeout.ms",
+                "99999999999999999999",
+                "a whole number from 1 to 2147483647",
+            ),
+            (
+                "retry.backoff.ms",
+                "0.5",
+                "a whole number from 0 to 2147483647",
+            ),
+            ("ssl.truststore.type", "JKS", "PEM"),
+            ("ssl.keystore.type", "PKCS12", "PEM"),
+        ] {
+            let text = settings(&[(name, value)]).expect_err(name).to_string();
+            assert_eq!(text, format!("x.{name}={value}: expected {expected}"));
+        }
+        for servers in ["nowhere", ":9092", "a:0", "a:65536", "a:1,b"] {
+            let text = settings(&[("bootstrap.servers", servers)])
+                .expect_err("no address")
+                .to_string();
+            assert!(text.ends_with("is not host:port"), "{text}");
+        }
+        let text = settings(&[("bootstrap.servers", " ,")])
+            .expect_err("none")
+            .to_string();
+        assert_eq!(text, "x.bootstrap.servers is not set");
+    }
+
+    #[test]
+    fn the_name_in_a_certificate_is_always_checked() {
+        let unchecked = ("ssl.endpoint.identification.algorithm", "");
+        let text = settings(&[("security.protocol", "SSL"), unchecked])
+            .expect_err("unchecked")
+            .to_string();
+        assert!(text.starts_with("x.ssl.endpoint.identification.algorithm must stay https"));
+        // Where there is no certificate there is nothing to check.
+        settings(&[unchecked]).expect("usable");
+    }
+}

@@ -1,0 +1,90 @@
+//! A follower's connection to its leader: the one that `pybroker_client` has for all who ask brokers.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pybroker_client::{Connection, ConnectionSettings, Sasl, SecurityProtocol, Software, Tls};
+use pybroker_protocol::codec::Registry;
+use pybroker_protocol::hot::WireVersion;
+use pybroker_protocol::{ApiKey, ErrorCode};
+use pybroker_storage::FlushMode;
+use support::records::{Fetch, Named, batch, produce_body, read_fetched, read_produced};
+use support::{BROKER_ID, TestServer, topic_id};
+
+const EPOCH: i32 = 5;
+const FOLLOWER: i32 = 2;
+
+fn open(address: SocketAddr, registry: Registry) -> Connection {
+    let settings = ConnectionSettings {
+        prefix: "",
+        registry,
+        software: Software {
+            name: "a-follower",
+            version: "1",
+        },
+        client_id: "broker-2-fetcher-0".into(),
+        protocol: SecurityProtocol::default(),
+        sasl: Sasl::default(),
+        tls: Tls::default(),
+        connect_timeout: Duration::from_secs(30),
+        request_timeout: Duration::from_secs(30),
+    };
+    Connection::open(&address.to_string(), &settings).expect("a connection")
+}
+
+#[test]
+fn a_connection_speaks_the_layouts_that_its_registry_names() {
+    let server = TestServer::with_flush(FlushMode::Os);
+    server.create_replicated(topic_id(1), "a", EPOCH, &[BROKER_ID, FOLLOWER]);
+    let topic = Named {
+        name: "a",
+        id: topic_id(1).uuid(),
+    };
+    let follows = |offset, version| {
+        let fetch = Fetch {
+            replica_id: FOLLOWER,
+            partitions: vec![(topic, 0, offset, EPOCH)],
+            ..Fetch::default()
+        };
+        fetch.body(version)
+    };
+    let mut broker = open(server.brokers_address, Registry::InterBroker);
+    let mut client = open(server.address, Registry::Client);
+
+    // One number, two layouts: by id for brokers, by name for clients.
+    let records = batch(&[b"x"]);
+    for (connection, version, offset) in [
+        (&mut broker, WireVersion::inter_broker(9), 0),
+        (&mut client, WireVersion::from(9), 1),
+    ] {
+        let number = connection.version_of(ApiKey::Produce, 9..=9).expect("9");
+        let body = produce_body(version, 1, 0, topic, &[(0, Some(&records))]);
+        let answer = connection.call(ApiKey::Produce.code(), number, &body);
+        let produced = read_produced(&answer.expect("an answer"), version);
+        assert_eq!((produced[0].error, produced[0].offset), (0, offset));
+    }
+
+    // A follower asks for what comes next before it has looked at what came.
+    let fetch = ApiKey::Fetch.code();
+    let sent = [0, 1].map(|offset| {
+        let body = follows(offset, 13);
+        broker.send(fetch, 13, &[&body]).expect("sent")
+    });
+    for (sent, offsets) in sent.into_iter().zip([&[0, 1][..], &[1]]) {
+        let answer = broker.receive(sent).expect("an answer");
+        assert_eq!(
+            read_fetched(&answer, WireVersion::inter_broker(13))
+                .one()
+                .offsets(),
+            offsets
+        );
+    }
+
+    // What a registry does not have is not sent.
+    let body = follows(0, 12);
+    let refused = broker.send(fetch, 12, &[&body]).expect_err("no layout");
+    assert_eq!(refused.code(), ErrorCode::UNSUPPORTED_VERSION);
+    client.send(fetch, 12, &[&body]).expect("sent");
+}

@@ -1,0 +1,49 @@
+"""Which crate of the native core uses which other, and who alone has what some libraries bring: the arrows of
+native/README.md. Cargo refuses circles; that an arrow is new it does not see.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[2] / "native"
+CRATES = {path.parent.name: tomllib.loads(path.read_text()) for path in NATIVE.glob("*/Cargo.toml")}
+OURS = "pybroker-"
+
+USES = {
+    "model": set(),
+    "protocol": {"model"},
+    "storage": {"model"},
+    "replica": {"model", "storage"},
+    "server": {"model", "protocol", "storage", "replica"},
+    "client": {"model", "protocol"},
+    "spark": {"model", "protocol", "client"},
+    "bindings": set(CRATES) - {"bindings"},
+}
+HAVE = {
+    "pyo3": {"bindings"},
+    "tokio": {"server"},
+    "socket2": {"server"},
+    "rustls": {"client"},
+    "arrow-array": {"spark", "bindings"},
+}
+"""Libraries, and the crates that have them: Python, tasks, listening, TLS, columns."""
+
+
+@pytest.mark.parametrize("name", sorted(CRATES))
+def test_a_crate_uses_no_other_than_these(name: str) -> None:
+    used = {each.removeprefix(OURS) for each in CRATES[name]["dependencies"] if each.startswith(OURS)}
+    assert used == USES[name]
+
+
+@pytest.mark.parametrize("library", sorted(HAVE))
+def test_what_a_library_brings_is_in_these_crates_alone(library: str) -> None:
+    assert {name for name, crate in CRATES.items() if library in crate["dependencies"]} == HAVE[library]
+
+
+def test_every_crate_stands_in_the_readme() -> None:
+    text = (NATIVE / "README.md").read_text()
+    assert [name for name in CRATES if f"| `{name}` |" not in text] == []
