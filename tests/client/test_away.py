@@ -281,6 +281,19 @@ async def test_a_client_without_login_is_told_to_log_in() -> None:
         await _refused(broker.bootstrap)
 
 
+@pytest.mark.parametrize("listener", ["LOGIN", "PLAINTEXT"])
+async def test_a_client_with_tls_is_told_that_there_is_none(listener: str) -> None:
+    with pybroker.Broker(WITH_LOGIN) as broker:
+        port = next(port for name, _, port in broker.endpoints if name == listener)
+        settings = {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SSL"}
+        words = (
+            r"TLS with .* failed: .*handshake failure.*; if that listener has no TLS, set security\.protocol=PLAINTEXT"
+        )
+        async with asyncio.timeout(LONG_S), AdminClient(settings) as admin:
+            with pytest.raises(BrokerConnectionError, match=words):
+                await admin.list_topics()
+
+
 async def test_apache_kafka_hangs_up_on_a_client_without_login(secure_kafka: SecureKafka) -> None:
     await _refused(secure_kafka.sasl_tls, security_protocol="SSL", ssl_ca_location=str(secure_kafka.certificate))
 

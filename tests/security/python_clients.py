@@ -1,4 +1,7 @@
-"""Python's three clients, each writing a record, reading one in a group and committing: see `franz/main.go`."""
+"""Python's three clients, each writing a record, reading one in a group and committing: see `franz/main.go`.
+
+A login is mechanism, user and password with colons between them, or a `security.protocol` without login.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,22 @@ SECONDS = 60
 
 def confluent(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
     """librdkafka."""
-    mechanism, user, password = login.split(":")
     fatal: list[str] = []
     settings = {
         "bootstrap.servers": bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": user,
-        "sasl.password": password,
-        "error_cb": lambda error: fatal.append(error.name()) if error.name() == "_AUTHENTICATION" else None,
+        "error_cb": lambda error: fatal.append(error.name()) if error.name() in {"_AUTHENTICATION", "_SSL"} else None,
         "log_level": 0,
     }
+    if ":" in login:
+        mechanism, user, password = login.split(":")
+        settings |= {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+        }
+    else:
+        settings["security.protocol"] = login
 
     def produce() -> str:
         reports: list[str] = []
@@ -74,7 +82,7 @@ def kafka_python(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
     """kafka-python."""
     settings = _settings(bootstrap, login)
     # A wrong password is tried again and again until then.
-    settings["bootstrap_timeout_ms"] = 2_000 if settings["sasl_plain_password"] == "wrong" else 30_000
+    settings["bootstrap_timeout_ms"] = 2_000 if settings.get("sasl_plain_password") == "wrong" else 30_000
 
     def produce() -> None:
         producer = kafka.KafkaProducer(**settings, max_block_ms=SECONDS * 1000)
@@ -93,6 +101,8 @@ def kafka_python(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
 
 
 def _settings(bootstrap: str, login: str) -> dict[str, Any]:
+    if ":" not in login:
+        return {"bootstrap_servers": bootstrap, "security_protocol": login}
     mechanism, user, password = login.split(":")
     return {
         "bootstrap_servers": bootstrap,

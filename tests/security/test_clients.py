@@ -107,9 +107,12 @@ def test_aiokafka(broker: Broker) -> None:
     check(outcomes, "", "TopicAuthorizationFailedError", "GroupAuthorizationFailedError")
 
 
-def outcomes_of(command: Sequence[str], broker: Broker, group: str) -> list[tuple[str, str]]:
+def outcomes_of(
+    command: Sequence[str], bootstrap: str, group: str, logins: Sequence[str] = LOGINS
+) -> list[tuple[str, str]]:
+    """What a program prints of how writing and reading went, for each login."""
     done = subprocess.run(
-        [*command, broker.bootstrap, TOPIC, group, *LOGINS],
+        [*command, bootstrap, TOPIC, group, *logins],
         capture_output=True,
         text=True,
         timeout=300,
@@ -124,13 +127,13 @@ def outcomes_of(command: Sequence[str], broker: Broker, group: str) -> list[tupl
 def test_java(broker: Broker) -> None:
     source = HERE / "java" / "SaslClient.java"
     command = java_command(compiled(source, jars(TOOLS)), "SaslClient")
-    outcomes = outcomes_of(command, broker, f"{GROUP}-j")
+    outcomes = outcomes_of(command, broker.bootstrap, f"{GROUP}-j")
     check(outcomes, "SaslAuthenticationException", "TopicAuthorizationException", "GroupAuthorizationException")
 
 
 @pytest.mark.checklist("G13", "H1")
 def test_franz_go(broker: Broker) -> None:
-    outcomes = outcomes_of([str(built(HERE / "franz"))], broker, f"{GROUP}-f")
+    outcomes = outcomes_of([str(built(HERE / "franz"))], broker.bootstrap, f"{GROUP}-f")
     check(outcomes, "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
 
 

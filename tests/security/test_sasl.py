@@ -167,14 +167,19 @@ def test_plain(broker: Broker) -> None:
 
 @pytest.mark.checklist("H8", "G13")
 def test_nothing_else_comes_before_authentication(broker: Broker) -> None:
-    for request in (m.MetadataRequest(topics=[]), m.ListGroupsRequest(), m.AlterUserScramCredentialsRequest()):
+    for request in (m.MetadataRequest(topics=None), m.ListOffsetsRequest(), m.AlterUserScramCredentialsRequest()):
         client = WireClient(port_of(broker, "SASL"))
         assert call(client, m.ApiVersionsRequest(client_software_name="x", client_software_version="1")).error_code == 0
         with pytest.raises(ConnectionError):
             call(client, request)
     client = begun(broker, "PLAIN")
-    with pytest.raises(ConnectionError):
-        call(client, m.MetadataRequest(topics=[]))
+    told = call(client, m.MetadataRequest(topics=[]))
+    address = (1, "127.0.0.1", port_of(broker, "SASL"))
+    assert [(one.node_id, one.host, one.port) for one in told.brokers] == [address]
+    assert (told.cluster_id, told.topics) == (None, [])
+    refused = call(client, m.ListGroupsRequest())
+    assert (refused.error_code, refused.groups) == (FAILED, [])
+    assert client.is_closed_by_peer()
     client = WireClient(port_of(broker, "SASL"))
     assert said(client, b"\0bob\0x").error_code == ILLEGAL
     assert client.is_closed_by_peer()

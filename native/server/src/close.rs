@@ -74,8 +74,26 @@ impl CloseReason {
         )
     }
 
-    /// The line for the log, without the connection's address; `None` for what is normal life.
-    pub(crate) fn log_line(&self) -> Option<(LogLevel, String)> {
+    /// What a client does that takes the listener for another kind: its settings are wrong, and it will come again and
+    /// again.
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
+        match self {
+            CloseReason::RefusedLength {
+                guess: Guess::Tls, ..
+            } => Some("TLS"),
+            CloseReason::RefusedLength {
+                guess: Guess::Http, ..
+            } => Some("HTTP"),
+            CloseReason::Unauthenticated { .. } => Some("no login"),
+            CloseReason::AuthenticationTimedOut => Some("no login in time"),
+            _ => None,
+        }
+    }
+
+    /// The line for the log, without the connection's address; `None` for what is normal life. `sasl`: the listener
+    /// wants clients to log in.
+    pub(crate) fn log_line(&self, sasl: bool) -> Option<(LogLevel, String)> {
+        let protocol = if sasl { "SASL_PLAINTEXT" } else { "PLAINTEXT" };
         let line = match self {
             CloseReason::PeerClosed
             | CloseReason::Idle
@@ -103,7 +121,9 @@ impl CloseReason {
             CloseReason::WriteStalled => "it does not read its replies".into(),
             CloseReason::RefusedLength {
                 guess: Guess::Tls, ..
-            } => "it speaks TLS, but this listener is plaintext".into(),
+            } => format!(
+                "it speaks TLS, but this listener is plaintext; set security.protocol={protocol} in its settings"
+            ),
             CloseReason::RefusedLength {
                 guess: Guess::Http, ..
             } => "it speaks HTTP, not Kafka's protocol".into(),
@@ -126,7 +146,9 @@ impl CloseReason {
                 format!("api key {api_key} version {api_version} is not served here")
             }
             CloseReason::Unauthenticated { api_key } => {
-                format!("api key {api_key} before authentication")
+                format!(
+                    "api key {api_key} before authentication; set security.protocol={protocol} in its settings"
+                )
             }
         };
         Some((LogLevel::Warning, line))

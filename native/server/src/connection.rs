@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use pybroker_protocol::frame::Guess;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
@@ -31,6 +32,10 @@ use crate::sasl;
 use crate::shared::{Shared, ThreadState, with_thread_state};
 use crate::slots::{Slot, Slots};
 
+/// What a TLS client gets that has taken this listener for one with TLS, in TLS: a fatal alert, handshake_failure
+/// (RFC 8446, section 6). A Java client that hears nothing tries again until its time is up.
+const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0, 2, 2, 40];
+
 /// See the module.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
@@ -41,8 +46,8 @@ pub(crate) struct Connection {
     outgoing: Outgoing,
     /// Bytes of slots and pending replies charged to the memory budget.
     charged: usize,
-    /// The last reply is on its way, then the connection ends: authentication failed.
-    ending: bool,
+    /// Why the connection ends when the last reply, which is on its way, has gone.
+    ending: Option<CloseReason>,
     /// When, once it is sent.
     ends: Option<Instant>,
     /// When a whole request last came or a reply last went.
@@ -85,7 +90,7 @@ impl Connection {
             slots: Slots::default(),
             outgoing: Outgoing::default(),
             charged: 0,
-            ending: false,
+            ending: None,
             ends: None,
             active: now,
             write_progress: None,
@@ -136,7 +141,7 @@ impl Connection {
                 break;
             }
         }
-        if self.ending && self.outgoing.is_empty() {
+        if self.ending.is_some() && self.outgoing.is_empty() {
             self.ends.get_or_insert(now + LAST_REPLY_LINGER);
         }
         if self.shared.draining.load(Ordering::Relaxed)
@@ -204,7 +209,7 @@ impl Connection {
             && self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX
             && self.slots.bytes() < thread.settings.limits.in_flight_connection_bytes_max
             && (self.slots.is_empty() || !self.shared.budget.is_full())
-            && !self.ending
+            && self.ending.is_none()
             && !self.shared.draining.load(Ordering::Relaxed)
     }
 
@@ -256,7 +261,15 @@ impl Connection {
                 NextFrame::Frame(range) => range,
                 NextFrame::Incomplete => break,
                 NextFrame::Refused { length, guess } => {
-                    return Err(CloseReason::RefusedLength { length, guess, max });
+                    let reason = CloseReason::RefusedLength { length, guess, max };
+                    if guess != Guess::Tls {
+                        return Err(reason);
+                    }
+                    self.outgoing
+                        .tail(&mut thread.pool)
+                        .extend_from_slice(&TLS_ALERT);
+                    self.ending = Some(reason);
+                    return Ok(true);
                 }
             };
             any = true;
@@ -282,6 +295,7 @@ impl Connection {
             };
             match dispatch(&mut turn, frame, now, output)? {
                 Dispatched::Done => {}
+                Dispatched::Last(reason) => self.ending = Some(reason),
                 Dispatched::Slot(slot) => {
                     // A Fetch runs at the head only, and has looked already.
                     work.head_waits |= matches!(slot, Slot::Fetch(_));
@@ -303,7 +317,8 @@ impl Connection {
         }
     }
 
-    fn close(&mut self, thread: &mut ThreadState, reason: &CloseReason) {
+    fn close(&mut self, thread: &mut ThreadState, reason: CloseReason) {
+        let reason = self.ending.take().unwrap_or(reason);
         while let Some(slot) = self.slots.pop() {
             if let Slot::Fetch(pending) = slot {
                 pending.release(thread);
@@ -314,15 +329,18 @@ impl Connection {
         if reason.is_protocol_error() {
             thread.metrics.protocol_errors.add(1);
         }
-        if let Some((level, line)) = reason.log_line() {
-            let peer = &self.info.peer;
-            self.shared.log.line(
-                level,
-                &format!(
-                    "connection from {} on listener {} closed: {line}",
-                    peer.address, peer.listener
-                ),
+        if let Some((level, line)) = reason.log_line(self.info.sasl) {
+            let (peer, log) = (&self.info.peer, &self.shared.log);
+            let line = format!(
+                "connection from {} on listener {} closed: {line}",
+                peer.address, peer.listener
             );
+            match reason.mistake() {
+                None => log.line(level, &line),
+                Some(mistake) => {
+                    log.about_client(&peer.listener, peer.address.ip(), mistake, (level, &line));
+                }
+            }
         }
     }
 }
@@ -335,7 +353,7 @@ impl Future for Connection {
         let ended = with_thread_state(|thread| match this.turn(thread, context) {
             Ok(()) => false,
             Err(reason) => {
-                this.close(thread, &reason);
+                this.close(thread, reason);
                 true
             }
         });

@@ -8,6 +8,7 @@ use pybroker_protocol::header::{RequestHeader, RequestPrefix};
 use pybroker_protocol::primitives::Reader;
 use pybroker_protocol::{Api, ApiKey, Plane};
 
+use crate::api::not_logged_in::{self, Told};
 use crate::api::{
     Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k18_api_versions,
     k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, to_control_plane,
@@ -37,6 +38,8 @@ pub(crate) enum Dispatched {
     Done,
     /// Takes the next slot.
     Slot(Slot),
+    /// The reply is in the output, and is the last: why the connection ends then.
+    Last(CloseReason),
 }
 
 /// The environment of one turn of a connection.
@@ -66,7 +69,12 @@ pub(crate) fn dispatch(
         return submit_raw_token(turn, frame.bytes(), received, &output);
     }
     let mut reader = Reader::new(frame.bytes());
-    let admitted = admit(turn, &mut reader, received)?;
+    let admitted = match admit(turn, &mut reader, received) {
+        Err(reason @ CloseReason::Unauthenticated { .. }) => {
+            return refuse_login(turn, frame.bytes(), received, output, reason);
+        }
+        admitted => admitted?,
+    };
     // Only a Produce may run while others wait before it.
     let produce = admitted.api.key == ApiKey::Produce;
     if let Output::Behind { unappended } = output
@@ -106,6 +114,9 @@ fn admit(
         return Err(not_served);
     };
     let supported = (lowest..=newest).contains(&api_version);
+    if !supported && api.key != ApiKey::ApiVersions {
+        return Err(not_served);
+    }
     if !sasl::may_come_first(api.key) {
         if !turn.connection.authenticated {
             return Err(CloseReason::Unauthenticated { api_key });
@@ -115,9 +126,6 @@ fn admit(
         if ends.is_some_and(|ends| ends <= received) {
             return Err(CloseReason::SessionExpired);
         }
-    }
-    if !supported && api.key != ApiKey::ApiVersions {
-        return Err(not_served);
     }
     Ok(Admitted {
         api,
@@ -145,19 +153,7 @@ fn run(
     } else {
         (None, frame.bytes().len())
     };
-    let mut call = Call {
-        shared: turn.shared,
-        connection: turn.connection,
-        api_key: prefix.api_key,
-        version: prefix.api_version,
-        reply: ReplyHeader {
-            correlation_id: prefix.correlation_id,
-            flexible,
-        },
-        client_id: None,
-        received,
-        now_ms: now_ms(),
-    };
+    let mut call = call(turn, prefix, flexible, received);
     if let (ApiKey::IngestAppend, Output::Head(outgoing)) = (api.key, &mut output) {
         let body = frame.into_own().after(body_at);
         let out = outgoing.tail(&mut turn.thread.pool);
@@ -178,6 +174,55 @@ fn run(
             Ok(finished(turn, &call, answer, Slot::Produce))
         }
     }
+}
+
+fn call<'a>(
+    turn: &Turn<'a, '_>,
+    prefix: RequestPrefix,
+    flexible: bool,
+    received: Instant,
+) -> Call<'a> {
+    Call {
+        shared: turn.shared,
+        connection: turn.connection,
+        api_key: prefix.api_key,
+        version: prefix.api_version,
+        reply: ReplyHeader {
+            correlation_id: prefix.correlation_id,
+            flexible,
+        },
+        client_id: None,
+        received,
+        now_ms: now_ms(),
+    }
+}
+
+/// Tells a client that it must log in, if its request leaves a way to do so, and ends its connection.
+fn refuse_login(
+    turn: &mut Turn<'_, '_>,
+    frame: &[u8],
+    received: Instant,
+    output: Output<'_>,
+    reason: CloseReason,
+) -> Result<Dispatched, CloseReason> {
+    let (prefix, api) = match RequestPrefix::read(&mut Reader::new(frame)) {
+        Ok(prefix) => (prefix, Api::find(prefix.api_key)),
+        Err(_) => return Err(reason),
+    };
+    let (Some(api), Output::Head(outgoing)) = (api, output) else {
+        return Err(reason);
+    };
+    let flexible = api.is_flexible(prefix.api_version);
+    let (_, body_at) = rest_of_header(prefix, frame, flexible)?;
+    let call = call(turn, prefix, flexible, received);
+    let out = outgoing.tail(&mut turn.thread.pool);
+    let dispatched = match not_logged_in::answer(&call, &frame[body_at..], out) {
+        Told::Nothing => return Err(reason),
+        Told::Brokers => Dispatched::Done,
+        Told::Refusal => Dispatched::Last(reason),
+    };
+    turn.thread.metrics.request(call.api_key, received);
+    Ok(dispatched)
 }
 
 /// Where the client id stands in a request, and where its body begins. Not the client id itself, which is a borrow of
@@ -276,19 +321,12 @@ fn submit_raw_token(
         // A client that does not wait for the challenge does not speak SASL.
         return Err(CloseReason::Unauthenticated { api_key });
     }
-    let call = Call {
-        shared: turn.shared,
-        connection: turn.connection,
+    let prefix = RequestPrefix {
         api_key,
-        version: 0,
-        reply: ReplyHeader {
-            correlation_id: 0,
-            flexible: false,
-        },
-        client_id: None,
-        received,
-        now_ms: now_ms(),
+        api_version: 0,
+        correlation_id: 0,
     };
+    let call = call(turn, prefix, false, received);
     let pending = to_control_plane::submit(&call, &sasl::authenticate_body(token));
     Ok(Dispatched::Slot(Slot::Control(pending)))
 }

@@ -74,6 +74,9 @@ impl Default for Limits {
 /// the end of the connection, and would try the wrong password again and again.
 pub(crate) const LAST_REPLY_LINGER: Duration = Duration::from_millis(200);
 
+/// Elements that a request may have which is decoded before authentication, to be refused.
+pub(crate) const UNAUTHENTICATED_ELEMENTS_MAX: u32 = 1_000;
+
 /// Requests of one connection that were read and not answered. librdkafka has up to 1,000 in flight
 /// (max.in.flight.requests.per.connection × batches is far below in practice); the Java producer 5.
 pub(crate) const SLOTS_MAX: usize = 128;

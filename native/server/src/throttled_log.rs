@@ -1,6 +1,8 @@
 //! Lines for the log that clients cause: about single connections, and about topics that they cannot write to.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -8,40 +10,69 @@ use pybroker_model::TopicId;
 
 use crate::config::{LogLevel, LogSink};
 
-/// Lines about single connections, at most so many a second: strangers must not fill the log. About one topic, at most
-/// one a minute.
+/// Lines about single connections, at most so many a second: strangers must not fill the log. About one topic, and about
+/// one client that does the same again and again, at most one a minute.
 pub(crate) struct ThrottledLog {
     sink: LogSink,
     window: Mutex<(Option<Instant>, u32, u64)>,
-    /// When each topic was last written about; older entries go when there is a new one.
-    topics: Mutex<HashMap<TopicId, Instant>>,
+    /// When each was last written about; older entries go when there is a new one.
+    told: Mutex<HashMap<About, Instant>>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum About {
+    Topic(TopicId),
+    /// The listener, a client's address, and what it does wrong.
+    Client(Arc<str>, IpAddr, &'static str),
 }
 
 const LINES_PER_SECOND_MAX: u32 = 20;
-const ABOUT_ONE_TOPIC: Duration = Duration::from_secs(60);
+const ONCE_IN: Duration = Duration::from_secs(60);
+/// What is remembered at most; then all is forgotten.
+const TOLD_MAX: usize = 10_000;
 
 impl ThrottledLog {
     pub(crate) fn new(sink: LogSink) -> Self {
         ThrottledLog {
             sink,
             window: Mutex::new((None, 0, 0)),
-            topics: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
     /// Writes a warning about a topic, unless there was one within the last minute.
     pub(crate) fn about_topic(&self, topic: TopicId, text: impl FnOnce() -> String) {
-        {
-            let mut topics = self.topics.lock();
-            let now = Instant::now();
-            let recent = |last: &Instant| now - *last < ABOUT_ONE_TOPIC;
-            if topics.get(&topic).is_some_and(recent) {
-                return;
-            }
-            topics.retain(|_, last| recent(last));
-            topics.insert(topic, now);
+        if self.is_news(About::Topic(topic)) {
+            (self.sink)(LogLevel::Warning, &text());
         }
-        (self.sink)(LogLevel::Warning, &text());
+    }
+
+    /// Writes a line about what a client at this address does wrong, unless there was one within the last minute.
+    pub(crate) fn about_client(
+        &self,
+        listener: &Arc<str>,
+        address: IpAddr,
+        mistake: &'static str,
+        (level, text): (LogLevel, &str),
+    ) {
+        if self.is_news(About::Client(Arc::clone(listener), address, mistake)) {
+            self.line(level, text);
+        }
+    }
+
+    fn is_news(&self, about: About) -> bool {
+        let mut told = self.told.lock();
+        let now = Instant::now();
+        let recent = |last: &Instant| now - *last < ONCE_IN;
+        if told.get(&about).is_some_and(recent) {
+            return false;
+        }
+        told.retain(|_, last| recent(last));
+        if told.len() >= TOLD_MAX {
+            told.clear();
+        }
+        told.insert(about, now);
+        true
     }
 
     /// Writes a line, or counts it as left out.

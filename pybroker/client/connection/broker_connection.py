@@ -31,7 +31,12 @@ from pybroker.client.errors import (
 )
 from pybroker.native import CodecError, decode_response, encode_request
 from pybroker.protocol.error_codes import ErrorCode, error_name
-from pybroker.protocol.messages import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
+from pybroker.protocol.messages import (
+    ApiVersionsRequest,
+    MetadataResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +44,7 @@ _HEADER = struct.Struct(">i")
 _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
 """What a broker may say to a client that does not log in."""
+_PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
 _SESSION_SHARE = 0.85
 """How much of a session's lifetime is used: the broker ends it at its end."""
 SOFTWARE_NAME = "pybroker"
@@ -53,6 +59,17 @@ def needs_login(protocol: str) -> str:
     """What to do where a listener lets nobody in who does not log in."""
     better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
     return f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
+
+
+def _asks_for_login(message: Any) -> int:
+    """The code if a broker says that we must log in first; else 0."""
+    if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
+        # pybroker refuses every topic then, and tells only those who have logged in which cluster it is.
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        every = all(topic.error_code == refused and not topic.partitions for topic in message.topics or ())
+        return ErrorCode.SASL_AUTHENTICATION_FAILED if every else 0
+    code: int = getattr(message, "error_code", 0)
+    return code if code in _LOGIN_FIRST else 0
 
 
 class _Pending(NamedTuple):
@@ -134,7 +151,8 @@ class BrokerConnection(asyncio.Protocol):
                 f"no connection to {connection.address} within socket.connection.setup.timeout.ms={limit * 1000:.0f}"
             ) from None
         except ssl.SSLError as error:
-            raise BrokerConnectionError(f"TLS with {connection.address} failed: {error}") from error
+            hint = "" if isinstance(error, ssl.SSLCertVerificationError) else _PERHAPS_NO_TLS
+            raise BrokerConnectionError(f"TLS with {connection.address} failed: {error}{hint}") from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise BrokerConnectionError(f"cannot connect to {connection.address}: {reason}") from error
@@ -360,9 +378,10 @@ class BrokerConnection(asyncio.Protocol):
             pending.answer.set_exception(failure)
             self._fail(failure)
             return
-        if not self._logs_in and getattr(message, "error_code", 0) in _LOGIN_FIRST:
+        refusal = 0 if self._logs_in else _asks_for_login(message)
+        if refusal:
             words = f"{self.address}: {needs_login(self._config['security.protocol'])}"
-            pending.answer.set_exception(AuthenticationError(words, message.error_code))
+            pending.answer.set_exception(AuthenticationError(words, refusal))
             return
         pending.answer.set_result(message)
         if self._retired and not self._pending:

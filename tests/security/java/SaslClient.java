@@ -14,6 +14,10 @@ public final class SaslClient {
         String module = parts[0].equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        if (parts.length == 1) {
+            settings.put("security.protocol", login);
+            return settings;
+        }
         settings.put("security.protocol", "SASL_PLAINTEXT");
         settings.put("sasl.mechanism", parts[0]);
         settings.put("sasl.jaas.config", "org.apache.kafka.common.security." + module + " required username=\""

@@ -42,7 +42,7 @@ impl Connection {
         now: Instant,
     ) -> Result<bool, CloseReason> {
         let mut moved = false;
-        if work.head_waits || self.ending {
+        if work.head_waits || self.ending.is_some() {
             return Ok(false);
         }
         // A slow reader's finished replies wait in their slots, where they are counted.
@@ -208,7 +208,7 @@ impl Connection {
                     // Without Kafka's header there is no way to say why.
                     return Err(CloseReason::AuthenticationFailed);
                 }
-                self.ending = true;
+                self.ending = Some(CloseReason::AuthenticationFailed);
                 body
             }
             ControlReply::Authenticated {
@@ -248,6 +248,10 @@ impl Connection {
         Ok(
             match dispatch(&mut turn, Frame::Own(frame), received, output)? {
                 Dispatched::Done => Head::Answered,
+                Dispatched::Last(reason) => {
+                    self.ending = Some(reason);
+                    Head::Answered
+                }
                 Dispatched::Slot(slot) => Head::Begun(slot),
             },
         )

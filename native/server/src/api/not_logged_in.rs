@@ -1,0 +1,175 @@
+//! What a client hears that does not log in where it must: most likely one whose `security.protocol` is wrong.
+//!
+//! Apache Kafka ends its connection without a word, and clients try again until their time is up. Here its first
+//! request is answered before that, in the way at which clients give up and say so: topics that Metadata names by
+//! TOPIC_AUTHORIZATION_FAILED, which no client tries again; what has an error code of its own, or one for each element
+//! that was asked for, by SASL_AUTHENTICATION_FAILED and a message. What has neither gets no answer. A Metadata that
+//! names no topic, as clients begin, gets the address that this listener tells everybody, and the connection stays for
+//! what the client really wants. Nothing else is looked up.
+
+use pybroker_protocol::codec::{
+    Class, ClassIndex, Direction, FieldType, Message, Value, decode_value, encode_value,
+};
+use pybroker_protocol::hot::metadata::{
+    MetadataHead, MetadataRequest, MetadataResponseWriter, OPERATIONS_OMITTED,
+};
+use pybroker_protocol::{ApiKey, ErrorCode};
+
+use super::Call;
+use crate::config::Registry;
+use crate::limits::UNAUTHENTICATED_ELEMENTS_MAX;
+use crate::reply::ReplyFrame;
+use crate::resolve::endpoints;
+
+const CODE: ErrorCode = ErrorCode::SASL_AUTHENTICATION_FAILED;
+const MESSAGE: &str =
+    "This listener wants clients to log in: set security.protocol=SASL_PLAINTEXT.";
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// There is no way to say it; nothing was written.
+    Nothing,
+    /// The addresses of brokers: nothing was asked for that could be refused.
+    Brokers,
+    /// To log in.
+    Refusal,
+}
+
+/// Answers a supported request.
+pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Told {
+    if call.connection.registry != Registry::Client {
+        return Told::Nothing;
+    }
+    let start = out.len();
+    let frame = ReplyFrame::begin(out, call.reply);
+    let written = if call.api_key == ApiKey::Metadata.code() {
+        write_metadata(call, body, out)
+    } else {
+        write_refusal(call, body, out)
+    };
+    match written {
+        Some(_) => frame.end(out),
+        None => out.truncate(start),
+    }
+    written.unwrap_or(Told::Nothing)
+}
+
+/// All topics that are named are refused; there is no way to refuse a question about all.
+fn write_metadata(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told> {
+    let request = MetadataRequest::decode(body, call.version).ok()?;
+    let topics = request.topics?;
+    let told = if topics.is_empty() {
+        Told::Brokers
+    } else {
+        Told::Refusal
+    };
+    let view = call.shared.metadata.load();
+    let id = call.shared.broker_id;
+    let head = MetadataHead {
+        throttle_time_ms: 0,
+        cluster_id: None,
+        controller_id: id,
+        brokers: endpoints(&view, &call.connection.peer.listener, &[id]),
+    };
+    let mut writer = MetadataResponseWriter::new(out, call.version, &head, topics.len());
+    for topic in topics {
+        let error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+        writer.topic(error.0, topic.name, topic.topic_id, false, 0);
+        writer.end_topic(OPERATIONS_OMITTED);
+    }
+    // librdkafka overlooks topics and brokers in a response whose own error code is set.
+    writer.end(OPERATIONS_OMITTED, 0);
+    Some(told)
+}
+
+/// The response with its defaults and the error, where its layout has a place for one.
+fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told> {
+    let message = Registry::Client.message(call.api_key, Direction::Response)?;
+    let top = &message.classes[0];
+    let mut response = Value::default_struct(message, 0);
+    let place = place_of(top, "error_code");
+    if place.is_some_and(|place| top.fields[place].versions.contains(call.version)) {
+        refuse(top, &mut response);
+    } else {
+        let (name, elements) = refused_elements(call, message, body)?;
+        set(top, &mut response, name, elements);
+    }
+    out.extend_from_slice(&encode_value(message, call.version, &response).ok()?);
+    Some(Told::Refusal)
+}
+
+/// A list is answered by a list: the response's field for it, and an element for each of the request's, refused.
+fn refused_elements<'a>(
+    call: &Call<'_>,
+    message: &'a Message,
+    body: &[u8],
+) -> Option<(&'a str, Value)> {
+    let asked = Registry::Client.message(call.api_key, Direction::Request)?;
+    let (list, class) = lists(asked, call.version).next()?;
+    let (answers, answer) = lists(message, call.version).find_map(|(field, class)| {
+        let class =
+            class.filter(|class| place_of(&message.classes[*class], "error_code").is_some());
+        Some((field, class?))
+    })?;
+    let request = decode_value(asked, call.version, body, UNAUTHENTICATED_ELEMENTS_MAX)?.ok()?;
+    let Value::Array(elements) = request.get(asked, 0, list)? else {
+        return None;
+    };
+    let told = elements.iter().map(|element| {
+        let to = &message.classes[answer];
+        let mut told = Value::default_struct(message, answer);
+        match (class, element) {
+            (Some(class), Value::Struct(values)) => {
+                for (field, value) in asked.classes[class].fields.iter().zip(values) {
+                    set(to, &mut told, &field.name, value.clone());
+                }
+            }
+            _ => {
+                let name = to
+                    .fields
+                    .iter()
+                    .find(|field| field.kind == FieldType::String);
+                if let Some(name) = name {
+                    set(to, &mut told, &name.name, element.clone());
+                }
+            }
+        }
+        refuse(to, &mut told);
+        told
+    });
+    (!elements.is_empty()).then(|| (answers, Value::Array(told.collect())))
+}
+
+/// The arrays that a version of a message has, with the class of their elements if these are structs.
+fn lists(message: &Message, version: i16) -> impl Iterator<Item = (&str, Option<ClassIndex>)> {
+    let fields = message.classes[0].fields.iter();
+    fields
+        .filter(move |field| field.versions.contains(version))
+        .filter_map(|field| match &field.kind {
+            FieldType::Array(element) => Some((
+                field.name.as_str(),
+                match **element {
+                    FieldType::Struct(class) => Some(class),
+                    _ => None,
+                },
+            )),
+            _ => None,
+        })
+}
+
+fn refuse(class: &Class, value: &mut Value) {
+    set(class, value, "error_code", Value::Int(CODE.0.into()));
+    set(class, value, "error_message", Value::String(MESSAGE.into()));
+}
+
+/// Sets a field of a struct, if its class has it.
+fn set(class: &Class, value: &mut Value, name: &str, new: Value) {
+    if let (Value::Struct(fields), Some(place)) = (value, place_of(class, name)) {
+        fields[place] = new;
+    }
+}
+
+fn place_of(class: &Class, name: &str) -> Option<usize> {
+    class.fields.iter().position(|field| field.name == name)
+}
