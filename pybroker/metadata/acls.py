@@ -43,8 +43,15 @@ class AclBinding(NamedTuple):
 
     def for_native(self) -> AclEntry:
         """As native code takes it."""
-        prefixed, allow = self.pattern_type == PatternType.PREFIXED, self.permission == PermissionType.ALLOW
-        return AclEntry(self.resource_type, prefixed, self.name, self.principal, self.host, self.operation, allow)
+        return AclEntry(
+            resource_type=self.resource_type,
+            prefixed=self.pattern_type == PatternType.PREFIXED,
+            name=self.name,
+            principal=self.principal,
+            host=self.host,
+            operation=self.operation,
+            allow=self.permission == PermissionType.ALLOW,
+        )
 
 
 AclPattern = tuple[int, int, str]

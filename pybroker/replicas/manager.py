@@ -174,7 +174,9 @@ class ReplicaManager:
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
         await self._staging.promise(names, self._delay_ms)
         self._staging.say(logging.WARNING, "replaced by a new topic of the same name", replaced)
-        codes = await self._stop([StopOrder(topic_id, partition, -1, True) for topic_id, partition in replaced])
+        codes = await self._stop(
+            [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced]
+        )
         self._staging.staged(names)
         stayed: dict[tuple[str, int], int] = {}
         for (topic_id, partition), code in zip(replaced, codes, strict=True):

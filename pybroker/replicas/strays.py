@@ -295,7 +295,11 @@ class Strays:
             "left over on disk",
             [(d.topic_id, d.partition) for d in directories if d.topic_id is not None],
         )
-        orders = [StopOrder(d.topic_id, d.partition, -1, True) for d in directories if d.topic_id is not None]
+        orders = [
+            StopOrder(d.topic_id, d.partition, leader_epoch=-1, delete=True)
+            for d in directories
+            if d.topic_id is not None
+        ]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
         staging.staged({d.topic_id for d in directories if d.topic_id is not None})
         for directory, code in zip(directories, codes, strict=True):

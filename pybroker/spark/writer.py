@@ -89,7 +89,9 @@ class Task:
         client, staging = dict(self._options.client), None
         batch_bytes_max = self._batch_bytes_max
         if begun is not None:
-            staging = IngestAttempt(begun.ingest_id, begun.batch_id, begun.epoch, writer, attempt)
+            staging = IngestAttempt(
+                ingest_id=begun.ingest_id, batch_id=begun.batch_id, epoch=begun.epoch, writer=writer, attempt=attempt
+            )
             batch_bytes_max = begun.batch_bytes_max
             if begun.compression_type != "producer":
                 client["compression.type"] = begun.compression_type.replace("uncompressed", "none")
