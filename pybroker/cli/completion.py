@@ -63,6 +63,15 @@ def topic_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     return _offered(ctx, incomplete, ask)
 
 
+def deleted_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of deleted topics that can come back, with the names that they had as help."""
+
+    async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
+        return [CompletionItem(str(each.topic_id), help=each.name) for each in await admin.describe_deletions()]
+
+    return _offered(ctx, incomplete, ask)
+
+
 def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of consumer groups."""
 

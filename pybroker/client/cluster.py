@@ -137,6 +137,13 @@ class Cluster:
         found = self.by_name.get(topic)
         return found.partitions if found is not None and not found.error_code else ()
 
+    def absence(self, partition: TopicPartition) -> str:
+        """That a partition does not exist, in words: it is its topic that does not, or it is one too many."""
+        count = len(self.partitions(partition.topic))
+        if not count:
+            return f"topic {partition.topic} does not exist"
+        return f"topic {partition.topic} has partitions 0 to {count - 1}, not {partition.partition}"
+
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         """One partition."""
         partitions = self.partitions(partition.topic)

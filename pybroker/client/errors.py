@@ -100,7 +100,7 @@ class TopicRecreatedError(KafkaError):
 
 
 class UnknownTopicError(KafkaError):
-    """There is no such topic or partition, and it did not appear in time."""
+    """There is no such topic or partition, by name or by id, and it did not appear in time."""
 
 
 class RecordTooLargeError(KafkaError):

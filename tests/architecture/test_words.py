@@ -19,6 +19,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+WIDTH = 120
+"""Of a line of Markdown."""
 NOT_PROSE = {".lock", ".sum", ".mod", ".typed"}
 DEFINES = ("tests/kip/", "docs/kip-coverage.md", "tests/architecture/test_words.py")
 
@@ -104,6 +106,18 @@ def files() -> list[str]:
 def test_no_comment_cites_what_is_defined_nowhere() -> None:
     wrong = [f"{name}:{code}" for name in files() for code in codes(name, (ROOT / name).read_text())]
     assert wrong == [], "say it in words, or in a test's mark; tests/kip defines the codes"
+
+
+def wide(text: str) -> list[int]:
+    """Lines of Markdown that do not fit into a terminal; a row of a table cannot be cut."""
+    lines = enumerate(text.splitlines(), 1)
+    return [number for number, line in lines if len(line) > WIDTH and not line.startswith("|")]
+
+
+def test_markdown_is_wrapped() -> None:
+    found = [f"{name}:{line}" for name in files() if name.endswith(".md") for line in wide((ROOT / name).read_text())]
+    assert found == []
+    assert wide(f"{'a' * 121}\n{'a' * 120}\n| {'a' * 121} |\n") == [1]
 
 
 @pytest.mark.parametrize(

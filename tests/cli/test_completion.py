@@ -55,6 +55,15 @@ def test_names_that_the_broker_knows(broker: BrokerProcess) -> None:
     assert offered("archive", *here, prefix) == names
     assert offered("configs", "describe", *here, "--topic", prefix) == names
     assert str(ids[f"{prefix}-a"]) in offered("topics", "delete", *here, "--topic-id", "")
+    subprocess.run(
+        [sys.executable, "-m", "pybroker", "topics", "delete", names[1], *here],
+        check=True,
+        timeout=LIMIT_S,
+        capture_output=True,
+    )
+    gone = offered("topics", "undelete", *here, "")
+    assert str(ids[names[1]]) in gone
+    assert str(ids[names[0]]) not in gone
     assert not [name for name in offered("topics", "describe", *here, "") if name.startswith("__")]
     assert offered("configs", "describe", *here, "--broker", "") == ["1"]
     reset = ["groups", "reset-offsets", group, "--topic", names[0], "--to-earliest", "--execute", *here]

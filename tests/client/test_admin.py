@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
@@ -18,6 +19,7 @@ from pybroker.client import (
     Producer,
     TopicCollection,
     TopicPartition,
+    UnknownTopicError,
     UnsupportedVersionError,
     Uuid,
 )
@@ -40,6 +42,20 @@ async def test_create_topics(admin: AdminClient, name: str) -> None:
     with pytest.raises(KafkaError) as exists:
         await admin.create_topics([NewTopic(name)])
     assert exists.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_failure_names_its_item(admin: AdminClient, name: str) -> None:
+    created = admin.create_topics([NewTopic(f"{name}-a", 1, 1), NewTopic(f"{name}-b", 1, 99)])
+    with pytest.raises(KafkaError, match=rf"INVALID_REPLICATION_FACTOR.*topic {name}-b"):
+        await created
+    asked: list[Awaitable[object]] = [
+        admin.delete_topics([f"{name}-never"]),
+        admin.describe_topics([f"{name}-never"]).all_topic_names(),
+        admin.create_partitions({f"{name}-never": 3}),
+    ]
+    for ask in asked:
+        with pytest.raises(UnknownTopicError, match=f"{name}-never"):
+            await ask
 
 
 # KIP-516, TopicDescription: "partitions: a list of partitions where the index represents the partition id";

@@ -356,13 +356,13 @@ async def test_a_missing_topic_is_an_error_where_that_is_asked_for(broker: pybro
 async def test_a_position_in_a_topic_that_does_not_exist(broker: pybroker.Broker) -> None:
     async with reader(broker.bootstrap) as consumer, asyncio.timeout(LONG_S):
         consumer.assign([TopicPartition("nope", 0)])
-        with pytest.raises(UnknownTopicError, match="there is no partition nope-0"):
+        with pytest.raises(UnknownTopicError, match="topic nope does not exist"):
             await consumer.position(TopicPartition("nope", 0))
 
 
 async def test_offsets_of_a_topic_that_does_not_exist(broker: pybroker.Broker) -> None:
     async with reader(broker.bootstrap) as consumer, asyncio.timeout(LONG_S):
-        with pytest.raises(UnknownTopicError, match="there is no partition nope-0"):
+        with pytest.raises(UnknownTopicError, match="topic nope does not exist"):
             await consumer.end_offsets([TopicPartition("nope", 0)])
 
 
@@ -401,6 +401,23 @@ async def test_a_record_that_is_not_written_in_time_says_why(broker: pybroker.Br
         async with Producer(settings) as producer:
             with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms=500: NOT_ENOUGH_REPLICAS"):
                 await producer.send("t", "b")
+
+
+async def test_a_call_that_is_not_answered_in_time_names_itself_and_the_limit(broker: pybroker.Broker) -> None:
+    await topic(broker, "t")
+    limited = {"bootstrap.servers": broker.bootstrap, "default.api.timeout.ms": 1_000}
+    within = r"no answer within default\.api\.timeout\.ms=1000"
+    async with AdminClient(limited) as admin, Consumer({**limited, "group.id": "g"}) as consumer:
+        consumer.subscribe(["t"])
+        await until(lambda: bool(consumer.assignment()), consumer)
+        await admin.list_topics()
+        go_away(broker, "frozen")
+        with pytest.raises(KafkaTimeoutError, match=f"group g: {within}"):
+            await consumer.commit({TopicPartition("t", 0): 0})
+        with pytest.raises(KafkaTimeoutError, match=f"CreateTopics: {within}"):
+            await admin.create_topics([NewTopic("u", 1, 1)])
+        with pytest.raises(KafkaTimeoutError, match=r"group g: no answer within 0\.5 s"):
+            await consumer.commit({TopicPartition("t", 0): 0}, timeout_s=0.5)
 
 
 async def test_a_broker_that_goes_and_comes_is_mentioned_once(

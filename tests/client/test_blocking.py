@@ -16,6 +16,7 @@ from pybroker.client import (
     RecordTooLargeError,
     TopicCollection,
     TopicPartition,
+    UnknownTopicError,
 )
 from pybroker.client.blocking import AdminClient, Consumer, Producer, run
 from pybroker.protocol.error_codes import ErrorCode
@@ -147,11 +148,11 @@ def test_what_is_wrong_with_a_record_is_told(bootstrap: str, name: str) -> None:
             producer.enqueue(name, 1)
         with pytest.raises(RecordTooLargeError):
             producer.enqueue(name, b"x" * 2_000)
-        with pytest.raises(KafkaError, match="partitions 0 to 0, not 3"):
+        with pytest.raises(UnknownTopicError, match="partitions 0 to 0, not 3"):
             producer.enqueue(name, b"x", partition=3).result()
         producer.flush()
         producer.enqueue(name, b"x", partition=3)
-        with pytest.raises(KafkaError, match="partitions 0 to 0, not 3"):
+        with pytest.raises(UnknownTopicError, match="partitions 0 to 0, not 3"):
             producer.flush()
 
     def fail(value: object) -> bytes:

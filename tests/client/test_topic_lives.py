@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -80,8 +80,6 @@ async def test_truncation_makes_a_new_topic_of_the_name(admin: AdminClient, brok
         truncated.topic_id
     ]
     assert again.old_topic_id == truncated.topic_id
-    with pytest.raises(UnknownTopicError, match=f"{name}-never"):
-        await admin.truncate_topics([f"{name}-never"])
     with pytest.raises(KafkaError) as gone:
         await admin.truncate_topics(TopicCollection.of_topic_ids([old]))
     assert gone.value.code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -102,6 +100,29 @@ async def test_truncation_makes_a_new_topic_of_the_name(admin: AdminClient, brok
     assert (last.deleted_ms, last.deleted_by, last.successor_id) == (None, None, None)
     by_id = (await admin.describe_topic_history(TopicCollection.of_topic_ids([old])))[old]
     assert old in {each.topic_id for each in by_id}
+
+
+async def test_a_topic_that_does_not_exist_holds_no_other_one_up(
+    admin: AdminClient, broker: pybroker.Broker, name: str
+) -> None:
+    old = await made(admin, broker, name, "a")
+    result = admin.truncate_topics([f"{name}-never", name])
+    with pytest.raises(UnknownTopicError, match=f"topic {name}-never does not exist"):
+        await result
+    assert (await result.values()[name]).old_topic_id == old
+
+
+async def test_an_id_as_text_is_answered_with_the_way_to_make_one_of_it(admin: AdminClient) -> None:
+    text = str(Uuid.random())
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: admin.undelete_topics([text]),  # type: ignore[list-item]  # what is tested
+        lambda: admin.abort_ingest(text, "a"),  # type: ignore[arg-type]  # what is tested
+        lambda: admin.list_ingests(topic_ids=[text]),  # type: ignore[list-item]  # what is tested
+        lambda: admin.delete_topics(TopicCollection.of_topic_ids([text])),  # type: ignore[list-item]  # what is tested
+    ]
+    for ask in asked:
+        with pytest.raises(TypeError, match=rf"{text}.*Uuid\.parse"):
+            await ask()
 
 
 async def test_ingests_are_listed_and_aborted(admin: AdminClient, broker: pybroker.Broker, name: str) -> None:

@@ -128,7 +128,7 @@ def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
     assert "'--option': header: NAME=VALUE is needed" in loads["no ="].line(2)
     assert "mode=strict: one of FAILFAST, PERMISSIVE" in loads["no mode"].line(2)
     assert loads["no id"].line(2) == "Invalid value for '--ingest-id': is empty"
-    assert loads["no topic"].line() == "there is no topic load-nothing"
+    assert loads["no topic"].line() == "there is no topic load-nothing; --create-topic makes it"
     assert loads["no flag"].line().endswith("zip.csv (--format csv): header flag can be true or false.")
     assert "nothing.csv (--format csv): [PATH_NOT_FOUND] Path does not exist" in loads["no file"].line()
     assert "bad.orc (--format orc): " in loads["orc"].line()

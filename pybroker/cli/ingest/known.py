@@ -82,11 +82,11 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
         click.echo(f"aborted {ingest_id}")
 
 
-def topic_id_of(cluster: Cluster, name: str) -> str:
-    """The id of a topic. Raises click.ClickException if there is none of that name."""
+def topic_id_of(cluster: Cluster, name: str, way_out: str = "") -> str:
+    """The id of a topic. Raises click.ClickException if there is none of that name. way_out: what to do then."""
     found = cluster.topics_named([name]).get(name)
     if found is None:
-        raise click.ClickException(f"there is no topic {name}")
+        raise click.ClickException(f"there is no topic {name}{way_out}")
     return found.id
 
 

@@ -92,7 +92,10 @@ def load(
     name = ingest_id or str(uuid.uuid4())
     with refusals_as_lines():
         cluster = cluster_of(target)
-        topic_id = _made(target, cluster, topic, partitions) if create_topic else topic_id_of(cluster, topic)
+        if create_topic:
+            topic_id = _made(target, cluster, topic, partitions)
+        else:
+            topic_id = topic_id_of(cluster, topic, "; --create-topic makes it")
         staged = Staged(cluster, topic_id, name)
         before = staged.found()
     if before is not None and before.state == State.COMMITTED:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.completion import topic_names
+from pybroker.cli.completion import deleted_ids, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import Target, broker_options, run, sentence
 from pybroker.cli.output import table, write_json
@@ -49,7 +49,7 @@ def _duration(ms: int) -> str:
 
 
 @click.command()
-@named("topic_id", "ID", "The topic's id.")
+@named("topic_id", "ID", "The topic's id.", complete=deleted_ids)
 @click.option("--as", "new_name", metavar="NAME", help="The name it gets; without it, the one that it had.")
 @broker_options
 def undelete(topic_id: str, new_name: str | None, target: Target) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from pybroker.client.cluster import Cluster, TopicPartition
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.message_facts import message_facts
 from pybroker.client.connection.network import Network
 from pybroker.client.errors import UnsupportedVersionError, broker_error
 from pybroker.protocol.error_codes import ErrorCode
@@ -38,11 +39,11 @@ class AdminBase:
                 raise broker_error(ErrorCode.NOT_CONTROLLER)
             return answer
 
-        return await self._network.attempt("controller", ask)
+        return await self._network.attempt("controller", ask, about=message_facts(type(message)).name)
 
     async def _coordinator(self, group: str, ask: Callable[[BrokerConnection], Any]) -> Any:
         """Asks the coordinator of a group."""
-        return await self._network.attempt(lambda: self._network.coordinator(group), ask)
+        return await self._network.attempt(lambda: self._network.coordinator(group), ask, about=f"group {group}")
 
     async def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """The partitions by their leader's id. Raises KafkaError for one that has none or does not exist."""

@@ -71,7 +71,7 @@ class GroupsAdmin(AdminBase):
                     raise broker_error(answer.error_code, about="list of groups")
                 return answer
 
-            for row in (await self._network.attempt(node.id, ask)).groups:
+            for row in (await self._network.attempt(node.id, ask, about="list of groups")).groups:
                 found[row.group_id] = GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
         return list(found.values())
 

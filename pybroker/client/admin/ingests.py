@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from pybroker.client.admin.base import AdminBase
+from pybroker.client.admin.topic_types import TopicCollection
 from pybroker.client.errors import broker_error
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
@@ -68,7 +69,7 @@ class IngestsAdmin(AdminBase):
     ) -> list[IngestListing]:
         """Staged ingests, of all topics or some, of all ids or one. include_committed: also the remembered ones."""
         request = m.ListIngestsRequest(
-            topic_ids=None if topic_ids is None else list(topic_ids),
+            topic_ids=None if topic_ids is None else list(TopicCollection.of_topic_ids(topic_ids).topic_ids()),
             ingest_id=ingest_id,
             include_committed=include_committed,
         )
@@ -84,6 +85,7 @@ class IngestsAdmin(AdminBase):
 
     async def abort_ingest(self, topic_id: Uuid, ingest_id: str, *, batch_id: int | None = None) -> IngestState:
         """Drops what an ingest has staged. ABSENT: it is gone; COMMITTED, COMMITTING: it was committed, and stays."""
+        TopicCollection.of_topic_ids([topic_id])  # an id and nothing else
         cluster = await self._network.refresh(())
         request = m.IngestAbortRequest(
             cluster_id=cluster.id or "",

@@ -36,7 +36,7 @@ class RecordsAdmin(AdminBase):
                     )
                 _again_unless_done(futures)
 
-            await self._network.attempt("any", one_round)
+            await self._network.attempt("any", one_round, about="offsets")
 
         return KeyedResult(start(partitions, work))
 
@@ -88,7 +88,7 @@ class RecordsAdmin(AdminBase):
                                 settle(futures[key], row.error_code, None, row.low_watermark, str(key))
                 _again_unless_done(futures)
 
-            await self._network.attempt("any", one_round)
+            await self._network.attempt("any", one_round, about="deletion of records")
 
         return KeyedResult(start(offsets, work))
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from pybroker.client.admin.config_types import ConfigEntry
 from pybroker.client.admin.topic_types import TopicDescription
-from pybroker.client.errors import KafkaError, UnsupportedVersionError, broker_error
+from pybroker.client.errors import KafkaError, UnknownTopicError, UnsupportedVersionError, broker_error
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -51,13 +51,23 @@ def start(keys: Iterable[Key], work: Callable[[Futures[Key, Value]], Coroutine[A
 
 
 def settle(future: asyncio.Future[Value], error_code: int, message: str | None, value: Value, about: str) -> None:
-    """Answers one item."""
+    """Answers one item. about: what it is, which its failure names."""
     if future.done():
         return
     if error_code:
-        future.set_exception(broker_error(error_code, message, about=about))
+        future.set_exception(_refusal(error_code, message, about))
     else:
         future.set_result(value)
+
+
+def _refusal(code: int, message: str | None, about: str) -> KafkaError:
+    """Why an item failed. A broker's words may leave out which one it was: the caller asked for several."""
+    words = message or about
+    if about.rpartition(" ")[2] not in words:
+        words = f"{about}: {words}"
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        return UnknownTopicError(code, words)
+    return broker_error(code, words)
 
 
 class KeyedResult(Generic[Key, Value]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from pybroker.client.admin.topic_life_types import (
 )
 from pybroker.client.admin.topic_types import TopicCollection, TopicIdCollection, topic_collection
 from pybroker.client.cluster import TopicPartition
-from pybroker.client.errors import broker_error
+from pybroker.client.errors import KafkaError, broker_error
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 
@@ -34,6 +35,7 @@ class TopicLivesAdmin(AdminBase):
         topics: their ids, or id → the name that it shall get (None = the one that it had).
         """
         names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
+        TopicCollection.of_topic_ids(names)  # ids and nothing else
         request = m.UndeleteTopicsRequest(
             topics=[
                 m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=name)
@@ -71,7 +73,9 @@ class TopicLivesAdmin(AdminBase):
 
         async def work(futures: Futures[Any, TruncatedTopic]) -> None:
             # By id, so that a request that is sent twice does not truncate twice.
-            ids = {each: each for each in futures} if by_id else await self._ids(list(futures))
+            ids = {each: each for each in futures} if by_id else await self._ids(futures)
+            if not ids:
+                return
             request = m.TruncateTopicsRequest(
                 topics=[
                     m.TruncateTopicsRequest_TruncatableTopic(topic_id=topic_id, keep_offsets=keep_offsets)
@@ -86,9 +90,18 @@ class TopicLivesAdmin(AdminBase):
 
         return KeyedResult(start(keys, work))
 
-    async def _ids(self, names: list[str]) -> dict[Uuid, str]:
-        cluster = await self._network.existing(TopicPartition(name, 0) for name in names)
-        return {cluster.topic_id(name): name for name in names}
+    async def _ids(self, futures: Futures[str, TruncatedTopic]) -> dict[Uuid, str]:
+        """The ids of those that exist; the others are answered."""
+
+        async def look(name: str) -> tuple[Uuid, str] | None:
+            try:
+                cluster = await self._network.existing([TopicPartition(name, 0)])
+            except KafkaError as error:
+                futures[name].set_exception(error)
+                return None
+            return cluster.topic_id(name), name
+
+        return dict(found for found in await asyncio.gather(*map(look, futures)) if found is not None)
 
     def describe_topic_history(
         self, topics: TopicCollection | Iterable[str]

@@ -79,7 +79,8 @@ class TopicNameCollection(TopicCollection):
 def _only(kind: type, items: Sequence[object]) -> None:
     for item in items:
         if not isinstance(item, kind):
-            raise TypeError(f"expected {kind.__name__}, got {item!r}")
+            remedy = "; Uuid.parse(text) makes an id of text" if kind is Uuid and isinstance(item, str) else ""
+            raise TypeError(f"expected {kind.__name__}, got {item!r}{remedy}")
 
 
 def topic_collection(topics: TopicCollection | Iterable[str]) -> TopicIdCollection | TopicNameCollection:

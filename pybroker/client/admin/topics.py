@@ -30,6 +30,7 @@ from pybroker.client.admin.topic_types import (
 )
 from pybroker.client.cluster import Node
 from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.message_facts import message_facts
 from pybroker.client.errors import broker_error
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
@@ -97,7 +98,7 @@ class TopicsAdmin(AdminBase):
             _refuse_zero(futures)
             if not rows:
                 return
-            answer = await self._network.attempt("controller", ask)
+            answer = await self._network.attempt("controller", ask, about=message_facts(type(request)).name)
             for row in answer.responses:
                 key = row.topic_id if by_id else row.name
                 if key in futures:
@@ -135,7 +136,7 @@ class TopicsAdmin(AdminBase):
             _refuse_zero(futures)
             if not rows:
                 return
-            answer = await self._network.attempt("any", ask)
+            answer = await self._network.attempt("any", ask, about=message_facts(type(request)).name)
             nodes = {row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in answer.brokers}
             for row in answer.topics:
                 key = row.topic_id if by_id else row.name
@@ -161,7 +162,7 @@ class TopicsAdmin(AdminBase):
                 )
             return await _list_topics(connection, list_internal)
 
-        return await self._network.attempt("any", ask)
+        return await self._network.attempt("any", ask, about="list of topics")
 
     def create_partitions(
         self,

@@ -291,7 +291,7 @@ class Network:
             self.close_idle()
             return self.metadata.update(response, asyncio.get_running_loop().time(), whole=topics is None)
 
-        return await self.attempt("any", ask)
+        return await self.attempt("any", ask, about="metadata")
 
     async def existing(self, partitions: Iterable[TopicPartition]) -> Cluster:
         """The metadata, once they know these partitions: one that was just made may be known a little later. Raises
@@ -310,13 +310,13 @@ class Network:
                     raise broker_error(topic.error_code, about=str(each))
                 if cluster.partition(each) is None:
                     since = since or loop.time()
-                    error = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {each}")
+                    error = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, cluster.absence(each))
                     if loop.time() - since > _APPEARS_S:
                         raise UnknownTopicError(error.code, error.message)
                     raise error
             return cluster
 
-        return await self.attempt("any", look)
+        return await self.attempt("any", look, about="metadata")
 
     # Asking -------------------------------------------------------------------------------------------------
 
@@ -325,7 +325,8 @@ class Network:
 
         A request that is lost with its connection is sent again: only for requests that may be executed twice.
         """
-        return await self.attempt(where, lambda connection: connection.request(message, timeout_s=timeout_s))
+        about = message_facts(type(message)).name
+        return await self.attempt(where, lambda each: each.request(message, timeout_s=timeout_s), about=about)
 
     async def attempt(
         self,
@@ -334,12 +335,14 @@ class Network:
         *,
         timeout_s: float | None = None,
         lane: str = "",
+        about: str = "",
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> Result:
         """Runs `work` with a connection; again, after a pause, if the connection fails or `work` raises a retriable
         KafkaError, until `timeout_s` (else `default.api.timeout.ms`) is over; then it raises the last failure.
 
-        where: a node, or a function that finds it each time. failed: told of each failure.
+        where: a node, or a function that finds it each time. about: what a time-out says it was about. failed: told of
+        each failure.
         """
         loop = asyncio.get_running_loop()
         limit = self.api_timeout_s if timeout_s is None else timeout_s
@@ -363,7 +366,8 @@ class Network:
         except TimeoutError as late:
             if not scope.expired():
                 raise
-            raise self.overdue(f"no answer within {limit:.3g} s", failure) from late
+            allowed = f"{limit:.3g} s" if timeout_s is not None else f"default.api.timeout.ms={limit * 1000:.0f}"
+            raise self.overdue(f"{f'{about}: ' if about else ''}no answer within {allowed}", failure) from late
 
     def _helps(self, error: Exception) -> bool:
         """Whether another attempt may do better."""

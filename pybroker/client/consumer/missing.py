@@ -44,7 +44,7 @@ class Missing:
         for each in partitions:
             count = len(cluster.partitions(each.topic))
             if count and each.partition >= count:
-                absent[str(each)] = f"topic {each.topic} has partitions 0 to {count - 1}, not {each.partition}"
+                absent[str(each)] = cluster.absence(each)
         if absent and self._fails:
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "; ".join(absent.values()))
         now = asyncio.get_running_loop().time()

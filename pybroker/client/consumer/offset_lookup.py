@@ -29,7 +29,7 @@ class OffsetLookup:
             await self._network.refresh({where.topic for where in wanted})
             return await self.once(wanted)
 
-        return await self._network.attempt("any", look)
+        return await self._network.attempt("any", look, about="offsets")
 
     async def once(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Asks the leaders that the metadata know. Raises the first error."""

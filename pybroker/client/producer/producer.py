@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pybroker.client.cluster import PartitionInfo
+from pybroker.client.cluster import PartitionInfo, TopicPartition
 from pybroker.client.config import PRODUCER, ClientConfig
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.life import LivingClient
@@ -210,10 +210,7 @@ class Producer(LivingClient):
         elif not 0 <= partition < len(queues.partitions):
             queues = await self._look_up(topic)
             if not 0 <= partition < len(queues.partitions):
-                raise broker_error(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {topic} has partitions 0 to {len(queues.partitions) - 1}, not {partition}",
-                )
+                raise self._no_partition(topic, partition)
         where = queues.partitions[partition]
         return appender.append(where, value, key, size, record.timestamp, headers=headers or None)
 
@@ -253,7 +250,7 @@ class Producer(LivingClient):
                 await appender.wait_for_room(1)
                 continue
             if partition is not None and not 0 <= partition < len(queues.partitions):
-                raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+                raise self._no_partition(topic, partition)
             if partition is None and isinstance(rows[done], tuple):
                 done = appender.append_keyed(queues, rows, done, timestamp_ms)
             else:
@@ -261,6 +258,11 @@ class Producer(LivingClient):
                 done = appender.append_values(where, rows, done, timestamp_ms).end
             if done < len(rows):
                 await asyncio.sleep(0)
+
+    def _no_partition(self, topic: str, partition: int) -> UnknownTopicError:
+        return UnknownTopicError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, self.cluster.absence(TopicPartition(topic, partition))
+        )
 
     # Looking around -----------------------------------------------------------------------------------------
 

@@ -39,5 +39,5 @@ class ProducerId:
                 raise broker_error(answer.error_code, about="producer id")
             return answer
 
-        answer = await self._network.attempt("any", ask)
+        answer = await self._network.attempt("any", ask, about="producer id")
         self.current = (answer.producer_id, answer.producer_epoch)

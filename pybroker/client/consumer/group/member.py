@@ -342,7 +342,10 @@ class GroupMember:
             if not isinstance(error, KafkaError):
                 self._coordinator = None
 
-        return await self._network.attempt(where, lambda _: once(), timeout_s=timeout_s, lane=LANE, failed=failed)
+        about = f"group {self.group_id}"
+        return await self._network.attempt(
+            where, lambda _: once(), timeout_s=timeout_s, lane=LANE, about=about, failed=failed
+        )
 
     def answered(self, code: int) -> None:
         """What the error code of a commit means for the membership: another coordinator, a lost membership, a
