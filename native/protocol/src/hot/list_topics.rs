@@ -60,6 +60,9 @@ impl<'a> ListTopicsRequest<'a> {
     }
 }
 
+/// One topic in a response, without its name: its length, id, flag and count of tags.
+const TOPIC_BYTES_MAX: usize = 3 + 16 + 1 + 1;
+
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListTopicsResponse<'a> {
@@ -88,6 +91,9 @@ impl<'a> ListTopicsResponse<'a> {
     /// Appends the response body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let paged = version >= PAGES;
+        // At once: growing by steps would cost more than the encoding.
+        let names = self.topics.iter().map(|topic| topic.name.len());
+        out.reserve(TOPIC_BYTES_MAX * self.topics.len() + names.sum::<usize>());
         let mut writer = Writer::new(out, paged);
         writer.i16(self.error_code);
         writer.array_len(self.topics.len());
