@@ -4,7 +4,7 @@
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
 It starts on a free port, with its data in a temporary directory that goes away at the end. A child process, because
-neither a panic nor a busy interpreter of one side is then the other's. See `pybroker.testing` for pytest.
+neither a panic nor a busy interpreter of one side is then the other's. See `pybroker.testing.fixtures` for pytest.
 """
 
 from __future__ import annotations

@@ -182,6 +182,13 @@ def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
             os.killpg(parent.pid, signal.SIGKILL)
 
 
+def test_a_broker_needs_no_pytest() -> None:
+    """`pip install pybroker` brings none."""
+    script = "import sys; sys.modules['pytest'] = None; import pybroker; print(pybroker.Broker.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("Broker\n", "")
+
+
 @pytest.mark.checklist("U14")
 def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(

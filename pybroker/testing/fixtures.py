@@ -1,0 +1,64 @@
+"""pytest plugin: the fixtures `pybroker` (a broker for one test) and `pybroker_session` (one for all tests).
+
+    def test_roundtrip(pybroker):
+        producer = Producer({"bootstrap.servers": pybroker.bootstrap})
+
+    @pytest.mark.pybroker({"num.partitions": 3})      # settings of this test's broker
+    def test_three_partitions(pybroker): ...
+
+When a test fails, the end of the broker's log is added to its report. Loaded in every pytest run of an environment that
+has pybroker, so it imports nothing until a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pybroker.testing.broker import Broker
+
+_BROKERS = pytest.StashKey[list["Broker"]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known."""
+    config.addinivalue_line(
+        "markers", "pybroker(settings): broker settings, under Kafka's names, for the fixture `pybroker`"
+    )
+
+
+@pytest.fixture
+def pybroker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A running broker of the test's own, with fresh data; settings by `@pytest.mark.pybroker({...})`."""
+    from pybroker.testing.broker import Broker
+
+    marker = request.node.get_closest_marker("pybroker")
+    with Broker(marker.args[0] if marker and marker.args else None) as broker:
+        request.node.stash[_BROKERS] = [broker]
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """One running broker for all tests that do not mind each other's topics."""
+    from pybroker.testing.broker import Broker
+
+    with Broker() as broker:
+        request.session.stash[_BROKERS] = [broker]
+        yield broker
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the broker's last words to the report of a failed test."""
+    report = yield
+    if report.failed:
+        fixtures = getattr(item, "fixturenames", ())
+        for broker in item.stash.get(_BROKERS, []) if "pybroker" in fixtures else []:
+            report.sections.append(("pybroker log", broker.log_tail()))
+        for broker in item.session.stash.get(_BROKERS, []) if "pybroker_session" in fixtures else []:
+            report.sections.append(("pybroker_session log", broker.log_tail()))
+    return report
