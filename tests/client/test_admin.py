@@ -48,6 +48,10 @@ async def test_a_failure_names_its_item(admin: AdminClient, name: str) -> None:
     created = admin.create_topics([NewTopic(f"{name}-a", 1, 1), NewTopic(f"{name}-b", 1, 99)])
     with pytest.raises(KafkaError, match=rf"INVALID_REPLICATION_FACTOR.*topic {name}-b"):
         await created
+    with pytest.raises(KafkaError) as refused:
+        await admin.describe_configs([ConfigResource.topic(f"{name}-never")])
+    assert "ConfigResource" not in str(refused.value)
+    assert str(refused.value).count(f"{name}-never") == 1
     asked: list[Awaitable[object]] = [
         admin.delete_topics([f"{name}-never"]),
         admin.describe_topics([f"{name}-never"]).all_topic_names(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -247,6 +248,21 @@ async def test_the_first_interrupt_ends_a_program(broker: pybroker.Broker, face:
     assert child.returncode != 0
     assert "KeyboardInterrupt" in words
     assert f"cannot connect to {broker.bootstrap}: Connection refused" in words
+
+
+async def test_an_interrupt_of_the_first_connection_is_all_that_is_told(
+    broker: pybroker.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_away(broker, "frozen")
+    consumer = reader(broker.bootstrap)
+    starting = asyncio.create_task(consumer.start())
+    await asyncio.sleep(0.2)  # it waits for the answer to its first request by then
+    starting.cancel()
+    await asyncio.wait([starting])
+    await consumer.close()
+    del consumer, starting
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 # A login is missing ---------------------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ class ConfigResource:
     type: ConfigResourceType
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name or '(all)'}"
+
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
         """A topic."""

@@ -61,7 +61,7 @@ class SecurityAdmin(AdminBase):
         async def work(futures: Futures[AclBinding, None]) -> None:
             answer = await self._controller(request, lambda response: response.results)
             for each, row in zip(wanted, answer.results, strict=True):
-                settle(futures[each], row.error_code, row.error_message, None, str(each))
+                settle(futures[each], row.error_code, row.error_message, None, f"entry for {each.name}")
 
         return KeyedResult(start(wanted, work))
 
@@ -85,7 +85,8 @@ class SecurityAdmin(AdminBase):
             for each, row in zip(wanted, answer.filter_results, strict=True):
                 failed = next((acl for acl in row.matching_acls if acl.error_code), row)
                 removed = [_binding(acl, acl) for acl in row.matching_acls if not acl.error_code]
-                settle(futures[each], failed.error_code, failed.error_message, removed, str(each))
+                about = f"entries for {each.name or 'all'}"
+                settle(futures[each], failed.error_code, failed.error_message, removed, about)
 
         return KeyedResult(start(wanted, work))
 

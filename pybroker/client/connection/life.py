@@ -58,6 +58,8 @@ class LivingClient(ABC):
             return
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._connect())
+            # Whoever waited for it may be gone: an interrupt ends the wait, and `close` then the attempt.
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._starting)
 
     async def _connect(self) -> None:
