@@ -16,7 +16,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.message_facts import MessageFacts, message_facts
@@ -86,6 +86,14 @@ class BrokerConnection(asyncio.Protocol):
     has last answered (loop time). hung_up_at_first: it was closed by the broker on the first request after the
     versions, as Apache Kafka does where a login is missing.
     """
+
+    between_brokers = False
+    """Whether it speaks the layouts of brokers."""
+
+    @staticmethod
+    def facts(kind: type) -> MessageFacts:
+        """What the schema says of a request's class."""
+        return message_facts(kind)
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
         self.host = host
@@ -182,11 +190,11 @@ class BrokerConnection(asyncio.Protocol):
 
     def highest(self, request: type) -> int:
         """The highest version of a request class that both sides know. Raises UnsupportedVersionError."""
-        return self._choose(message_facts(request), None)
+        return self._choose(self.facts(request), None)
 
     def supports(self, request: type, version: int = 0) -> bool:
         """Whether the broker serves the request in `version`."""
-        lowest, highest = self.versions.get(message_facts(request).key, (0, -1))
+        lowest, highest = self.versions.get(self.facts(request).key, (0, -1))
         return lowest <= version <= highest
 
     # Asking -------------------------------------------------------------------------------------------------
@@ -204,7 +212,7 @@ class BrokerConnection(asyncio.Protocol):
     async def answer_to(self, message: Any, answer: asyncio.Future[Any], *, timeout_s: float | None = None) -> Any:
         """Waits for the answer to what `start` sent; overdue, the connection is closed."""
         limit = self._timeout_s if timeout_s is None else timeout_s
-        timer = self._loop.call_later(limit, self._overdue, message_facts(type(message)).name, limit)
+        timer = self._loop.call_later(limit, self._overdue, self.facts(type(message)).name, limit)
         try:
             return await answer
         finally:
@@ -215,7 +223,7 @@ class BrokerConnection(asyncio.Protocol):
         requests in flight themselves.
         """
         self._check_open()
-        facts = message_facts(type(message))
+        facts = self.facts(type(message))
         chosen = self._choose(facts, version)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(message, chosen, self._correlation_id, self._client_id)
@@ -228,7 +236,7 @@ class BrokerConnection(asyncio.Protocol):
         """Sends a request that is not answered: Produce with acks=0."""
         self._check_open()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        chosen = self._choose(message_facts(type(message)), version)
+        chosen = self._choose(self.facts(type(message)), version)
         self._write(encode_request(message, chosen, self._correlation_id, self._client_id))
 
     def retire(self) -> None:
@@ -278,8 +286,8 @@ class BrokerConnection(asyncio.Protocol):
     # asyncio.Protocol ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Other loops (uvloop) have transports of their own, which are one and do not say so.
+        self._transport = cast(asyncio.Transport, transport)
         self.last_used = self._loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -367,7 +375,9 @@ class BrokerConnection(asyncio.Protocol):
         if pending.key == _API_VERSIONS and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
             version = 0
         try:
-            correlation_id, message = decode_response(pending.key, version, frame)
+            correlation_id, message = decode_response(
+                pending.key, version, frame, interbroker=self.between_brokers
+            )
         except CodecError as error:
             failure = BrokerConnectionError(f"{self.address} sent an answer that cannot be read: {error}")
             pending.answer.set_exception(failure)

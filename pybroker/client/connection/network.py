@@ -348,10 +348,13 @@ class Network:
         limit = self.api_timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.config.seconds("retry.backoff.ms"), self.config.seconds("retry.backoff.max.ms"))
         failure: Exception | None = None
+        moved = False
         try:
             async with asyncio.timeout(limit) as scope:
                 while True:
                     try:
+                        if moved:
+                            await self.refresh(())
                         node = await where() if callable(where) else where
                         return await work(await self.connection(node, lane))
                     except (*LOST, KafkaError) as error:
@@ -360,8 +363,9 @@ class Network:
                         pause = backoff.next()
                         if not self._helps(error) or loop.time() + pause > (scope.when() or 0.0):
                             raise
-                        if isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER:
-                            await self.refresh(())
+                        # Another broker may be the controller by now, also where that one is gone.
+                        not_it = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER
+                        moved = not_it or (where == "controller" and not isinstance(error, KafkaError))
                     await asyncio.sleep(pause)
         except TimeoutError as late:
             if not scope.expired():
