@@ -95,6 +95,9 @@ class Request:
     @property
     def listener(self) -> str: ...
     @property
+    def of_broker(self) -> bool:
+        """Whether a broker asks, over the listener for brokers; the message is then of that registry."""
+    @property
     def client_host(self) -> str: ...
     @property
     def connection_id(self) -> int: ...
@@ -128,6 +131,33 @@ class Completion:
     @property
     def log_append_time(self) -> int:
         """Milliseconds; -1 unless the topic stamps LogAppendTime."""
+
+@final
+class IsrMember:
+    """A replica in a proposed set."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def broker_epoch(self) -> int:
+        """The life of the broker that the leader has heard; -1: not known."""
+
+@final
+class IsrProposal:
+    """What a leader here asks of the controller (KIP-497). Answered by `NativeIsr.written` or `.refused`; until then
+    the partition proposes nothing else, and commits nothing that one of either set has not."""
+
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def isr(self) -> list[IsrMember]: ...
+    @property
+    def version(self) -> int:
+        """Of the state that it replaces."""
 
 @final
 class LogDirsFailed:
@@ -357,7 +387,9 @@ class StoredRecords:
 class ListenerConfig:
     """A listener to be opened. An empty host means all addresses, port 0 a free one."""
 
-    def __new__(cls, name: str, host: str, port: int, security_protocol: str) -> ListenerConfig: ...
+    def __new__(
+        cls, name: str, host: str, port: int, security_protocol: str, between_brokers: bool
+    ) -> ListenerConfig: ...
     @property
     def name(self) -> str: ...
     @property
@@ -366,6 +398,9 @@ class ListenerConfig:
     def port(self) -> int: ...
     @property
     def security_protocol(self) -> str: ...
+    @property
+    def between_brokers(self) -> bool:
+        """Brokers talk to each other on it: no client is served."""
 
 @final
 class Endpoint:
@@ -580,6 +615,8 @@ class NativeBroker:
     @property
     def ingests(self) -> NativeIngests: ...
     @property
+    def isr(self) -> NativeIsr: ...
+    @property
     def metadata(self) -> NativeMetadata: ...
     @property
     def authorizer(self) -> NativeAuthorizer: ...
@@ -722,9 +759,23 @@ class NativeListeners:
 
     def open(self, listeners: Sequence[ListenerConfig]) -> list[Endpoint]:
         """Binds them; gives where each is bound, in order. Connections are not accepted yet. Raises ListenerError."""
-    def start_accepting(self) -> None: ...
+    def start_accepting_brokers(self) -> None:
+        """Where only brokers talk: they are heard before clients are."""
+    def start_accepting(self) -> None:
+        """On all that do not accept yet."""
     def stop_accepting(self) -> None:
         """Closes the listening sockets. Connections go on."""
+
+@final
+class NativeIsr:
+    """The sets of replicas in sync with the leaders here. Proposals come through the control queue."""
+
+    def judge(self, lag_max_ms: int) -> None:
+        """Looks at every partition led here for followers that have been behind for longer. *Blocking*, briefly."""
+    def written(self, topic_id: Uuid, partition: int, leader_epoch: int, isr: Sequence[int], version: int) -> None:
+        """The controller has written this set for that leadership. Nothing happens if the partition has moved on."""
+    def refused(self, topic_id: Uuid, partition: int, leader_epoch: int, version: int) -> None:
+        """What was proposed for that version was not written and never will be."""
 
 @final
 class NativeControlQueue:
@@ -733,7 +784,7 @@ class NativeControlQueue:
     def wake_fd(self) -> int:
         """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
         by this object."""
-    def drain(self, max_items: int = 256) -> list[Request | Completion | LogDirsFailed]:
+    def drain(self, max_items: int = 256) -> list[Request | Completion | IsrProposal | LogDirsFailed]:
         """What has arrived, at most `max_items`; what sessions of clients wait for comes before requests of
         administrators. Requests that cannot be decoded are answered here by closing their connection. Also writes
         native log lines to the logger `pybroker.native`. A full batch means there may be more: call again."""
@@ -758,6 +809,10 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
 
 def decode_response(api_key: int, version: int, frame: bytes, *, interbroker: bool = False) -> tuple[int, Any]:
     """For clients: (correlation id, message) of a response without its length. Raises CodecError."""
+
+def use_classes(message: str, classes: dict[str, type]) -> None:
+    """Has the structs of an inter-broker message be objects of these classes from now on, by the names of the structs.
+    They have the same fields in the same order. Raises CodecError."""
 
 def message_class(name: str, *, interbroker: bool = False) -> type | None:
     """The class of a message or of a struct in it; None if there is none of that name."""

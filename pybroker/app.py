@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from pybroker.clock import Clock, SystemClock
-from pybroker.cluster.events import RegisterBroker
+from pybroker.cluster.events import ShutDownBroker
 from pybroker.cluster_resource import ClusterResource
 from pybroker.composition import Ground, Parts, build
 from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.protocol_version import PROTOCOL_VERSION
-from pybroker.dispatch import STOPPING, Dispatcher, routes
-from pybroker.errors import FatalError, StartError
-from pybroker.metadata.cluster_id import get_or_generate_cluster_id
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
+from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
+from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata.load import LocalIds, LoweredError
-from pybroker.metadata.store import ensure_path
-from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError, Endpoint
+from pybroker.metadata.store import MetadataStore
+from pybroker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
-from pybroker.security.nodes import ensure_security_paths
 from pybroker.services import Services
 from pybroker.startup.last_stop import unclean
-from pybroker.startup.ownership import refuse_other_clusters, refuse_others_data
+from pybroker.startup.ownership import directory_id_of, refuse_other_clusters, refuse_others_data
+from pybroker.startup.store import open_store, prepare_store
 
 log = logging.getLogger(__name__)
+
+HAND_OVER_MS = 5_000
+"""What one attempt may take to have others lead before a stop."""
 
 PARKED_GRACE_S = 1.0
 """What requests that wait for something get at a stop before they are answered with an error."""
@@ -53,7 +53,7 @@ class Broker:
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self.parts: Parts | None = None
         self.endpoints: tuple[Listener, ...] = ()
-        self._store: EmbeddedStore | None = None
+        self._store: MetadataStore | None = None
         self._native: NativeBroker | None = None
         self._dispatcher: Dispatcher | None = None
         self._reporters = Reporters(())
@@ -76,16 +76,9 @@ class Broker:
 
     async def _start(self) -> None:
         config, broker_id = self._config, self._config.broker_id
-        first_dir = Path(config.log_dirs[0])
-        refuse_others_data(config.log_dirs, broker_id)
-        store = self._store = await EmbeddedStore.open(first_dir, self._fail)
-        try:
-            for path in (*PERSISTENT_PATHS, INGEST_OPEN, INGEST_COMMITTED):
-                await ensure_path(store, path)
-            await ensure_security_paths(store)
-            cluster_id = await get_or_generate_cluster_id(store)
-        except DamagedNodeError as problem:
-            raise StartError(f"the metadata store is damaged: {problem}") from None
+        refuse_others_data(config.log_dirs, broker_id, own_store=not config.in_cluster)
+        store = self._store = await open_store(config, self._fail)
+        cluster_id = await prepare_store(store)
         refuse_other_clusters(config.log_dirs, cluster_id)
         log.info("Cluster ID = %s", cluster_id)
         for sentence in unclean(config.log_dirs):
@@ -102,64 +95,99 @@ class Broker:
         parts = self.parts = build(
             Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store), self._fail
         )
-        found = await self._take_office(parts, native)
+        scan = self._loop.run_in_executor(None, native.log_dirs.start)
+        if config.in_cluster:
+            await asyncio.wait([scan])
+        else:
+            await _both(self._take_office(parts, scan), scan)
+        parts.replicas.found_on_disk(_found(scan))
         services = parts.services
-        parts.replicas.found_on_disk(found)
-        try:
-            bound = native.listeners.open(
-                [ListenerConfig(one.name, one.host, one.port, one.protocol) for one in config.listeners]
-            )
-        except ListenerError as problem:
-            raise StartError(problem.message) from None
-        self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
+        self._open_listeners(native)
+        tables = Tables(routes(services), _broker_routes(parts) if config.in_cluster else {})
+        self._dispatcher = Dispatcher(
+            native, appends=parts.appends, isr=parts.isr, tables=tables, loop=self._loop, on_fatal=self._fail
+        )
+        if config.in_cluster:
+            # A controller tells a broker everything as soon as it is registered.
+            self._dispatcher.start()
+            native.listeners.start_accepting_brokers()
+            await self._take_office(parts, scan)
+            parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
         await self._join(parts)
-        self._dispatcher = Dispatcher(native, parts.appends, routes(services), self._loop, self._fail)
         services.groups.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
             # Before clients can look: what groups get back, or lose with a topic, is in their memory.
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
-        self._dispatcher.start()
+        if not config.in_cluster:
+            self._dispatcher.start()
         native.listeners.start_accepting()
-
-    async def _take_office(self, parts: Parts, native: NativeBroker) -> list[LocalPartition]:
-        """Opens the log directories and becomes controller; gives what lies on the disks."""
+    async def _take_office(self, parts: Parts, scan: asyncio.Future[list[LocalPartition]]) -> None:
+        """Alone: makes this broker the controller, beside the reading of the disks. In a cluster: stands for election.
+        Raises StartError."""
         config, broker_id = self._config, self._config.broker_id
-        # Both read the disk: side by side. Both are over when one has failed, so that closing meets no work.
-        scan = self._loop.run_in_executor(None, native.log_dirs.start)
-        election = asyncio.create_task(
-            parts.controller.start(
+        try:
+            await parts.office.start(
                 lambda: _local_ids(scan), lambda stored: with_stored(config, broker_id, stored).topic_ids
             )
-        )
-        await asyncio.gather(election, scan, return_exceptions=True)
-        try:
-            if scan.exception() is not None:
-                # The cause; an election that waited for the scan has the same.
-                election.exception()
-            found = scan.result()
-            await election
-        except LogDirError as problem:
-            raise StartError(problem.message) from None
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
         except LoweredError as problem:
             raise StartError(f"{PROTOCOL_VERSION} is below 2.8, but {problem}") from None
-        return found
+
+    def _open_listeners(self, native: NativeBroker) -> None:
+        config = self._config
+        between = config.between_brokers
+        wanted = [
+            ListenerConfig(one.name, one.host, one.port, one.protocol, one.name == between) for one in config.listeners
+        ]
+        try:
+            bound = native.listeners.open(wanted)
+        except ListenerError as problem:
+            raise StartError(problem.message) from None
+        self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
 
     async def _join(self, parts: Parts) -> None:
         """Registers this broker; the controller answers with everything that it hosts."""
         await parts.staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
         rack = self._config["broker.rack"] or None
-        registered = await parts.membership.register(endpoints, rack)
-        parts.fence.registered(registered.epoch)
-        await parts.port.submit(
-            RegisterBroker(self._config.broker_id, registered.epoch, endpoints, rack, registered.intact)
-        )
+        directory_id = directory_id_of(self._config.log_dirs[0])
+        epoch = await parts.membership.register(endpoints, rack, directory_id)
+        parts.fence.registered(epoch)
+        parts.membership.stay(endpoints, rack, directory_id, parts.fence.registered)
+        await self._unless_failed(parts.receiver.introduced(epoch))
         await parts.staging.start(self._config["delete.topic.delay.ms"])
         await parts.services.ingests.start()
+
+    async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
+        """Waits for something that does not come once the broker cannot go on."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task, self.failed], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await self.failed
+        await task
+
+    async def _hand_over(self, parts: Parts) -> None:
+        """Others take over what this broker leads, as far as they can (`controlled.shutdown.*`)."""
+        config = self._config
+        if not (config.in_cluster and config["controlled.shutdown.enable"]):
+            return
+        event = ShutDownBroker(config.broker_id, parts.fence.broker_epoch)
+        pause_ms = config.get_int("controlled.shutdown.retry.backoff.ms")
+        for left in reversed(range(config.get_int("controlled.shutdown.max.retries") + 1)):
+            try:
+                answer = await parts.port.submit(event, HAND_OVER_MS)
+            except KafkaError as error:
+                log.warning("nobody takes over what this broker leads: %s", error)
+                if left:
+                    await asyncio.sleep(pause_ms / 1000)
+                continue
+            if answer.reply:
+                log.info("%d partitions have no other replica in sync; they have no leader now", len(answer.reply))
+            return
 
     def metrics_text(self) -> str:
         """The text of /metrics; empty during the start."""
@@ -180,6 +208,8 @@ class Broker:
         self._reporters.close()
         native, parts, dispatcher = self._native, self.parts, self._dispatcher
         self._native = self._dispatcher = None
+        if clean and parts is not None and dispatcher is not None:
+            await self._hand_over(parts)
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:
@@ -189,8 +219,9 @@ class Broker:
         if parts is not None:
             await parts.services.ingests.stop()
             await parts.returned_offsets.stop()
+            await parts.isr.stop()
             await parts.staging.stop()
-            await parts.controller.stop()
+            await parts.office.stop()
         if dispatcher is not None:
             dispatcher.stop()
         if native is not None:
@@ -202,6 +233,31 @@ class Broker:
             if clean and parts is not None:
                 await parts.membership.leave()
             await store.close()
+
+
+def _broker_routes(parts: Parts) -> dict[int, Handler]:
+    # What only a cluster needs is imported there only.
+    from pybroker.broker_routes import broker_routes
+
+    return broker_routes(parts.services, parts.receiver, parts.own_port, lambda: parts.office.changes)
+
+
+async def _both(office: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
+    """Side by side; both are over when one has failed, so that closing meets no work."""
+    election = asyncio.ensure_future(office)
+    await asyncio.gather(election, scan, return_exceptions=True)
+    if scan.exception() is not None:
+        # The cause; an election that waited for the scan has the same.
+        election.exception()
+        return
+    await election
+
+
+def _found(scan: asyncio.Future[list[LocalPartition]]) -> list[LocalPartition]:
+    try:
+        return scan.result()
+    except LogDirError as problem:
+        raise StartError(problem.message) from None
 
 
 async def _local_ids(scan: asyncio.Future[list[LocalPartition]]) -> LocalIds:

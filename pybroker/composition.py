@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.admin.acls import AclAdmin
 from pybroker.admin.cluster import ClusterAdmin
@@ -23,10 +23,13 @@ from pybroker.admin.topics import TopicAdmin
 from pybroker.admin.users import UserAdmin
 from pybroker.api.control import ControlReceiver
 from pybroker.clock import Clock
+from pybroker.cluster.channel import Channels
 from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.seat import Seat
 from pybroker.config import BrokerConfig
 from pybroker.controller.controller import Controller
-from pybroker.controller.local_channel import LocalChannel
+from pybroker.controller.election import Alone, Election
+from pybroker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.controller.local_port import LocalPort
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Settings
@@ -43,6 +46,7 @@ from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.fence import Fence
+from pybroker.replicas.isr import IsrKeeper
 from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
@@ -54,6 +58,10 @@ from pybroker.security.credentials import Credentials
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
 from pybroker.services import Services
+
+if TYPE_CHECKING:
+    # What only a cluster needs is imported there only.
+    from pybroker.interbroker.dial import Dialer
 
 
 class Ground(NamedTuple):
@@ -97,41 +105,84 @@ class Parts:
     """What handlers are bound to."""
     membership: Membership
     fence: Fence
+    receiver: ControlReceiver
     replicas: ReplicaManager
     staging: Staging
     appends: NativeAppends
     returned_offsets: ReturnedOffsets
+    isr: IsrKeeper
     port: ControllerPort
-    controller: Controller
+    own_port: LocalPort
+    """Where this broker's controller takes events from, when it is the controller."""
+    office: Alone | Election
+    """How this broker is the controller, or comes to be it."""
 
 
 def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     """Everything, tied together. `on_fatal` is called when the broker cannot go on."""
-    port = LocalPort(ground.broker_id)
+    own_port, seat = LocalPort(ground.broker_id), Seat()
     local = _local(ground)
+    between = ground.config.between_brokers
+    dial: Dialer | None = None
+    port: ControllerPort = own_port
+    if between is not None:
+        from pybroker.interbroker.dial import Dialer
+        from pybroker.interbroker.port import ClusterPort
+
+        dial = Dialer(ground.broker_id, between)
+        port = ClusterPort(ground.broker_id, own_port, seat, local.view, dial)
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
     followers = _followers(ground, local, topics, port)
     fence = Fence()
     receiver = _receiver(ground, local, followers, fence)
+    flush_mode = ground.config["log.flush.mode"]
+    def make_controller() -> Controller:
+        return Controller(
+            port=own_port,
+            store=ground.store,
+            clock=ground.clock,
+            broker_id=ground.broker_id,
+            channels=_channels(ground.broker_id, LocalChannel(receiver.handle), dial),
+            between=between,
+            tombstones_max=lambda: ground.config["topic.history.max.incarnations"],
+            on_fatal=on_fatal,
+        )
+
+    office: Alone | Election
+    if dial is None:
+        office = Alone(seat, ground.broker_id, make_controller())
+    else:
+        office = Election(
+            store=ground.store,
+            broker_id=ground.broker_id,
+            seat=seat,
+            make_controller=make_controller,
+            on_fatal=on_fatal,
+        )
     return Parts(
         services=_services(ground, local, followers, topics, port),
-        membership=Membership(ground.store, ground.clock, ground.broker_id, ground.config["log.flush.mode"]),
+        membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal),
         fence=fence,
+        receiver=receiver,
         replicas=local.replicas,
         staging=local.staging,
         appends=followers.appends,
         returned_offsets=followers.returned_offsets,
+        isr=IsrKeeper(ground.native, port, ground.broker_id, lambda: fence.broker_epoch),
         port=port,
-        controller=Controller(
-            port=port,
-            store=ground.store,
-            clock=ground.clock,
-            broker_id=ground.broker_id,
-            channels={ground.broker_id: LocalChannel(receiver.handle)},
-            tombstones_max=lambda: ground.config["topic.history.max.incarnations"],
-            on_fatal=on_fatal,
-        ),
+        own_port=own_port,
+        office=office,
     )
+
+
+def _channels(broker_id: int, local: LocalChannel, dial: Dialer | None) -> Channels:
+    if dial is None:
+        return LocalOnly(broker_id, local)
+    from pybroker.interbroker.channels import BrokerChannels
+    from pybroker.interbroker.remote_channel import RemoteChannel
+
+    reach = dial
+    return BrokerChannels(broker_id, local, lambda broker: RemoteChannel(broker.broker_id, lambda: reach(broker)))
 
 
 def _local(ground: Ground) -> Local:
@@ -184,9 +235,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
     )
 
 
-def _services(
-    ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort
-) -> Services:
+def _services(ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort) -> Services:
     native, config, view = ground.native, ground.config, local.view
     return Services(
         broker_id=ground.broker_id,

@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pybroker.api import (
     k03_metadata,
@@ -59,13 +59,14 @@ from pybroker.coordinators.no_transactions import NoTransactions
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.access import IngestAccess
-from pybroker.native import LogDirsFailed, NativeBroker, Request
+from pybroker.native import IsrProposal, LogDirsFailed, NativeBroker, Request
+from pybroker.replicas.isr import IsrKeeper
 from pybroker.requests.context import Authenticated, LastResponse, RequestContext
 from pybroker.requests.failures import failure_response
 from pybroker.requests.inline_task import InlineTask
 from pybroker.services import Services
 
-__all__ = ["Dispatcher", "Handler", "RequestContext", "routes"]
+__all__ = ["Dispatcher", "Handler", "RequestContext", "Tables", "routes"]
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +91,15 @@ the response.
 """
 
 
+class Tables(NamedTuple):
+    """API key → handler, for each of the two kinds of listeners."""
+
+    clients: dict[int, Handler]
+    brokers: dict[int, Handler]
+
+
 def routes(services: Services) -> dict[int, Handler]:
-    """THE table: API key → handler. Each line binds one file of `pybroker/api` to the service it needs."""
+    """THE table of clients' requests. Each line binds one file of `pybroker/api` to the service it needs."""
     groups, authorizer = services.groups, services.authorizer
     ingests = services.ingests
     ingest_access = IngestAccess(services.cache, authorizer, services.topics.unknown)
@@ -163,15 +171,18 @@ class Dispatcher:
     def __init__(
         self,
         native: NativeBroker,
+        *,
         appends: NativeAppends,
-        table: dict[int, Handler],
+        isr: IsrKeeper,
+        tables: Tables,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
         self._native = native
         self._on_fatal = on_fatal
         self._appends = appends
-        self._table = table
+        self._isr = isr
+        self._tables = tables
         self._loop = loop
         self._fd: int | None = None
         self._parked: set[InlineTask] = set()
@@ -217,13 +228,16 @@ class Dispatcher:
                 self._dispatch(item)
             elif isinstance(item, LogDirsFailed):
                 self._on_fatal(FatalError(item.reason))
+            elif isinstance(item, IsrProposal):
+                self._isr.proposed(item)
             else:
                 self._appends.complete(item)
         if len(items) >= DRAIN_MAX_ITEMS:
             self._loop.call_soon(self._drain)
 
     def _dispatch(self, request: Request) -> None:
-        handler = self._table.get(request.api_key)
+        tables = self._tables
+        handler = (tables.brokers if request.of_broker else tables.clients).get(request.api_key)
         context = RequestContext(
             request.api_key,
             request.api_version,

@@ -24,6 +24,8 @@ from pybroker._native import (
     FieldSchema,
     HotResponse,
     IngestAttempt,
+    IsrMember,
+    IsrProposal,
     ListedAttempt,
     ListenerConfig,
     ListenerError,
@@ -39,6 +41,7 @@ from pybroker._native import (
     NativeControlQueue,
     NativeError,
     NativeIngests,
+    NativeIsr,
     NativeListeners,
     NativeLogDirs,
     NativeMetadata,
@@ -79,6 +82,7 @@ from pybroker._native import (
     message_names,
     message_schema,
     partition_of_key,
+    use_classes,
     validate_batch,
 )
 
@@ -104,6 +108,8 @@ __all__ = [
     "FieldSchema",
     "HotResponse",
     "IngestAttempt",
+    "IsrMember",
+    "IsrProposal",
     "ListedAttempt",
     "ListenerConfig",
     "ListenerError",
@@ -119,6 +125,7 @@ __all__ = [
     "NativeControlQueue",
     "NativeError",
     "NativeIngests",
+    "NativeIsr",
     "NativeListeners",
     "NativeLogDirs",
     "NativeMetadata",
@@ -159,5 +166,6 @@ __all__ = [
     "message_names",
     "message_schema",
     "partition_of_key",
+    "use_classes",
     "validate_batch",
 ]

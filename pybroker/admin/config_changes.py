@@ -165,7 +165,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
         except InvalidValue as problem:
             shown = "(hidden)" if key.sensitive else text
             raise _refused(f"Invalid value {shown} for configuration {op.name}: {problem}") from None
-        alone = one_node.problem(op.name, rendered)
+        alone = None if config.in_cluster else one_node.problem(op.name, rendered)
         if alone is not None:
             raise _invalid(f"{op.name}={text}: {alone}")
     return changes

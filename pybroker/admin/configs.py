@@ -137,7 +137,10 @@ class ConfigAdmin:
         check_stored_size(after)
         cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
         broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
-        then = self._config.with_dynamic(cluster=usable(cluster), broker=usable(broker))
+        in_cluster = self._config.in_cluster
+        then = self._config.with_dynamic(
+            cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
+        )
         try:
             check_resolved(resolve_topic_configs({}, then))
         except ConfigError as problem:

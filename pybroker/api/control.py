@@ -1,6 +1,8 @@
-"""The controller's messages to this broker as objects: the way they come with the embedded store."""
+"""The controller's messages to this broker: as objects from the controller in this process, else from the wire."""
 
 from __future__ import annotations
+
+import asyncio
 
 from pybroker.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from pybroker.metadata.control_messages import (
@@ -39,6 +41,12 @@ class ControlReceiver:
         self._replicas = replicas
         self._metadata = metadata
         self._closing = closing
+        self._introduced: dict[int, asyncio.Event] = {}
+
+    async def introduced(self, broker_epoch: int) -> None:
+        """Waits until this life of the broker has been told everything: what it hosts is applied, and clients that come
+        now see the cluster."""
+        await self._introduced.setdefault(broker_epoch, asyncio.Event()).wait()
 
     async def handle(self, request: ControlRequest) -> ControlResponse:
         """One message. Orders come one after another; questions (CloseTopics) may come beside them."""
@@ -53,7 +61,10 @@ class ControlReceiver:
             case StopReplicaRequest():
                 return await k05_stop_replica.handle(self._replicas, request)
             case UpdateMetadataRequest():
-                return k06_update_metadata.handle(self._metadata, request)
+                response = k06_update_metadata.handle(self._metadata, request)
+                # The last message of those that a controller begins with.
+                self._introduced.setdefault(request.broker_epoch, asyncio.Event()).set()
+                return response
             case RestoreReplicasRequest():
                 return await self._replicas.restore_replicas(request)
             case CloseTopics():

@@ -14,7 +14,6 @@ import msgspec
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import AclBinding, AclFilter
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
-from pybroker.metadata.znodes import Endpoint
 from pybroker.native import Uuid
 
 R_co = TypeVar("R_co", covariant=True)
@@ -201,18 +200,45 @@ class AlterUsers(Event[list[KafkaError | None]], frozen=True):
     changes: tuple[UserChange, ...]
 
 
-# --- brokers ----------------------------------------------------------------------------------------------------------
+# --- replication ------------------------------------------------------------------------------------------------------
 
 
-class RegisterBroker(Event[None], frozen=True):
-    """A broker came up."""
+class IsrChange(msgspec.Struct, frozen=True):
+    """The set of replicas in sync as the leader of a partition proposes it (KIP-497), for the state that it knows."""
+
+    topic_id: Uuid
+    partition: int
+    leader_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    """Broker ids, and the life of each that the leader has heard (KIP-903); -1: not known."""
+    version: int
+
+
+class IsrOutcome(msgspec.Struct, frozen=True):
+    """What became of one proposal: `error_code` 0 and what is written, or why it never will be, and what is known."""
+
+    error_code: int
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    version: int = -1
+
+
+class AlterIsr(Event[list[IsrOutcome]], frozen=True):
+    """Reply: one for each, in order. KafkaError STALE_BROKER_EPOCH: another life of that broker asks."""
 
     broker_id: int
-    epoch: int
-    endpoints: tuple[Endpoint, ...]
-    rack: str | None
-    intact: bool
-    """Nothing that was visible in its life before can be lost: what it led needs no new leader epoch."""
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
+
+
+class ShutDownBroker(Event[tuple[tuple[str, int], ...]], frozen=True):
+    """A broker is about to stop: others lead and are in sync without it as far as they can (KIP-49's controlled
+    shutdown). Reply: names and numbers of the partitions that it still leads, because nobody else can. KafkaError
+    STALE_BROKER_EPOCH: another life of that broker is registered."""
+
+    broker_id: int
+    broker_epoch: int
 
 
 # --- staged ingests ---------------------------------------------------------------------------------------------------

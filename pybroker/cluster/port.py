@@ -30,7 +30,7 @@ class ControllerPort(Protocol):
           back, and its reply is the error;
         - DeleteTopics: the name is free;
         - UndeleteTopic: the topic is in service, or could not be brought back, which is its reply then;
-        - AlterConfigs, CreateAcls, DeleteAcls, AlterUsers, RegisterBroker: every live broker obeys.
+        - AlterConfigs, CreateAcls, DeleteAcls, AlterUsers: every live broker obeys.
 
         With `timeout_ms`, which counts from the call on, it answers then at the latest, but never before the decision.
         Who is cancelled while waiting does not stop what was submitted.
@@ -39,4 +39,20 @@ class ControllerPort(Protocol):
         REQUEST_TIMED_OUT (too many events wait), KAFKA_STORAGE_ERROR (the store has failed), or why the event is
         refused as a whole.
         """
+        ...
+
+
+class OwnPort(ControllerPort, Protocol):
+    """The port of the controller in this process, if there is one."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether events are taken: this broker is the controller."""
+        ...
+
+    async def submit(
+        self, event: Event[R], timeout_ms: int | None = None, *, asked_by: int | None = None
+    ) -> Answer[R]:
+        """As `ControllerPort`; NOT_CONTROLLER where there is no controller. `asked_by`: the broker that waits for the
+        answer, if not this one."""
         ...

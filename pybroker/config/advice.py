@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.listeners import Listener
 
 SHORT_DELAY_MS = 60_000
 """`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
@@ -38,7 +37,7 @@ def _security(config: BrokerConfig) -> Iterator[str]:
 def _exposure(config: BrokerConfig) -> Iterator[str]:
     """One line, however many listeners there are."""
     open_ones = [
-        listener for listener in config.listeners if listener.protocol == "PLAINTEXT" and not _is_loopback(listener)
+        listener for listener in config.listeners if listener.protocol == "PLAINTEXT" and not is_loopback(listener.host)
     ]
     if open_ones:
         right = "may do everything"
@@ -50,12 +49,17 @@ def _exposure(config: BrokerConfig) -> Iterator[str]:
         )
 
 
-def _is_loopback(listener: Listener) -> bool:
-    host = listener.host
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
 
 
 def _rest(config: BrokerConfig, without_effect: list[str]) -> Iterator[str]:
+    if config.in_cluster:
+        yield (
+            "metadata.store=zookeeper: brokers share topics, settings and users, and do not copy records from each "
+            "other in this version; a partition is only where it is led"
+        )
     if without_effect:
         yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(without_effect)
     if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
+from pybroker.config.broker_cluster import METADATA_STORE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.listener_settings import ListenerSecurity, listener_security
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
@@ -98,6 +99,17 @@ class BrokerConfig(Mapping[str, Any]):
     def topic_ids(self) -> bool:
         """Whether `inter.broker.protocol.version` gives topics ids that clients see."""
         return has_topic_ids(self.get_str(PROTOCOL_VERSION))
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the metadata is shared with other brokers."""
+        return self.get_str(METADATA_STORE) == ZOOKEEPER
+
+    @property
+    def between_brokers(self) -> str | None:
+        """Name of the listener where only brokers talk; None where there is none: one node has nobody to talk to."""
+        name = self["inter.broker.listener.name"]
+        return str(name).upper() if self.in_cluster and name else None
 
     @property
     def broker_id(self) -> int:

@@ -7,7 +7,7 @@ a default or a scope differs, its documentation says so. What Kafka has and this
 
 from __future__ import annotations
 
-from pybroker.config import broker_groups, broker_ingest, broker_log, broker_network, broker_security
+from pybroker.config import broker_cluster, broker_groups, broker_ingest, broker_log, broker_network, broker_security
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import ConfigDef
 
@@ -18,6 +18,8 @@ BROKER_SETTINGS = ConfigDef(
     + broker_network.OPERATION
     + broker_security.SASL
     + broker_security.AUTHORIZATION
+    + broker_cluster.METADATA
+    + broker_cluster.REPLICATION
     + broker_log.DIRECTORIES
     + broker_log.DURABILITY
     + broker_log.SEGMENTS

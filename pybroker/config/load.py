@@ -5,10 +5,11 @@ complaint one line.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pybroker.config import advice, foreign, one_node
+from pybroker.config.broker_cluster import EMBEDDED, METADATA_STORE
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
@@ -111,7 +112,7 @@ def check_settings(given: Mapping[str, Setting]) -> Loaded:
             raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
     without_effect += [key.name for key in WITHOUT_EFFECT if key.name in static]
     _drop_controller_listeners(static, given)
-    cut = one_node.fit(static)
+    cut = one_node.fit(static) if static.get(METADATA_STORE, EMBEDDED) == EMBEDDED else None
     config = BrokerConfig(static, listener_settings)
     _check_together(config, given)
     return Loaded(config, [*([cut] if cut else []), *advice.warnings(config, without_effect)])
@@ -148,6 +149,44 @@ def _drop_controller_listeners(static: dict[str, str], given: Mapping[str, Setti
                 where = f"{setting}={given[setting].text} ({given[setting].where})"
                 raise ConfigError(f"{where}: only controllers are named; clients need a listener too")
             static[setting] = ",".join(kept)
+
+
+def _check_store(
+    config: BrokerConfig, given: Mapping[str, Setting], listeners: set[str], fail: Callable[[str, object], ConfigError]
+) -> None:
+    if not config.in_cluster:
+        if "zookeeper.connect" in given:
+            raise fail(
+                "zookeeper.connect",
+                "this broker keeps its metadata in its first data directory; remove the line, or let it join a cluster "
+                "with metadata.store=zookeeper",
+            )
+        return
+    if not config["zookeeper.connect"]:
+        raise fail(METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port")
+    if config.between_brokers is None or len(listeners) < 2:
+        raise fail(
+            METADATA_STORE,
+            "brokers need a listener of their own, where no client is served; name one more in listeners and "
+            "listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, and add "
+            "inter.broker.listener.name=REPLICATION",
+        )
+    between = next(one for one in config.listeners if one.name == config.between_brokers)
+    if between.protocol != "PLAINTEXT":
+        raise fail(
+            "inter.broker.listener.name",
+            f"brokers do not log in to each other in this version, and listener {between.name} asks for "
+            f"{between.protocol}; map it to PLAINTEXT, on an address that only brokers reach",
+        )
+    protects = config.get_str("authorizer.class.name") or any(
+        one.protocol.startswith("SASL_") for one in config.listeners
+    )
+    if protects and not advice.is_loopback(between.host):
+        raise fail(
+            "inter.broker.listener.name",
+            f"whoever reaches {between} acts as a broker, while clients have to log in or are authorized; give it a "
+            "loopback address",
+        )
 
 
 def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
@@ -187,6 +226,7 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
     inter_broker = config["inter.broker.listener.name"]
     if inter_broker is not None and str(inter_broker).upper() not in names:
         raise fail("inter.broker.listener.name", "not among listeners")
+    _check_store(config, given, names, fail)
     # An empty list is what an unset variable leaves: with the default the broker would start without its data.
     if "log.dirs" in given and not config.get_list("log.dirs"):
         raise fail("log.dirs", "no directory is named; name one or remove the line")

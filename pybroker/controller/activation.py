@@ -11,6 +11,7 @@ from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
 from pybroker.metadata.image import ConfigImage
 from pybroker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image
 from pybroker.metadata.store import (
+    BadVersionError,
     Check,
     Create,
     MetadataStore,
@@ -32,15 +33,25 @@ class Office(NamedTuple):
 
     epoch: int
     epoch_version: int
+    decisions: int
+    """How many were made before."""
 
     def check(self) -> Operation:
         """Comes first in every multi, so that nothing is written under a successor (KAFKA-6082)."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
+class OfficeTakenError(FatalError):
+    """Another broker is the controller."""
+
+    def __init__(self) -> None:
+        super().__init__("another broker is the controller of this metadata store")
+
+
 async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Office:
-    """Makes a broker the controller. Raises FatalError: another one is it."""
+    """Makes a broker the controller. Raises OfficeTakenError."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
+    decisions = znodes.decode_decisions((await store.get(znodes.DECISIONS)).data)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
     data = str(epoch).encode()
     office = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
@@ -50,10 +61,10 @@ async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Offi
     try:
         await store.multi([office, number])
     except MultiError as error:
-        if isinstance(error.cause, NodeExistsError):
-            raise FatalError("another broker is the controller of this metadata store") from error
+        if isinstance(error.cause, NodeExistsError | BadVersionError):
+            raise OfficeTakenError from error
         raise
-    return Office(epoch, 0 if node is None else node.version + 1)
+    return Office(epoch, 0 if node is None else node.version + 1, decisions)
 
 
 async def load_cluster(
@@ -61,8 +72,10 @@ async def load_cluster(
 ) -> LoadedImage:
     """Reads everything and mends what is incomplete. Raises LoweredError: topics have ids already, and the protocol
     version does not know them."""
-    names = (znodes.BROKER_IDS, znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest")
-    nodes = Nodes(*[await store.subtree(name) for name in names])
+    names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest")
+    epochs = await store.get(znodes.BROKER_EPOCHS)
+    topics, configs, admin, acls, extended_acls, ingest = [await store.subtree(name) for name in names]
+    nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data)
     # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
     local_ids = await find_local_ids() if lacks_ids(nodes) else {}
     topic_ids = shows_topic_ids(broker_configs(nodes.configs))

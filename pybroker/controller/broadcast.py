@@ -42,8 +42,10 @@ Messages = dict[int, list[ControlRequest]]
 class Broadcast:
     """Builds messages of one controller."""
 
-    def __init__(self, controller_id: int) -> None:
+    def __init__(self, controller_id: int, between: str | None) -> None:
+        """`between`: the listener that brokers use among themselves, if there is one."""
         self._controller_id = controller_id
+        self._between = between
 
     def full(self, image: ClusterImage, broker_id: int, number: int) -> list[ControlRequest]:
         """What a broker gets first from a controller: the whole image as of change `number`, everything that it
@@ -88,7 +90,11 @@ class Broadcast:
                 out.append(restore)
             orders = []
             for topic, indexes in states:
-                mine = [index for index in indexes if broker.broker_id in topic.partitions[index].replicas]
+                mine = [
+                    index
+                    for index in indexes
+                    if broker.broker_id in topic.partitions[index].replicas and _is_an_order(before, topic, index)
+                ]
                 if mine:
                     orders.append((topic, mine, _is_new(before, topic)))
             if orders:
@@ -154,7 +160,7 @@ class Broadcast:
             if partitions:
                 states.append(LeaderAndIsrTopicState(topic.name, topic.topic_id, partitions))
         live = [
-            LiveLeader(leader, image.brokers[leader].endpoints[0].host, image.brokers[leader].endpoints[0].port)
+            _reached_at(image.brokers[leader], self._between)
             for leader in sorted(leaders)
             if leader in image.brokers
         ]
@@ -167,6 +173,21 @@ class Broadcast:
         return UpdateMetadataRequest(
             self._controller_id, image.controller_epoch, broker.epoch, topics, _live_brokers(image)
         )
+
+
+def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
+    """Where followers find it."""
+    endpoint = next((one for one in broker.endpoints if one.listener == between), broker.endpoints[0])
+    return LiveLeader(broker.broker_id, endpoint.host, endpoint.port)
+
+
+def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
+    """Whether replicas have something to do. Who is in sync was the leader's own proposal, which is answered."""
+    known = before.topics.get(topic.name)
+    if known is None or known.topic_id != topic.topic_id or index >= len(known.partitions):
+        return True
+    old, new = known.partitions[index], topic.partitions[index]
+    return (old.leader, old.leader_epoch, old.replicas) != (new.leader, new.leader_epoch, new.replicas)
 
 
 def _is_new(before: ClusterImage, topic: TopicImage) -> bool:

@@ -1,4 +1,4 @@
-"""Decisions about brokers: a broker came up, or cannot serve some replicas. Pure functions."""
+"""Decisions about brokers: they come and go, or cannot serve some replicas. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,49 +6,98 @@ from collections.abc import Callable
 
 import msgspec
 
-from pybroker.cluster.events import RegisterBroker
+from pybroker.cluster.events import ShutDownBroker
 from pybroker.controller.decision import Decision, decides
-from pybroker.controller.events import ReplicasOffline
+from pybroker.controller.events import BrokersChanged, ReplicasOffline
 from pybroker.controller.leader_election import Election, elect
 from pybroker.controller.topics import encode_state
+from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.image import (
     NO_LEADER,
-    BrokerImage,
     ClusterImage,
     ImageDelta,
     PartitionImage,
     TopicImage,
 )
 from pybroker.metadata.store import Operation, Set
+from pybroker.protocol.error_codes import ErrorCode
 
 
-@decides(RegisterBroker)
-def decide_register(image: ClusterImage, event: RegisterBroker) -> Decision:
-    """The broker is alive: partitions without a leader get one, if it is in their ISR.
+@decides(BrokersChanged)
+def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
+    """Who is gone leads nothing and is in no ISR that has another member; who arrived leads what nobody led, if it was
+    in sync. The states of partitions are independent: they may be written one after another.
 
-    Where its logs may have lost records that somebody has seen (`log.flush.mode=os` and a power cut), the partitions it
-    led begin a new leader epoch: clients that know epochs then notice (KIP-320). Kafka does so after every start; here
-    a start after kill -9 does not write 10,000 states and epoch files for nothing.
+    A leader that began a new life has a new leader epoch where it has followers: they may hold what it had not yet on
+    disk. Alone it keeps its epoch, unless its logs may have lost records that somebody has seen
+    (`log.flush.mode=os` and a power cut): clients that know epochs then notice (KIP-320). Kafka begins a new epoch
+    after every start; here a start after kill -9 does not write 10,000 states and epoch files for nothing.
     """
-    broker = BrokerImage(event.broker_id, event.epoch, event.endpoints, event.rack)
-    alive = frozenset(image.brokers) | {event.broker_id}
+    arrived = frozenset(one.broker.broker_id for one in event.arrived)
+    suspect = frozenset(one.broker.broker_id for one in event.arrived if not one.intact)
+    gone = frozenset(event.gone) - arrived
+    alive = (frozenset(image.brokers) - image.leaving | arrived) - gone
+    restarted = frozenset(
+        one.broker.broker_id
+        for one in event.arrived
+        if image.broker_epochs.get(one.broker.broker_id) != one.broker.epoch
+    )
 
     def change(partition: PartitionImage) -> Election | None:
-        if event.broker_id not in partition.replicas:
-            return None
         if partition.leader == NO_LEADER:
-            # Others of its ISR may be alive with a failed disk; that one would have led otherwise.
-            found = elect(partition, frozenset((event.broker_id,)))
-            return found if found.leader != NO_LEADER else None
-        if partition.leader == event.broker_id and not event.intact:
-            return Election(partition.leader, partition.isr)
-        if partition.leader not in alive:
-            return elect(partition, alive)
+            # Others of its ISR may be alive with a failed disk; one of them would have led otherwise.
+            found = elect(partition, arrived, suspect)
+            return found if found != (NO_LEADER, partition.isr) else None
+        if partition.leader not in alive and partition.leader not in image.leaving - gone:
+            return elect(partition, alive, suspect)
+        if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
+            return elect(partition, alive, suspect)
+        left = tuple(member for member in partition.isr if member not in gone and member not in suspect)
+        if left != partition.isr and partition.leader in left:
+            return Election(partition.leader, left)
         return None
 
     topics, operations = _change_partitions(image, list(image.topics.values()), change)
-    return Decision(tuple(operations), ImageDelta(topics=tuple(topics), brokers=(broker,)), None)
+    epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
+    if epochs != image.broker_epochs:
+        # Last: should the writes before it not all be made, the next controller decides the same again.
+        operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
+    delta = ImageDelta(
+        topics=tuple(topics),
+        brokers=tuple(one.broker for one in event.arrived),
+        lost_brokers=tuple(sorted(gone & frozenset(image.brokers))),
+        broker_epochs=epochs,
+    )
+    return Decision(tuple(operations), delta, None, separable=True)
+
+
+@decides(ShutDownBroker)
+def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
+    """What is asked again is decided again: the states that are left."""
+    asking = image.brokers.get(event.broker_id)
+    if asking is None or asking.epoch != event.broker_epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "Another life of this broker is registered.")
+    staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
+
+    def change(partition: PartitionImage) -> Election | None:
+        left = tuple(member for member in partition.isr if member != event.broker_id)
+        if not left or left == partition.isr:
+            return None
+        if partition.leader != event.broker_id:
+            return Election(partition.leader, left)
+        found = elect(partition, staying)
+        return found if found.leader != NO_LEADER else None
+
+    topics, operations = _change_partitions(image, list(image.topics.values()), change)
+    delta = ImageDelta(topics=tuple(topics), leaving=(event.broker_id,))
+    remaining = tuple(
+        (topic.name, index)
+        for topic in image.apply(delta).topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader == event.broker_id
+    )
+    return Decision(tuple(operations), delta, remaining, separable=True)
 
 
 @decides(ReplicasOffline)
@@ -70,7 +119,7 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
             if index >= len(partitions) or partitions[index].leader not in (event.broker_id, NO_LEADER):
                 continue
             before = partitions[index]
-            election = elect(before, frozenset(image.brokers) - {event.broker_id})
+            election = elect(before, frozenset(image.brokers) - image.leaving - {event.broker_id})
             if before.leader == NO_LEADER and election.leader == NO_LEADER:
                 continue
             partitions[index] = _next_state(image, before, election)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from pybroker.clock import Clock
+from pybroker.cluster.channel import Channels
 from pybroker.cluster.events import Event
-from pybroker.controller.activation import FindLocalIds, Office, ShowsTopicIds, load_cluster, take_office
-from pybroker.controller.channel import Channel
+from pybroker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
+from pybroker.controller.broker_watch import BrokerWatch
 from pybroker.controller.closing import Closing
 from pybroker.controller.confirmations import Confirmations
-from pybroker.controller.decision import rule_of
+from pybroker.controller.decision import Decision, rule_of
 from pybroker.controller.deletions import Deletions
 from pybroker.controller.events import FinishMigrations
 from pybroker.controller.families import FAMILIES
@@ -26,17 +27,11 @@ from pybroker.controller.in_force import Decided, InForce
 from pybroker.controller.local_port import LocalPort, Submission
 from pybroker.controller.migration import Migrations
 from pybroker.controller.outbox import Outbox, Sent
+from pybroker.controller.writer import ResignedError, Writer
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata.deletion_records import REMOVED
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.metadata.store import (
-    MetadataStore,
-    MultiError,
-    Operation,
-    StoreClosedError,
-    StoreError,
-    ValueTooLargeError,
-)
+from pybroker.metadata.store import MetadataStore
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -55,26 +50,31 @@ class Controller:
         store: MetadataStore,
         clock: Clock,
         broker_id: int,
-        channels: Mapping[int, Channel],
+        channels: Channels,
+        between: str | None,
         tombstones_max: Callable[[], int],
         on_fatal: Callable[[FatalError], None],
     ) -> None:
-        """`tombstones_max` is `topic.history.max.incarnations`."""
+        """`between`: the listener that brokers use among themselves, if there is one. `tombstones_max` is
+        `topic.history.max.incarnations`."""
         self._port = port
         self._store = store
         self._clock = clock
         self._broker_id = broker_id
         self._on_fatal = on_fatal
         self._image = ClusterImage.initial(0)
-        self._office = Office(0, -1)
+        self._writer: Writer
         self._migrations = Migrations()
         self._deletions = Deletions(store, port, self._send_deletions_again, tombstones_max)
         self._confirmations = Confirmations(
             self._migrations, self._deletions, lambda: self._image, self._report, self._send_whole
         )
-        self._outbox = Outbox(broker_id, channels, self._confirmations.answered)
+        self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
         self._closing = Closing(broker_id, self._outbox)
         self._in_force = InForce(port, self._deletions, clock.wall_ms)
+        self._brokers = BrokerWatch(store, self._report)
+        self.resigned = asyncio.Event()
+        """Set when a write was refused because another controller is in office."""
         self._loop: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -85,20 +85,22 @@ class Controller:
 
         Raises LoweredError: topics have ids already, and the protocol version does not know them.
         """
-        self._office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
-        loaded = await load_cluster(self._store, self._office, find_local_ids, shows_topic_ids)
-        # Brokers are announced by their registration, which also elects leaders for what they host.
-        self._image = loaded.image.apply(ImageDelta(lost_brokers=tuple(loaded.image.brokers)))
+        office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
+        self._writer = Writer(self._store, office)
+        loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
+        self._image = loaded.image
         gone = self._migrations.start(self._image, loaded.unfinished)
         self._port.open()
         self._loop = asyncio.create_task(self._run(), name="controller")
         self._deletions.start(self._image)
         if gone:
             await self._port.submit(FinishMigrations(gone))
+        # Brokers are announced by their registrations, which also elects leaders for what they host.
+        self._brokers.start()
         log.info(
             "broker %d is controller with epoch %d: %d topics, %d deletions in progress",
             self._broker_id,
-            self._office.epoch,
+            office.epoch,
             len(self._image.topics),
             sum(record.state != REMOVED for record in self._image.deletions.values()),
         )
@@ -107,15 +109,22 @@ class Controller:
         """Finishes the event at hand; answers the others with an error, once the brokers have answered what was
         sent."""
         self._port.close()
+        self._writer.give_up()
+        await self._brokers.stop()
         await self._deletions.stop()
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        await self._outbox.drain()
+        await self._outbox.close()
         # Whatever they wait for has come, or will not come any more.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for submission in self._port.left():
             submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change that brokers were told of."""
+        return self._image.controller_epoch, self._outbox.number
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -161,7 +170,7 @@ class Controller:
         closed = () if submission.closed is None else (submission.closed.closed,)
         decision = rule_of(event).decide(before, event, *closed)
         if decision.operations:
-            await self._write(decision.operations)
+            await self._write(decision)
         self._image = before.apply(decision.delta)
         self._deletions.observe(self._image, decision.delta)
         if decision.delta.raised:
@@ -183,27 +192,18 @@ class Controller:
         log.error("%s failed in the controller: this is a bug in pybroker", name, exc_info=problem)
         submission.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
 
-    async def _write(self, operations: Sequence[Operation]) -> None:
+    async def _write(self, decision: Decision) -> None:
         try:
-            await self._store.multi([self._office.check(), *operations])
-        except MultiError as error:
-            if error.index == 0:
+            await self._writer.write(decision.operations, separable=decision.separable)
+        except ResignedError as error:
+            if self._port.is_open:
                 self._port.close()
-                log.error("another controller has taken over: %s", error.cause)
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.") from error
-            if isinstance(error.cause, ValueTooLargeError):
-                # The request asked for too much, and nothing was changed.
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
-                ) from error
-            # The image says that this write fits, the store says it does not: somebody else writes to the store.
-            fatal = FatalError(f"the metadata store was changed by somebody else: {error}")
+                log.error("another controller has taken over: %s", error.message)
+            self.resigned.set()
+            raise
+        except FatalError as fatal:
             self._on_fatal(fatal)
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from error
-        except StoreClosedError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        except StoreError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

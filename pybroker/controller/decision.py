@@ -24,6 +24,9 @@ class Decision(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...]
     delta: ImageDelta
     reply: Any
+    separable: bool = False
+    """The operations may be made durable one after another, in several multis: what a crash leaves undone, the next
+    controller decides again."""
 
 
 def nothing(reply: Any) -> Decision:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pybroker.cluster.events import Event, UndeletedTopic
 from pybroker.errors import KafkaError
+from pybroker.metadata.image import BrokerImage
 from pybroker.native import Uuid
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A broker that came up."""
+
+    broker: BrokerImage
+    intact: bool
+    """Nothing that was visible in its life before can be lost."""
+
+
+class BrokersChanged(Event[None], frozen=True):
+    """Registrations came and went."""
+
+    arrived: tuple[Arrival, ...] = ()
+    gone: tuple[int, ...] = ()
 
 
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):

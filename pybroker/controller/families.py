@@ -6,6 +6,7 @@ from pybroker.controller import (
     brokers,
     configs,
     ingests,
+    isr,
     migration,
     security,
     topic_deletion,
@@ -14,4 +15,4 @@ from pybroker.controller import (
     undelete,
 )
 
-FAMILIES = (brokers, configs, ingests, migration, security, topic_deletion, topics, truncate, undelete)
+FAMILIES = (brokers, configs, ingests, isr, migration, security, topic_deletion, topics, truncate, undelete)

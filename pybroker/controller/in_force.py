@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pybroker.cluster.events import (
     BY_BROKER,
     AlterConfigs,
+    AlterIsr,
     AlterUsers,
     CreateAcls,
     CreatedTopic,
@@ -18,7 +19,7 @@ from pybroker.cluster.events import (
     DeletedTopic,
     DeleteTopics,
     Event,
-    RegisterBroker,
+    ShutDownBroker,
     TruncateTopics,
     UndeleteTopic,
 )
@@ -41,7 +42,7 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
         CreateTopics,
         DeleteAcls,
         FinishUndelete,
-        RegisterBroker,
+        ShutDownBroker,
         TruncateTopics,
     }
 )
@@ -70,6 +71,8 @@ class InForce:
         if isinstance(event, UndeleteTopic):
             if not isinstance(reply, KafkaError):
                 waits.append(self._deletions.undelete_finished(event.topic_id))
+        elif isinstance(event, AlterIsr):
+            pass  # the leader goes on as soon as its set is written
         elif type(event) in OBEYED_EVERYWHERE:
             waits += applied(sent)
         else:

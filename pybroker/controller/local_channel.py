@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+from pybroker.cluster.channel import Channel
 from pybroker.metadata.control_messages import ControlRequest, ControlResponse, refusal
+from pybroker.metadata.image import BrokerImage
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -16,7 +18,7 @@ Receiver = Callable[[ControlRequest], Awaitable[ControlResponse]]
 
 
 class LocalChannel:
-    """`channel.Channel`. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
+    """`cluster.channel.Channel`. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -57,3 +59,22 @@ class LocalChannel:
         except Exception:
             log.exception("%s failed in the local broker: this is a bug in pybroker", type(request).__name__)
             return refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+class LocalOnly:
+    """`Channels` where the controller's broker is the only one."""
+
+    def __init__(self, broker_id: int, local: LocalChannel) -> None:
+        self._broker_id = broker_id
+        self._local = local
+
+    def to(self, broker: BrokerImage) -> Channel | None:
+        """See `Channels`."""
+        return self._local if broker.broker_id == self._broker_id else None
+
+    def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """There is nobody else."""
+
+    async def close(self) -> None:
+        """See `Channels`."""
+        await self._local.drain()

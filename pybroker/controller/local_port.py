@@ -43,15 +43,17 @@ class Submission:
 
 
 class LocalPort:
-    """`cluster.port.ControllerPort`; the controller takes from the other end."""
+    """`cluster.port.OwnPort`; the controller takes from the other end."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
 
-    async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
-        """See `ControllerPort`."""
+    async def submit(
+        self, event: Event[R], timeout_ms: int | None = None, *, asked_by: int | None = None
+    ) -> Answer[R]:
+        """See `OwnPort`."""
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         loop = asyncio.get_running_loop()
@@ -61,7 +63,7 @@ class LocalPort:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
             )
-        self._queue.put_nowait(Submission(event, self._broker_id, deadline, answered))
+        self._queue.put_nowait(Submission(event, self._broker_id if asked_by is None else asked_by, deadline, answered))
         return await answered
 
     # --- the controller's end -----------------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from pybroker.cluster.channel import Channels
 from pybroker.controller.broadcast import Broadcast
-from pybroker.controller.channel import Channel
 from pybroker.metadata.control_messages import (
     CloseTopics,
     ControlRequest,
@@ -53,8 +53,9 @@ def applied(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
 class Outbox:
     """Of one controller."""
 
-    def __init__(self, controller_id: int, channels: Mapping[int, Channel], answered: Answered) -> None:
-        self._broadcast = Broadcast(controller_id)
+    def __init__(self, controller_id: int, channels: Channels, between: str | None, answered: Answered) -> None:
+        """`between`: the listener that brokers use among themselves, if there is one."""
+        self._broadcast = Broadcast(controller_id, between)
         self._controller_id = controller_id
         self._channels = channels
         self._answered = answered
@@ -64,13 +65,15 @@ class Outbox:
         """Tells every live broker of a decision that is durable."""
         if not delta.empty:
             self._number += 1
+        if delta.brokers or delta.lost_brokers:
+            self._channels.follow(after.brokers)
         messages = self._broadcast.changes(before, after, delta, self._number)
-        return tuple(one for broker_id, out in messages.items() for one in self._send(broker_id, out))
+        return tuple(one for broker_id, out in messages.items() for one in self._send(after, broker_id, out))
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:
         """Tells a broker everything anew that it may have missed a change of."""
         if broker_id in image.brokers:
-            self._send(broker_id, [self._broadcast.whole(image, broker_id, self._number)])
+            self._send(image, broker_id, [self._broadcast.whole(image, broker_id, self._number)])
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> Sent:
         """Repeats to a broker what it has to do for topics that are being deleted or undeleted."""
@@ -84,13 +87,13 @@ class Outbox:
         restore = self._broadcast.restore(image, broker_id, records)
         if restore is not None:
             messages.append(restore)
-        return tuple(self._send(broker_id, messages))
+        return tuple(self._send(image, broker_id, messages))
 
     def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...]) -> list[SentMessage]:
         """Asks every live broker at once."""
         asked = []
         for broker in image.brokers.values():
-            channel = self._channels.get(broker.broker_id)
+            channel = self._channels.to(broker)
             if channel is not None:
                 question = CloseTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)
                 asked.append(SentMessage(broker.broker_id, question, channel.ask(question)))
@@ -101,17 +104,20 @@ class Outbox:
         for broker_id in asked:
             broker = image.brokers.get(broker_id)
             if broker is not None:
-                self._send(
-                    broker_id, [ReopenTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)]
-                )
+                word = ReopenTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)
+                self._send(image, broker_id, [word])
 
-    async def drain(self) -> None:
-        """Waits until everything is answered."""
-        for channel in self._channels.values():
-            await channel.drain()
+    @property
+    def number(self) -> int:
+        """Of the last change."""
+        return self._number
 
-    def _send(self, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:
-        channel = self._channels.get(broker_id)
+    async def close(self) -> None:
+        """Waits until everything is answered, as far as it will be."""
+        await self._channels.close()
+
+    def _send(self, image: ClusterImage, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:
+        channel = self._channels.to(image.brokers[broker_id])
         if channel is None:
             return []
         sent = []

@@ -84,6 +84,9 @@ class ImageDelta(msgspec.Struct, frozen=True):
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
+    broker_epochs: Mapping[int, int] = {}
+    leaving: tuple[int, ...] = ()
+    """Brokers that are about to stop."""
     deletions: tuple[DeletionRecord, ...] = ()
     forgotten_deletions: tuple[Uuid, ...] = ()
     floors: Mapping[str, int] = {}
@@ -138,6 +141,11 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """Names that deleted topics are about to get back, or have not given up yet."""
     delete_orders: frozenset[str] = frozenset()
     """Names that a controller of the old format was told to delete and has not finished (checklist 116)."""
+    broker_epochs: Mapping[int, int] = {}
+    """The life of each broker that a controller has last dealt with: one that has another is new, whoever was
+    controller meanwhile."""
+    leaving: frozenset[int] = frozenset()
+    """Live brokers that are about to stop: they lead nothing that another one can lead, and come into no ISR."""
     topic_ids: bool = True
     """False: `inter.broker.protocol.version` is below 2.8, nothing outside shows an id (checklist 206)."""
 
@@ -195,6 +203,10 @@ class ClusterImage(msgspec.Struct, frozen=True):
             brokers = {**brokers, **{broker.broker_id: broker for broker in delta.brokers}}
             for broker_id in delta.lost_brokers:
                 brokers.pop(broker_id, None)
+        leaving = self.leaving
+        if delta.leaving or (leaving and (delta.brokers or delta.lost_brokers)):
+            new_lives = frozenset(broker.broker_id for broker in delta.brokers)
+            leaving = (leaving | frozenset(delta.leaving)) - new_lives - frozenset(delta.lost_brokers)
         orders = self.delete_orders
         if orders and (delta.removed or delta.dropped_orders):
             orders = orders.difference(delta.dropped_orders, (topic.name for topic in delta.removed))
@@ -227,6 +239,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
             ingest_folders=_changed(self.ingest_folders, delta.made_ingest_folders, delta.removed_ingest_folders),
             damaged_ingests=self.damaged_ingests,
             delete_orders=orders,
+            broker_epochs={**self.broker_epochs, **delta.broker_epochs} if delta.broker_epochs else self.broker_epochs,
+            leaving=leaving,
             topic_ids=self.topic_ids or delta.raised,
         )
 

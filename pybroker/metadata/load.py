@@ -24,7 +24,6 @@ from pybroker.metadata.acls import AclNode, AclPattern, decode_acls
 from pybroker.metadata.deletion_records import DEAD_STATES, UNDELETING, DeletionRecord, read_deletions
 from pybroker.metadata.image import (
     NO_LEADER,
-    BrokerImage,
     ClusterImage,
     ConfigImage,
     PartitionImage,
@@ -49,13 +48,13 @@ NewId: TypeAlias = Callable[[], Uuid]
 class Nodes(NamedTuple):
     """The store's subtrees that make up the cluster's state."""
 
-    brokers: Mapping[str, Node]
     topics: Mapping[str, Node]
     configs: Mapping[str, Node]
     admin: Mapping[str, Node]
     acls: Mapping[str, Node] = {}
     extended_acls: Mapping[str, Node] = {}
     ingest: Mapping[str, Node] = {}
+    broker_epochs: bytes = b""
 
 
 class LoadedImage(NamedTuple):
@@ -97,8 +96,8 @@ def load_image(
     *,
     topic_ids: bool = True,
 ) -> LoadedImage:
-    """Builds the image. With `topic_ids` nodes without an id are migrated; else they stay as they are, and a node that
-    shows one raises LoweredError."""
+    """Builds the image, in which no broker is alive. With `topic_ids` nodes without an id are migrated; else they stay
+    as they are, and a node that shows one raises LoweredError."""
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
         # Its name in the path still proves that the id is dead; the rest is lost.
@@ -112,7 +111,7 @@ def load_image(
         topics.topics,
         {topic.topic_id: name for name, topic in topics.topics.items()},
         {clash_key(name): name for name in topics.topics if has_clash_key(name)},
-        _brokers(nodes.brokers),
+        {},
         deletions,
         floors,
         broker_configs(nodes.configs),
@@ -125,6 +124,7 @@ def load_image(
         ingest_folders=_ingest_folders(nodes.ingest),
         damaged_ingests=damaged_ingests,
         delete_orders=_delete_orders(nodes.admin, deletions),
+        broker_epochs=znodes.decode_broker_epochs(nodes.broker_epochs),
         topic_ids=topic_ids,
     )
     started = len(znodes.TOPIC_IDS) + 1
@@ -335,15 +335,6 @@ def _delete_orders(admin: Mapping[str, Node], deletions: Mapping[Uuid, DeletionR
     start = len(znodes.OLD_DELETE_TOPICS) + 1
     begun = {record.topic for record in deletions.values() if record.by_order}
     return frozenset(path[start:] for path in admin if path.startswith(znodes.OLD_DELETE_TOPICS + "/")) - begun
-
-
-def _brokers(nodes: Mapping[str, Node]) -> dict[int, BrokerImage]:
-    found: dict[int, BrokerImage] = {}
-    for path, node in nodes.items():
-        broker_id = int(path.rsplit("/", 1)[1])
-        content = znodes.decode_broker(path, node.data)
-        found[broker_id] = BrokerImage(broker_id, node.created_zxid, content.endpoints, content.rack)
-    return found
 
 
 def broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:

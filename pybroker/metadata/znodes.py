@@ -51,6 +51,9 @@ RUNNING = "/admin/running"
 STAGED = "/admin/staged"
 AUDIT = "/admin/audit"
 TOPIC_IDS = "/admin/topic_ids"
+BROKER_EPOCHS = "/brokers/epochs"
+DECISIONS = "/controller_decisions"
+"""How many decisions controllers have made durable."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
@@ -67,6 +70,8 @@ PERSISTENT_PATHS = (
     STAGED,
     AUDIT,
     TOPIC_IDS,
+    BROKER_EPOCHS,
+    DECISIONS,
 )
 """Made once, when the store is new."""
 
@@ -265,6 +270,10 @@ class BrokerNode(msgspec.Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     timestamp_ms: int
+    intact: bool = True
+    """Nothing that was visible in the life before can be lost. Not in Kafka's node."""
+    directory_id: str = ""
+    """Names the first log directory: whose leftover a registration is. Not in Kafka's node."""
 
     def encode(self) -> bytes:
         first = self.endpoints[0]
@@ -279,6 +288,8 @@ class BrokerNode(msgspec.Struct, frozen=True):
                 "listener_security_protocol_map": {e.listener: e.security_protocol for e in self.endpoints},
                 "rack": self.rack,
                 "features": {},
+                "intact": self.intact,
+                "directory_id": self.directory_id,
             }
         )
 
@@ -288,6 +299,8 @@ class _BrokerJson(msgspec.Struct):
     listener_security_protocol_map: dict[str, str] = {}
     rack: str | None = None
     timestamp: str | int = 0
+    intact: bool = True
+    directory_id: str = ""
 
 
 def decode_broker(path: str, data: bytes) -> BrokerNode:
@@ -302,11 +315,46 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         endpoints.append(Endpoint(listener, host, int(port), protocol))
     if not endpoints:
         raise DamagedNodeError(f"{path}: no endpoints")
-    return BrokerNode(tuple(endpoints), node.rack, int(node.timestamp))
+    return BrokerNode(tuple(endpoints), node.rack, int(node.timestamp), node.intact, node.directory_id)
+
+
+def broker_id_of(path: str, name: str) -> int:
+    """The id that a registration's name is."""
+    if not (name.isascii() and name.isdigit()):
+        raise DamagedNodeError(f"{path}: {name!r} is no broker id")
+    return int(name)
+
+
+def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
+    return msgspec.json.encode({str(broker_id): epoch for broker_id, epoch in sorted(epochs.items())})
+
+
+def decode_broker_epochs(data: bytes) -> Mapping[int, int]:
+    """Of /brokers/epochs, which is empty at first."""
+    found: dict[int, int] = decode_json(BROKER_EPOCHS, data, dict[int, int]) if data else {}
+    return found
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
     return msgspec.json.encode({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
+
+
+def decode_decisions(data: bytes) -> int:
+    """Of /controller_decisions, which is empty at first."""
+    try:
+        return int(data or b"0")
+    except ValueError:
+        raise DamagedNodeError(f"{DECISIONS}: {data[:40]!r} is not a number") from None
+
+
+class _ControllerJson(msgspec.Struct):
+    brokerid: int
+
+
+def decode_controller(data: bytes) -> int:
+    """The id of the broker that is the controller."""
+    node: _ControllerJson = decode_json(CONTROLLER, data, _ControllerJson)
+    return node.brokerid
 
 
 def decode_controller_epoch(data: bytes) -> int:

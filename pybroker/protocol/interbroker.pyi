@@ -56,6 +56,7 @@ class FetchRequest(msgspec.Struct):
     topics: list[FetchRequest_FetchTopic] = []
     forgotten_topics_data: list[FetchRequest_ForgottenTopic] = []
     rack_id: str = ""
+    replica_epoch: int = -1
 
 class FetchRequest_FetchTopic(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -261,6 +262,22 @@ class UpdateMetadataResponse(msgspec.Struct):
 
     error_code: int = 0
 
+class ControlledShutdownRequest(msgspec.Struct):
+    """Request, key 7, versions 3-3."""
+
+    broker_id: int = 0
+    broker_epoch: int = -1
+
+class ControlledShutdownResponse(msgspec.Struct):
+    """Response, key 7, versions 3-3."""
+
+    error_code: int = 0
+    remaining_partitions: list[ControlledShutdownResponse_RemainingPartition] = []
+
+class ControlledShutdownResponse_RemainingPartition(msgspec.Struct):
+    topic_name: str = ""
+    partition_index: int = 0
+
 class OffsetForLeaderEpochRequest(msgspec.Struct):
     """Request, key 23, versions 4-4."""
 
@@ -388,3 +405,155 @@ class EndQuorumEpochResponse_PartitionData(msgspec.Struct):
     error_code: int = 0
     leader_id: int = 0
     leader_epoch: int = 0
+
+class AlterPartitionRequest(msgspec.Struct):
+    """Request, key 56, versions 3-3."""
+
+    broker_id: int = 0
+    broker_epoch: int = -1
+    topics: list[AlterPartitionRequest_AlterPartitionTopic] = []
+
+class AlterPartitionRequest_AlterPartitionTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[AlterPartitionRequest_AlterPartitionPartition] = []
+
+class AlterPartitionRequest_AlterPartitionPartition(msgspec.Struct):
+    partition_index: int = 0
+    leader_epoch: int = 0
+    new_isr_with_epochs: list[AlterPartitionRequest_BrokerState] = []
+    leader_recovery_state: int = 0
+    partition_epoch: int = 0
+
+class AlterPartitionRequest_BrokerState(msgspec.Struct):
+    broker_id: int = 0
+    broker_epoch: int = -1
+
+class AlterPartitionResponse(msgspec.Struct):
+    """Response, key 56, versions 3-3."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    topics: list[AlterPartitionResponse_AlterPartitionTopicResult] = []
+
+class AlterPartitionResponse_AlterPartitionTopicResult(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[AlterPartitionResponse_AlterPartitionPartitionResult] = []
+
+class AlterPartitionResponse_AlterPartitionPartitionResult(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+    isr: list[int] = []
+    leader_recovery_state: int = 0
+    partition_epoch: int = 0
+
+class EnvelopeRequest(msgspec.Struct):
+    """Request, key 58, versions 0-0."""
+
+    request_data: bytes = b""
+    request_principal: bytes | None = b""
+    client_host_address: bytes = b""
+    request_id: Uuid = Uuid.ZERO
+
+class EnvelopeResponse(msgspec.Struct):
+    """Response, key 58, versions 0-0."""
+
+    response_data: bytes | None = None
+    error_code: int = 0
+    change_number: int = -1
+    controller_epoch: int = -1
+
+class UpdateClusterRequest(msgspec.Struct):
+    """Request, key 32160, versions 0-0."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = 0
+    number: int = 0
+    whole: bool = False
+    change: bytes = b""
+
+class UpdateClusterResponse(msgspec.Struct):
+    """Response, key 32160, versions 0-0."""
+
+    error_code: int = 0
+
+class RestoreReplicasRequest(msgspec.Struct):
+    """Request, key 32161, versions 0-0."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = 0
+    topic_states: list[RestoreReplicasRequest_RestoreTopicState] = []
+
+class RestoreReplicasRequest_RestoreTopicState(msgspec.Struct):
+    topic_name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[int] = []
+
+class RestoreReplicasResponse(msgspec.Struct):
+    """Response, key 32161, versions 0-0."""
+
+    error_code: int = 0
+    topics: list[RestoreReplicasResponse_RestoredTopic] = []
+
+class RestoreReplicasResponse_RestoredTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_errors: list[RestoreReplicasResponse_RestoredPartition] = []
+
+class RestoreReplicasResponse_RestoredPartition(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+
+class CloseTopicsRequest(msgspec.Struct):
+    """Request, key 32162, versions 0-0."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = 0
+    topics: list[Uuid] = []
+
+class CloseTopicsResponse(msgspec.Struct):
+    """Response, key 32162, versions 0-0."""
+
+    error_code: int = 0
+    topics: list[CloseTopicsResponse_ClosedTopic] = []
+
+class CloseTopicsResponse_ClosedTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    ends: list[CloseTopicsResponse_ClosedPartition] = []
+    offsets: list[bytes] = []
+
+class CloseTopicsResponse_ClosedPartition(msgspec.Struct):
+    partition_index: int = 0
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+
+class ReopenTopicsRequest(msgspec.Struct):
+    """Request, key 32163, versions 0-0."""
+
+    controller_id: int = 0
+    controller_epoch: int = 0
+    broker_epoch: int = 0
+    topics: list[Uuid] = []
+
+class ReopenTopicsResponse(msgspec.Struct):
+    """Response, key 32163, versions 0-0."""
+
+    error_code: int = 0
+
+class SubmitEventRequest(msgspec.Struct):
+    """Request, key 32164, versions 0-0."""
+
+    broker_id: int = 0
+    event: bytes = b""
+    timeout_ms: int = 0
+
+class SubmitEventResponse(msgspec.Struct):
+    """Response, key 32164, versions 0-0."""
+
+    error_code: int = 0
+    error_message: str | None = ""
+    reply: bytes = b""
+    in_force: bool = False

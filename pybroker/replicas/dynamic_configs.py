@@ -24,12 +24,14 @@ _NOTHING_STORED = ConfigImage({}, -1)
 def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, ConfigImage]) -> BrokerConfig:
     """A broker's settings under the dynamic ones of the store."""
     cluster, broker = _layers(broker_id, stored)
-    return config.with_dynamic(cluster=usable(cluster), broker=usable(broker))
+    return config.with_dynamic(
+        cluster=usable(cluster, in_cluster=config.in_cluster), broker=usable(broker, in_cluster=config.in_cluster)
+    )
 
 
-def usable(stored: Mapping[str, str]) -> dict[str, str]:
-    """The stored settings that this version can obey; another version may have stored others."""
-    return {name: text for name, text in stored.items() if _obstacle(name, text) is None}
+def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
+    """The stored settings that this broker can obey; another version may have stored others."""
+    return {name: text for name, text in stored.items() if _obstacle(name, text, in_cluster=in_cluster) is None}
 
 
 class DynamicConfigs:
@@ -52,10 +54,13 @@ class DynamicConfigs:
     def _load(self, stored: Mapping[str, ConfigImage]) -> None:
         cluster, broker = _layers(self._broker_id, stored)
         for name, text in (*cluster.items(), *broker.items()):
-            problem = _obstacle(name, text)
+            problem = _obstacle(name, text, in_cluster=self._config.in_cluster)
             if problem is not None:
                 log.warning("The stored broker setting %s has no effect: %s", name, problem)
-        self._config.set_dynamic(cluster=usable(cluster), broker=usable(broker))
+        in_cluster = self._config.in_cluster
+        self._config.set_dynamic(
+            cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
+        )
         self._native.set_settings(self._config.native_settings())
         level = self._config["log.level"]
         if level != self._log_level:
@@ -86,7 +91,7 @@ def _layers(broker_id: int, stored: Mapping[str, ConfigImage]) -> tuple[Mapping[
     return cluster, broker
 
 
-def _obstacle(name: str, text: str) -> str | None:
+def _obstacle(name: str, text: str, *, in_cluster: bool) -> str | None:
     key = BROKER_SETTINGS.get(name)
     if key is None or key.scope is Scope.READ_ONLY:
         return "it is not a dynamic setting of this version"
@@ -94,4 +99,4 @@ def _obstacle(name: str, text: str) -> str | None:
         key.parse(text)
     except InvalidValue as problem:
         return str(problem)
-    return one_node.problem(name, text)
+    return None if in_cluster else one_node.problem(name, text)

@@ -16,6 +16,11 @@ class Fence:
         """A life of the broker begins."""
         self._broker_epoch = broker_epoch
 
+    @property
+    def broker_epoch(self) -> int:
+        """Of the present life; -1 before the first registration."""
+        return self._broker_epoch
+
     def admit(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """NONE, or why a message is refused. A broker epoch of -1 is that of a sender who does not know any."""
         if controller_epoch < self._controller_epoch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -25,6 +26,14 @@ class KnownCluster:
         self._obeyed_by = tuple(obeyed_by)
         self._image = ClusterImage.initial(-1)
         self._number = 0
+        self._reached: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
+
+    async def reached(self, controller_epoch: int, number: int) -> None:
+        """Waits until this broker has heard of that change: of it, or of everything from a later controller."""
+        if (self._image.controller_epoch, self._number) < (controller_epoch, number):
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._reached.append(((controller_epoch, number), future))
+            await future
 
     @property
     def image(self) -> ClusterImage:
@@ -44,4 +53,13 @@ class KnownCluster:
         self._image, self._number = after, request.number
         for one in self._obeyed_by:
             await one.obey(before, after, change)
+        self._tell_who_waits((after.controller_epoch, request.number))
         return UpdateClusterResponse()
+
+    def _tell_who_waits(self, reached: tuple[int, int]) -> None:
+        waiting, self._reached = self._reached, []
+        for wanted, future in waiting:
+            if wanted > reached:
+                self._reached.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)

@@ -11,35 +11,38 @@ life before.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from pybroker.clock import Clock
-from pybroker.errors import StartError
+from pybroker.errors import FatalError, StartError
 from pybroker.files import read_bounded
 from pybroker.metadata import znodes
 from pybroker.metadata.store import (
+    BadVersionError,
     Create,
     Delete,
     MetadataStore,
     MultiError,
     NodeExistsError,
+    NoNodeError,
     Operation,
+    SessionState,
     Set,
+    StoreClosedError,
+    UnavailableError,
+    UnknownOutcomeError,
     get_or_none,
 )
 from pybroker.metadata.znodes import BrokerNode, Endpoint, RunningNode
 
+log = logging.getLogger(__name__)
+
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 """Linux: another text after each start of the machine."""
-
-
-class Registered(NamedTuple):
-    """`epoch` is the creation number of the registration (KIP-380)."""
-
-    epoch: int
-    intact: bool
-    """Nothing that was visible can be lost: see the table of the module."""
 
 
 def boot_id() -> str:
@@ -53,35 +56,100 @@ def boot_id() -> str:
 class Membership:
     """Registers and leaves."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, broker_id: int, flush_mode: str) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        flush_mode: str,
+        on_fatal: Callable[[FatalError], None],
+    ) -> None:
         self._store = store
         self._clock = clock
         self._broker_id = broker_id
         self._flush_mode = flush_mode
+        self._on_fatal = on_fatal
         self._path = f"{znodes.BROKER_IDS}/{broker_id}"
         self._running_path = f"{znodes.RUNNING}/{broker_id}"
+        self._again: asyncio.Task[None] | None = None
+        self._lost = False
 
-    async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None) -> Registered:
-        """Creates the node. The mark of a running broker is left in the same multi, for the case that this life
-        crashes."""
+    async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> int:
+        """Creates the node, and gives its creation number: the broker epoch of this life (KIP-380). The node tells the
+        controller whether something that was visible can be lost; the mark of a running broker is left in the same
+        multi, for the case that this life crashes.
+
+        A registration that another life of this broker has left, which `directory_id` tells, is replaced: its session
+        would be waited for otherwise. Raises StartError: another broker has the id.
+        """
         running = RunningNode(boot_id(), self._flush_mode)
         before = await get_or_none(self._store, self._running_path)
         intact = before is None or self._outlived(znodes.decode_running(self._running_path, before.data), running)
-        mark: Operation = (
-            Create(self._running_path, running.encode())
-            if before is None
-            else Set(self._running_path, running.encode(), before.version)
-        )
-        node = BrokerNode(endpoints, rack, self._clock.wall_ms())
-        try:
-            await self._store.multi([Create(self._path, node.encode(), ephemeral=True), mark])
-        except MultiError as error:
-            if isinstance(error.cause, NodeExistsError):
-                raise StartError(
-                    f"broker id {self._broker_id} is in use by a live broker of this cluster; choose another node.id"
-                ) from None
-            raise
-        return Registered((await self._store.get(self._path)).created_zxid, intact)
+        return await self._create(BrokerNode(endpoints, rack, self._clock.wall_ms(), intact, directory_id), running)
+
+    def stay(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        rack: str | None,
+        directory_id: str,
+        registered: Callable[[int], None],
+    ) -> None:
+        """From now on: registers again when the session with the store was lost, and tells the new epoch. Nothing is
+        lost by that, the process lives."""
+
+        def told(state: SessionState) -> None:
+            if state is SessionState.LOST:
+                self._lost = True
+            elif state is SessionState.CONNECTED and self._lost:
+                self._lost = False
+                node = BrokerNode(endpoints, rack, self._clock.wall_ms(), True, directory_id)
+                self._again = asyncio.create_task(self._register_again(node, registered), name="register-again")
+
+        self._store.on_session(told)
+
+    async def _register_again(self, node: BrokerNode, registered: Callable[[int], None]) -> None:
+        while True:
+            try:
+                epoch = await self._create(node, RunningNode(boot_id(), self._flush_mode))
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                log.warning("this broker cannot register again yet: %s", problem)
+                continue
+            except StoreClosedError:
+                return
+            except StartError as problem:
+                self._on_fatal(FatalError(str(problem)))
+                return
+            log.warning("the session with the metadata store was lost; registered again, broker epoch %d", epoch)
+            registered(epoch)
+            return
+
+    async def _create(self, node: BrokerNode, running: RunningNode) -> int:
+        while True:
+            before = await get_or_none(self._store, self._running_path)
+            mark: Operation = (
+                Create(self._running_path, running.encode())
+                if before is None
+                else Set(self._running_path, running.encode(), before.version)
+            )
+            try:
+                await self._store.multi([Create(self._path, node.encode(), ephemeral=True), mark])
+            except MultiError as error:
+                if not isinstance(error.cause, NodeExistsError | BadVersionError):
+                    raise
+                await self._replace_own(node.directory_id)
+                continue
+            return (await self._store.get(self._path)).created_zxid
+
+    async def _replace_own(self, directory_id: str) -> None:
+        there = await get_or_none(self._store, self._path)
+        if there is None:
+            return
+        if not directory_id or znodes.decode_broker(self._path, there.data).directory_id != directory_id:
+            raise StartError(
+                f"broker id {self._broker_id} is in use by a live broker of this cluster; choose another node.id"
+            )
+        with contextlib.suppress(NoNodeError, BadVersionError):
+            await self._store.delete(self._path, there.version)
 
     @staticmethod
     def _outlived(before: RunningNode, now: RunningNode) -> bool:
@@ -89,4 +157,6 @@ class Membership:
 
     async def leave(self) -> None:
         """After everything is on disk: the next start finds nothing to doubt."""
+        if self._again is not None:
+            self._again.cancel()
         await self._store.multi([Delete(self._path), Delete(self._running_path)])

@@ -16,9 +16,16 @@ META_PROPERTIES = "meta.properties"
 PROPERTIES_BYTES_MAX = 64 * 1024
 
 
-def refuse_others_data(log_dirs: Sequence[str], broker_id: int) -> None:
-    """Raises StartError if the metadata store of claimed directories is gone, or one belongs to another broker."""
-    _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
+def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool) -> None:
+    """Raises StartError if a directory belongs to another broker, or the metadata store of claimed directories is gone;
+    or if there is one although the metadata is kept elsewhere (not `own_store`): its topics would be forgotten."""
+    if own_store:
+        _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
+    elif (Path(log_dirs[0]) / STORE_FILE).exists():
+        raise StartError(
+            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker that was alone; it cannot join a cluster "
+            "with these directories: point log.dirs to others, or remove metadata.store=zookeeper"
+        )
     _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
 
 
@@ -40,6 +47,11 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
                 f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}; point "
                 f"log.dirs to the right directory{adopt if what == 'cluster' else ''}"
             )
+
+
+def directory_id_of(directory: str) -> str:
+    """The id of a log directory that is open; "" if it has none."""
+    return _owner(Path(directory)).get("directory.id", "")
 
 
 def _owner(directory: Path) -> Mapping[str, str]:

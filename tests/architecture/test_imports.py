@@ -14,12 +14,13 @@ LAYERS: list[set[str]] = [
     {"cli", "testing"},
     {"process", "offline"},
     {"app"},
-    {"composition", "dispatch", "observability", "startup"},
+    {"broker_routes", "composition", "dispatch", "observability", "startup"},
     {"services"},
     {"api"},
     {"admin", "coordinators", "ingest"},
     {"security"},
     {"controller", "replicas"},
+    {"interbroker"},
     {"cluster"},
     {"metadata"},
     {"spark"},
@@ -82,7 +83,7 @@ def test_only_one_module_imports_the_extension() -> None:
 
 def test_decisions_neither_wait_nor_do_anything() -> None:
     pure = ["topics", "brokers", "configs", "security", "topic_deletion", "placement", "leader_election", "broadcast"]
-    pure += ["truncate", "undelete", "decision", "ingests"]
+    pure += ["truncate", "undelete", "decision", "ingests", "isr"]
     for name in pure:
         tree = ast.parse((ROOT / "controller" / f"{name}.py").read_text())
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)], name

@@ -16,6 +16,23 @@ from tests.support.maven import BROKER, jars
 
 # Kafka's authorizer reads two of these itself: super.users and allow.everyone.if.no.acl.found.
 # inter.broker.protocol.version was Kafka's until 3.9.
+OF_ZOOKEEPER = {
+    "controlled.shutdown.max.retries",
+    "controlled.shutdown.retry.backoff.ms",
+    "metadata.store",
+    "zookeeper.connect",
+    "zookeeper.connection.timeout.ms",
+    "zookeeper.digest",
+    "zookeeper.session.timeout.ms",
+    "zookeeper.set.acl",
+    "zookeeper.ssl.client.enable",
+    "zookeeper.ssl.endpoint.identification.algorithm",
+    "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.truststore.location",
+}
+"""Of clusters on ZooKeeper: Kafka's names up to 3.9, which later versions have no more, and ours."""
+
 OURS = {
     "allow.everyone.if.no.acl.found",
     "connection.authentication.timeout.ms",
@@ -40,7 +57,7 @@ OURS = {
     "shutdown.timeout.ms",
     "super.users",
     "topic.history.max.incarnations",
-}
+} | OF_ZOOKEEPER
 
 # Setting → why its default is another one than Kafka's.
 OTHER_DEFAULT = {

@@ -80,7 +80,7 @@ def native(log_dirs: list[Path], settings: dict[str, Any] | None = None, listen:
 
 def listening(broker: NativeBroker) -> int:
     """Opens a listener and accepts; gives its port."""
-    bound = broker.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
+    bound = broker.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT", False)])
     broker.listeners.start_accepting()
     return bound[0].port
 

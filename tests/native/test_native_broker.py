@@ -226,7 +226,7 @@ def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path) -> None:
     with native([tmp_path / "a"], listen=False) as broker:
         port = listening(broker)
         with native([tmp_path / "b"], listen=False) as other, pytest.raises(ListenerError, match="in use"):
-            other.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
+            other.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT", False)])
 
 
 def test_settings_of_a_wrong_kind_are_named(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class FakeRequest:
     client_host: str = "127.0.0.1"
     connection_id: int = 1
     sasl_authenticated: bool = False
+    of_broker: bool = False
     cancelled: bool = False
     response: Any = None
     closed: bool = False
@@ -266,6 +267,9 @@ class FakeListeners:
     def open(self, listeners: Sequence[ListenerConfig]) -> list[Endpoint]:
         self._calls.append("open_listeners")
         return [Endpoint(one.name, one.host, one.port or 19092) for one in listeners]
+
+    def start_accepting_brokers(self) -> None:
+        self._calls.append("start_accepting_brokers")
 
     def start_accepting(self) -> None:
         self._calls.append("start_accepting")

@@ -12,7 +12,10 @@ from pybroker.app import Broker
 from pybroker.clock import FakeClock
 from pybroker.composition import Parts
 from pybroker.config import load_config
+from pybroker.controller.controller import Controller
+from pybroker.controller.election import Alone
 from pybroker.dispatch import routes
+from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker
 from pybroker.requests.context import RequestContext
@@ -86,11 +89,19 @@ class ControlPlane:
             broker._dispatcher.stop()
         await broker.parts.staging.stop()
         await broker.parts.services.groups.stop()
-        await broker.parts.controller.stop()
+        await broker.parts.office.stop()
+        assert isinstance(store, EmbeddedStore)
         store._closed = True
         await asyncio.get_running_loop().run_in_executor(store._executor, store._connection.close)  # type: ignore[union-attr]  # open: there is one
         store._executor.shutdown()
         store._lock.release()
+
+    @property
+    def controller(self) -> Controller:
+        """Of the broker that runs."""
+        office = self.parts.office
+        assert isinstance(office, Alone)
+        return office._controller
 
     @property
     def parts(self) -> Parts:

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pybroker.coordinators.shards.appends import NativeAppends
-from pybroker.dispatch import Dispatcher, Handler
+from pybroker.dispatch import Dispatcher, Handler, Tables
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import NativeBroker
 from pybroker.protocol.error_codes import ErrorCode
@@ -25,6 +25,7 @@ from pybroker.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
 )
+from pybroker.replicas.isr import IsrKeeper
 from pybroker.requests.failures import failure_response
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
 
@@ -40,7 +41,14 @@ class Served:
         self.appends = NativeAppends(cast(NativeBroker, self.native), loop)
         self.table: dict[int, Handler] = {}
         self.fatal: list[FatalError] = []
-        self.dispatcher = Dispatcher(cast(NativeBroker, self.native), self.appends, self.table, loop, self.fatal.append)
+        self.dispatcher = Dispatcher(
+            cast(NativeBroker, self.native),
+            appends=self.appends,
+            isr=cast(IsrKeeper, None),
+            tables=Tables(self.table, {}),
+            loop=loop,
+            on_fatal=self.fatal.append,
+        )
         self.dispatcher.start()
 
     def ask(self, handler: Handler, message: object | None = None) -> FakeRequest:

@@ -189,7 +189,7 @@ async def test_a_deletion_ends_as_a_tombstone(control_plane: ControlPlane) -> No
     await until(lambda: services.view.image.deletions[topic_id].state == "removed")
     assert len(control_plane.native.purged) == 2
     # Nothing of it is left to do: what the controller still has to care for is empty, the tombstone is history.
-    left = control_plane.parts.controller._deletions
+    left = control_plane.controller._deletions
     await until(lambda: not any((left._unconfirmed, left._staged, left._unchecked, left._newly_staged)))
     await control_plane.stop()
     again = await control_plane.start()

@@ -39,7 +39,10 @@ def test_every_version_of_every_message_there_and_back(interbroker: bool) -> Non
 def test_mutants_raise_codec_errors_and_nothing_else() -> None:
     choose = random.Random(2)
     maker = RandomMessages(seed=2)
+    clients = set(native.message_names())
     for row in native.api_table():
+        if f"{row.name}Request" not in clients:  # brokers only: their layouts are another registry's
+            continue
         for version in range(row.min_version, row.max_version + 1):
             body = native.encode(maker.make(f"{row.name}Request", version), version)
             for _ in range(20):

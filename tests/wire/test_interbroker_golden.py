@@ -455,8 +455,14 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
     assert native.decode(schema.api_key, version, body, request, interbroker=True) == message
 
 
-def test_every_inter_broker_message_has_its_bytes() -> None:
-    assert {type(message).__name__ for message, _, _ in GOLDEN} == set(native.message_names(interbroker=True))
+OURS = ("AlterPartition", "Envelope", "ControlledShutdown", "UpdateCluster", "RestoreReplicas", "CloseTopics",
+        "ReopenTopics", "SubmitEvent")  # fmt: skip
+"""Not of the text: Kafka's own in later versions, by id here, and what Kafka has no message for."""
+
+
+def test_every_inter_broker_message_of_the_text_has_its_bytes() -> None:
+    names = {name for name in native.message_names(interbroker=True) if not name.startswith(OURS)}
+    assert {type(message).__name__ for message, _, _ in GOLDEN} == names
 
 
 @pytest.mark.checklist(10, 109)

@@ -4,6 +4,7 @@
 mod authorizer;
 mod control_queue;
 mod ingests;
+mod isr;
 mod listeners;
 mod log_dirs;
 mod log_lines;
@@ -32,6 +33,7 @@ pub(crate) use control_queue::NativeControlQueue;
 pub(crate) use ingests::{
     AttachedPartition, ListedAttempt, NativeIngests, OpenIngest, StagedPartition,
 };
+pub(crate) use isr::{IsrMember, IsrProposal, NativeIsr};
 pub(crate) use listeners::{Endpoint, ListenerConfig, NativeListeners};
 pub(crate) use log_dirs::{
     AdoptedDirectory, LocalPartition, LogDirInfo, LogDirPartition, NativeLogDirs, StagedDirectory,
@@ -54,6 +56,8 @@ pub(crate) struct NativeBroker {
     partitions: Py<NativePartitions>,
     #[pyo3(get)]
     ingests: Py<NativeIngests>,
+    #[pyo3(get)]
+    isr: Py<NativeIsr>,
     #[pyo3(get)]
     metadata: Py<NativeMetadata>,
     #[pyo3(get)]
@@ -86,6 +90,7 @@ impl NativeBroker {
             log_dirs: Py::new(py, NativeLogDirs::new(shared()))?,
             partitions: Py::new(py, NativePartitions::new(shared()))?,
             ingests: Py::new(py, NativeIngests::new(shared()))?,
+            isr: Py::new(py, NativeIsr::new(shared()))?,
             metadata: Py::new(py, NativeMetadata::new(shared()))?,
             authorizer: Py::new(py, NativeAuthorizer::new(Arc::clone(&plane.metadata)))?,
             listeners: Py::new(py, NativeListeners::new(shared()))?,

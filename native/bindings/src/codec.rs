@@ -4,6 +4,8 @@
 //! hands the same classes to handlers. Everything here needs the GIL; frames are checked before, without it, by
 //! [`pybroker_protocol::codec::check`].
 
+use std::collections::HashMap;
+
 mod classes;
 mod inspect;
 mod sink;
@@ -16,7 +18,7 @@ use pybroker_protocol::{Api, ApiKey};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyType};
 
 use classes::Classes;
 pub use inspect::{
@@ -130,6 +132,20 @@ pub fn encode<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     encode_message(py, Classes::of_object(message)?, version, message)
         .map(|body| PyBytes::new(py, &body))
+}
+
+/// Has the structs of an inter-broker message be objects of these classes from now on, which have the same fields in the
+/// same order.
+#[pyfunction]
+pub fn use_classes(
+    py: Python<'_>,
+    message: &str,
+    classes: HashMap<String, Py<PyType>>,
+) -> PyResult<()> {
+    let found = Registry::InterBroker
+        .named(message)
+        .ok_or_else(|| CodecError::new_err(format!("there is no message {message}")))?;
+    Classes::give(py, found, classes)
 }
 
 /// A message body; left-over bytes are an error.

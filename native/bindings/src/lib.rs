@@ -36,11 +36,12 @@ mod _native {
     #[pymodule_export]
     use crate::broker::{
         AclEntry, AdoptedDirectory, AttachedPartition, BrokerMetadata, Completion, Endpoint,
-        ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed,
-        MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue, NativeIngests,
-        NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest,
-        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, Request,
-        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+        IsrMember, IsrProposal, ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo,
+        LogDirPartition, LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker,
+        NativeControlQueue, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs,
+        NativeMetadata, NativePartitions, OpenIngest, PartitionEnds, PartitionMetadata,
+        PartitionOffsets, PartitionOrder, Request, StagedDirectory, StagedPartition, StopOrder,
+        StoredRecord, StoredRecords, TopicMetadata,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};
@@ -50,7 +51,7 @@ mod _native {
     use crate::codec::{
         ApiInfo, CodecError, ErrorCodeInfo, FieldSchema, MessageSchema, StructSchema, api_table,
         decode, decode_data, decode_response, encode, encode_request, error_code_table,
-        message_class, message_names, message_schema,
+        message_class, message_names, message_schema, use_classes,
     };
     #[pymodule_export]
     use crate::errors::{ListenerError, LogDirError, NativeError};

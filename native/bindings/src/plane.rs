@@ -128,10 +128,24 @@ impl DataPlane {
             .map_err(|error| log_dir_error(&error))?;
         let replicas = Arc::new(replicas);
         replicas.ingests().set_limits(settings.ingest);
+        self.pass_on_proposals(&replicas);
         let background = Background::start(&replicas, settings.intervals, settings.cleaner)?;
         *self.background.lock() = Some(background);
         self.replicas.store(Some(replicas));
         Ok(found)
+    }
+
+    /// What leaders propose goes to Python as it comes.
+    fn pass_on_proposals(&self, replicas: &Arc<Replicas>) {
+        let (queue, proposing) = (Arc::clone(&self.queue), Arc::downgrade(replicas));
+        replicas.proposals().on_waiting(Box::new(move || {
+            let Some(replicas) = proposing.upgrade() else {
+                return;
+            };
+            for proposal in replicas.proposals().take() {
+                queue.propose(proposal);
+            }
+        }));
     }
 
     /// Opens the sockets; nothing is accepted yet. Without the GIL.

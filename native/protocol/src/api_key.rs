@@ -153,7 +153,7 @@ macro_rules! apis {
     };
 }
 
-// `dormant`: the codec knows the messages, no handler exists, the key is not advertised.
+// `dormant`: the codec knows the messages, clients are not served, the key is not advertised to them.
 apis! {
     0 Produce 0..=13 flexible 9 Native served;
     1 Fetch 4..=18 flexible 12 Native served;
@@ -260,6 +260,11 @@ apis! {
     32152 IngestCommit 0..=0 flexible 0 Python served;
     32153 IngestAbort 0..=0 flexible 0 Python served;
     32154 ListIngests 0..=0 flexible 0 Python served;
+    32160 UpdateCluster 0..=0 flexible 0 Python dormant;
+    32161 RestoreReplicas 0..=0 flexible 0 Python dormant;
+    32162 CloseTopics 0..=0 flexible 0 Python dormant;
+    32163 ReopenTopics 0..=0 flexible 0 Python dormant;
+    32164 SubmitEvent 0..=0 flexible 0 Python dormant;
 }
 
 impl ApiKey {

@@ -3,7 +3,7 @@
 use crate::api_key::{APIS, Api, ApiKey};
 use crate::codec::Registry;
 
-/// One message of the KIP-516 text: it has exactly one version. Layouts: `schema/interbroker`.
+/// One message of the KIP-516 text, or of ours among brokers: it has exactly one version. Layouts: `schema/interbroker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterBrokerApi {
     /// The key.
@@ -22,18 +22,26 @@ const fn own(key: ApiKey, version: i16, served: bool) -> InterBrokerApi {
     }
 }
 
-/// What is spoken on inter-broker listeners in the KIP-516 text's own layout, ascending.
+/// What is spoken on inter-broker listeners in layouts of their own, ascending.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::Produce, 9, true),
     own(ApiKey::Fetch, 13, true),
     own(ApiKey::ListOffsets, 6, true),
-    own(ApiKey::LeaderAndIsr, 5, false),
-    own(ApiKey::StopReplica, 4, false),
-    own(ApiKey::UpdateMetadata, 7, false),
+    own(ApiKey::LeaderAndIsr, 5, true),
+    own(ApiKey::StopReplica, 4, true),
+    own(ApiKey::UpdateMetadata, 7, true),
+    own(ApiKey::ControlledShutdown, 3, true),
     own(ApiKey::OffsetForLeaderEpoch, 4, true),
     own(ApiKey::Vote, 0, false),
     own(ApiKey::BeginQuorumEpoch, 0, false),
     own(ApiKey::EndQuorumEpoch, 0, false),
+    own(ApiKey::AlterPartition, 3, true),
+    own(ApiKey::Envelope, 0, true),
+    own(ApiKey::UpdateCluster, 0, true),
+    own(ApiKey::RestoreReplicas, 0, true),
+    own(ApiKey::CloseTopics, 0, true),
+    own(ApiKey::ReopenTopics, 0, true),
+    own(ApiKey::SubmitEvent, 0, true),
 ];
 
 impl Api {
@@ -137,10 +145,21 @@ mod tests {
                 (ApiKey::Produce, 9, 9),
                 (ApiKey::Fetch, 13, 13),
                 (ApiKey::ListOffsets, 6, 6),
+                (ApiKey::LeaderAndIsr, 5, 5),
+                (ApiKey::StopReplica, 4, 4),
+                (ApiKey::UpdateMetadata, 7, 7),
+                (ApiKey::ControlledShutdown, 3, 3),
                 (ApiKey::SaslHandshake, 0, 1),
                 (ApiKey::ApiVersions, 0, 5),
                 (ApiKey::OffsetForLeaderEpoch, 4, 4),
                 (ApiKey::SaslAuthenticate, 0, 2),
+                (ApiKey::AlterPartition, 3, 3),
+                (ApiKey::Envelope, 0, 0),
+                (ApiKey::UpdateCluster, 0, 0),
+                (ApiKey::RestoreReplicas, 0, 0),
+                (ApiKey::CloseTopics, 0, 0),
+                (ApiKey::ReopenTopics, 0, 0),
+                (ApiKey::SubmitEvent, 0, 0),
             ]
         );
     }

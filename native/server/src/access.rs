@@ -47,7 +47,7 @@ impl<'a> Access<'a> {
         view: &MetadataView,
     ) -> Option<ErrorCode> {
         let rules = self.rules.as_ref()?;
-        if self.connection.registry == Registry::InterBroker {
+        if self.connection.peer.registry == Registry::InterBroker {
             // Brokers act for the cluster, whatever the topic.
             return (!self.permits_on_cluster(Operation::CLUSTER_ACTION))
                 .then_some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use pybroker_model::TopicId;
 
-use crate::config::{Registry, SecurityProtocol};
+use crate::config::SecurityProtocol;
 use crate::control_plane::Peer;
 use crate::decisions::Decisions;
 
@@ -19,8 +19,6 @@ pub(crate) struct ConnectionInfo {
     pub(crate) authenticated: bool,
     /// The listener authenticates by SASL.
     pub(crate) sasl: bool,
-    /// Whose layouts it speaks: a client's, or another broker's.
-    pub(crate) registry: Registry,
     /// When it was accepted.
     pub(crate) opened: Instant,
     /// After a SaslHandshake v0 its tokens come as they are, without Kafka's headers (KIP-43).
@@ -38,19 +36,13 @@ pub(crate) struct ConnectionInfo {
 const INCARNATIONS_MAX: usize = 1_000;
 
 impl ConnectionInfo {
-    pub(crate) fn new(
-        peer: Arc<Peer>,
-        security: SecurityProtocol,
-        registry: Registry,
-        anonymous: Arc<str>,
-    ) -> Self {
+    pub(crate) fn new(peer: Arc<Peer>, security: SecurityProtocol, anonymous: Arc<str>) -> Self {
         let authenticated = security == SecurityProtocol::Plaintext;
         ConnectionInfo {
             peer,
             principal: anonymous,
             authenticated,
             sasl: !authenticated,
-            registry,
             opened: Instant::now(),
             raw_tokens: false,
             session_ends: None,

@@ -11,6 +11,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::config::Registry;
+
 /// Which queue of the bridge a request waits in, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
@@ -32,6 +34,8 @@ pub struct Peer {
     pub listener: Arc<str>,
     /// The client's address.
     pub address: SocketAddr,
+    /// The layouts that the listener speaks.
+    pub registry: Registry,
 }
 
 /// A request for the control plane.

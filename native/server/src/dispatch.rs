@@ -107,7 +107,10 @@ fn admit(
         api_key,
         api_version,
     };
-    let (registry, topic_ids) = (turn.connection.registry, turn.thread.settings.topic_ids);
+    let (registry, topic_ids) = (
+        turn.connection.peer.registry,
+        turn.thread.settings.topic_ids,
+    );
     let Some((api, (lowest, newest))) =
         Api::find(api_key).and_then(|api| Some((api, api.versions_on(registry, topic_ids)?)))
     else {

@@ -130,9 +130,9 @@ pub(crate) async fn accept_all(
                 connection_id,
                 listener: Arc::clone(&config.name),
                 address: peer,
+                registry: config.registry,
             }),
             config.security,
-            config.registry,
             Arc::clone(&anonymous),
         );
         let handed = match prepare(socket, peer) {

@@ -1,6 +1,7 @@
 //! The server: start, stop, and what its owner may ask and change while it runs.
 
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::budget::MemoryBudget;
 use crate::cold_reads::ColdReads;
-use crate::config::{DynamicSettings, ServerConfig};
+use crate::config::{DynamicSettings, Registry, ServerConfig};
 use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::listener::{Bound, Distributor, accept_all, bind};
@@ -140,11 +141,25 @@ impl Server {
         &self.addresses
     }
 
-    /// Starts accepting on all listeners. Once; later calls do nothing.
+    /// Starts accepting where only brokers talk: they are heard before clients are.
+    pub fn start_accepting_brokers(&self) {
+        self.accept(|registry| registry == Registry::InterBroker);
+    }
+
+    /// Starts accepting on all listeners that do not yet.
     pub fn start_accepting(&self) {
+        self.accept(|_| true);
+    }
+
+    fn accept(&self, chosen: impl Fn(Registry) -> bool) {
         let threads = self.threads.lock();
         let Some(first) = threads.first() else { return };
-        for bound in self.bound.lock().drain(..) {
+        let mut waiting = self.bound.lock();
+        let (accepting, left): (Vec<Bound>, Vec<Bound>) = mem::take(&mut *waiting)
+            .into_iter()
+            .partition(|bound| chosen(bound.config.registry));
+        *waiting = left;
+        for bound in accepting {
             let shared = Arc::clone(&self.shared);
             let distributor = Arc::clone(&self.distributor);
             let stop = self.stop_accepting.subscribe();

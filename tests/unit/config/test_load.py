@@ -97,7 +97,7 @@ def test_kafka_4_sample_file_is_accepted_with_two_warnings(tmp_path: Path) -> No
 def test_kafka_3_sample_file_without_zookeeper_is_accepted(tmp_path: Path) -> None:
     config, warnings = load_config(written(tmp_path, KAFKA_3_SAMPLE))
     assert config.broker_id == 0
-    assert "zookeeper.connection.timeout.ms" in warnings[0]
+    assert "num.io.threads" in warnings[0]
 
 
 def test_assignments_go_over_settings_over_the_file(tmp_path: Path) -> None:
@@ -175,7 +175,18 @@ MISTAKES = [
     ),
     (
         "zookeeper.connect=zk:2181",
-        "zookeeper.connect=zk:2181 ({file} line 2): this broker keeps its metadata in its first data directory; remove the line",
+        "zookeeper.connect=zk:2181 ({file} line 2): this broker keeps its metadata in its first data directory; "
+        "remove the line, or let it join a cluster with metadata.store=zookeeper",
+    ),
+    (
+        "metadata.store=zookeeper",
+        "metadata.store=zookeeper ({file} line 2): zookeeper.connect is missing; add zookeeper.connect=host:port",
+    ),
+    (
+        "metadata.store=zookeeper\nzookeeper.connect=zk:2181",
+        "metadata.store=zookeeper ({file} line 2): brokers need a listener of their own, where no client is served; name "
+        "one more in listeners and listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, "
+        "and add inter.broker.listener.name=REPLICATION",
     ),
     (
         "process.roles=controller",

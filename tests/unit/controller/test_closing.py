@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -16,6 +17,7 @@ from pybroker.metadata.control_messages import (
     ControlResponse,
     ReopenTopics,
 )
+from pybroker.metadata.image import BrokerImage
 from tests.unit.control_plane import until
 from tests.unit.controller.test_decisions import cluster, created
 
@@ -38,10 +40,21 @@ class Mute:
     async def drain(self) -> None: ...
 
 
+class MuteChannels(dict[int, Mute]):
+    """A mute channel to each broker."""
+
+    def to(self, broker: BrokerImage) -> Mute | None:
+        return self.get(broker.broker_id)
+
+    def follow(self, brokers: Mapping[int, BrokerImage]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 @pytest.mark.checklist("R22")
 async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_needs() -> None:
-    channels = {broker_id: Mute() for broker_id in (OWN, OTHER, PAUSED)}
-    closing = Closing(OWN, Outbox(OWN, channels, lambda *answer: None))
+    channels = MuteChannels({broker_id: Mute() for broker_id in (OWN, OTHER, PAUSED)})
+    closing = Closing(OWN, Outbox(OWN, channels, None, lambda *answer: None))
     image = created(cluster(OWN, OTHER, PAUSED), "a", partitions=3)
     topic = image.topics["a"]
     work = asyncio.create_task(closing.close(image, [topic]))
@@ -66,8 +79,8 @@ async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_nee
 
 
 async def test_a_broker_that_refuses_to_close_is_not_known() -> None:
-    channels = {OWN: Mute()}
-    closing = Closing(OWN, Outbox(OWN, channels, lambda *answer: None))
+    channels = MuteChannels({OWN: Mute()})
+    closing = Closing(OWN, Outbox(OWN, channels, None, lambda *answer: None))
     image = created(cluster(OWN), "a", partitions=1)
     topic = image.topics["a"]
     work = asyncio.create_task(closing.close(image, [topic]))

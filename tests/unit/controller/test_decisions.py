@@ -12,20 +12,23 @@ import pytest
 
 from pybroker.cluster.events import (
     AlterConfigs,
+    AlterIsr,
     ConfigChange,
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    IsrChange,
     NewPartitions,
     NewTopic,
-    RegisterBroker,
+    ShutDownBroker,
 )
 from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
-from pybroker.controller.brokers import decide_offline, decide_register
+from pybroker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
 from pybroker.controller.configs import decide_alter_configs
 from pybroker.controller.deletions import RETRIES_MAX, Deletions
-from pybroker.controller.events import AdvanceDeletions, ReplicasOffline
+from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged, ReplicasOffline
+from pybroker.controller.isr import decide_alter_isr
 from pybroker.controller.local_port import LocalPort
 from pybroker.controller.placement import place
 from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
@@ -49,6 +52,10 @@ def broker(broker_id: int, rack: str | None = None) -> BrokerImage:
 
 def cluster(*ids: int) -> ClusterImage:
     return ClusterImage.initial(5).apply(ImageDelta(brokers=tuple(broker(one) for one in ids)))
+
+
+def arrival(broker_id: int, epoch: int, *, intact: bool = True) -> Arrival:
+    return Arrival(BrokerImage(broker_id, epoch, (ENDPOINT,), None), intact)
 
 
 def created(image: ClusterImage, *names: str, partitions: int = 3, factor: int = 1) -> ClusterImage:
@@ -161,12 +168,84 @@ def test_partitions_are_added_to_the_incarnation_that_was_read() -> None:
 
 def test_leaders_after_a_start() -> None:
     image = created(cluster(1), "a", partitions=2)
-    unclean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, intact=False))
+    unclean = decide_brokers(image, BrokersChanged((arrival(1, 9, intact=False),)))
     assert [p.leader_epoch for p in unclean.delta.topics[0].partitions] == [1, 1]
-    assert [operation.version for operation in unclean.operations if isinstance(operation, Set)] == [0, 0]
-    clean = decide_register(image, RegisterBroker(1, 9, (ENDPOINT,), None, intact=True))
-    assert (clean.delta.topics, clean.operations) == ((), ())
+    assert [operation.version for operation in unclean.operations if isinstance(operation, Set)] == [0, 0, -1]
+    clean = decide_brokers(image, BrokersChanged((arrival(1, 9),)))
+    assert (clean.delta.topics, clean.operations) == ((), (Set("/brokers/epochs", b'{"1":9}'),))
     assert clean.delta.brokers[0].epoch == 9
+    known = image.apply(clean.delta)
+    assert decide_brokers(known, BrokersChanged((arrival(1, 9),))).operations == (), "what a successor finds"
+
+
+def led(image: ClusterImage, topic: str = "a") -> list[tuple[int, int, tuple[int, ...]]]:
+    return [(one.leader, one.leader_epoch, one.isr) for one in image.topics[topic].partitions]
+
+
+def test_who_is_gone_leads_nothing_and_is_in_no_isr_of_others() -> None:
+    image = created(cluster(1, 2, 3), "a", partitions=3, factor=2)
+    assert led(image) == [(1, 0, (1, 2)), (2, 0, (2, 3)), (3, 0, (3, 1))]
+    decision = decide_brokers(image, BrokersChanged(gone=(2,)))
+    image = image.apply(decision.delta)
+    assert led(image) == [(1, 1, (1,)), (3, 1, (3,)), (3, 0, (3, 1))]
+    assert (sorted(image.brokers), decision.separable) == ([1, 3], True)
+    image = image.apply(decide_brokers(image, BrokersChanged(gone=(3,))).delta)
+    assert led(image) == [(1, 1, (1,)), (-1, 2, (3,)), (1, 1, (1,))]
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 50),))).delta)
+    assert led(image)[1] == (-1, 2, (3,)), "it was not in sync"
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(3, 51),))).delta)
+    assert led(image)[1] == (3, 3, (3,))
+
+
+def test_a_leader_with_followers_begins_an_epoch_with_each_life() -> None:
+    image = created(cluster(1, 2), "a", partitions=1, factor=2)
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 9), arrival(2, 8)))).delta)
+    assert led(image) == [(1, 1, (1, 2))]
+    # Another controller finds the same lives.
+    assert decide_brokers(image, BrokersChanged((arrival(1, 9), arrival(2, 8)))).operations == ()
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 10),))).delta)
+    assert led(image) == [(1, 1, (1, 2))], "a follower claims only what is on its disk"
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 11),))).delta)
+    assert led(image) == [(1, 2, (1, 2))]
+
+
+def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() -> None:
+    image = created(cluster(1, 2), "a", partitions=1, factor=2)
+    image = image.apply(decide_brokers(image, BrokersChanged(gone=(1, 2))).delta)
+    assert led(image) == [(-1, 1, (1, 2))]
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 9, intact=False),))).delta)
+    assert led(image) == [(-1, 2, (2,))], "the other one may have it all, whatever becomes of this one"
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 10),))).delta)
+    assert led(image) == [(2, 3, (2,))]
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 12, intact=False),))).delta)
+    assert led(image) == [(2, 4, (2,))], "nobody else has anything"
+
+
+def test_before_a_broker_stops_others_lead_and_are_in_sync_without_it() -> None:
+    image = created(cluster(1, 2, 3), "a", partitions=3, factor=2)
+    image = created(image, "alone", partitions=3, factor=1)
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 9), arrival(2, 8), arrival(3, 7)))).delta)
+    decision = decide_shut_down(image, ShutDownBroker(1, 9))
+    assert (decision.reply, decision.separable) == ((("alone", 0),), True)
+    after = image.apply(decision.delta)
+    assert [(leader, isr) for leader, _, isr in led(after)] == [(2, (2,)), (2, (2, 3)), (3, (3,))]
+    # It leads nothing that comes now, and comes back into no ISR.
+    after = after.apply(decide_brokers(after, BrokersChanged(gone=(2,))).delta)
+    assert [leader for leader, _, _ in led(after)] == [-1, 3, 3]
+    back = AlterIsr(3, 7, (IsrChange(after.topics["a"].topic_id, 2, led(after)[2][1], ((3, -1), (1, 9)), 2),))
+    assert [one.error_code for one in decide_alter_isr(after, back).reply] == [107]
+    # Until it has begun a new life.
+    after = after.apply(decide_brokers(after, BrokersChanged((arrival(1, 10),))).delta)
+    assert (after.leaving, led(after, "alone")[0][0]) == (frozenset(), 1)
+    with pytest.raises(KafkaError):
+        decide_shut_down(after, ShutDownBroker(1, 9))
+
+
+def test_states_are_written_before_the_lives_that_they_follow_from() -> None:
+    image = created(cluster(1, 2), "a", partitions=2, factor=2)
+    *states, epochs = decide_brokers(image, BrokersChanged((arrival(1, 9),))).operations
+    assert [one.path for one in states] == ["/brokers/topics/a/partitions/0/state"]
+    assert epochs.path == "/brokers/epochs"
 
 
 def test_replicas_out_of_service_come_back_by_registration() -> None:
@@ -180,7 +259,7 @@ def test_replicas_out_of_service_come_back_by_registration() -> None:
     state = lost.topics["a"].partitions[0]
     assert (state.leader, state.isr, state.leader_epoch) == (-1, (follower,), 2)
     for broker_id, expected in ((leader, -1), (follower, follower)):
-        back = decide_register(lost, RegisterBroker(broker_id, 10, (ENDPOINT,), None, intact=True))
+        back = decide_brokers(lost, BrokersChanged((arrival(broker_id, 10),)))
         after = lost.apply(back.delta)
         assert after.topics["a"].partitions[0].leader == expected
     unknown = decide_offline(image, ReplicasOffline(1, ((Uuid.random(), 0), (topic.topic_id, 77))))
@@ -267,7 +346,7 @@ def test_a_loaded_image_is_the_one_that_was_stored() -> None:
     topics_ = {path: node for path, node in stored.items() if path.startswith("/brokers")}
     configs_ = {path: node for path, node in stored.items() if path.startswith("/config")}
     admin = {path: node for path, node in stored.items() if path.startswith("/admin")}
-    loaded, repairs, _ = load_image(5, Nodes({}, topics_, configs_, admin))
+    loaded, repairs, _ = load_image(5, Nodes(topics_, configs_, admin))
     assert repairs == ()
     expected = image.apply(decision.delta)
     assert (loaded.topics, loaded.names, loaded.clash_keys) == (expected.topics, expected.names, expected.clash_keys)
@@ -282,7 +361,7 @@ def test_what_is_incomplete_is_completed_and_what_is_damaged_put_aside() -> None
         "/brokers/topics/bad": Node(b"{", 0, 1, 1, 100, 0),
     }
     new = Uuid.random()
-    image, repairs, unfinished = load_image(5, Nodes({}, stored, {}, {}), new_id=lambda: new)
+    image, repairs, unfinished = load_image(5, Nodes(stored, {}, {}), new_id=lambda: new)
     assert unfinished == {"old"}
     assert image.topics["old"].topic_id == new
     assert [partition.leader for partition in image.topics["old"].partitions] == [-1, -1]

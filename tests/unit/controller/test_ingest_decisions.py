@@ -313,7 +313,7 @@ def test_the_nodes_give_the_same_image() -> None:
         nodes[record.path] = Node(record.encode(), 0, 0, 0, 0, 0)
     damaged = {f"/ingest/open/{topic_id}/x": Node(b"{", 0, 0, 0, 0, 0)}
     nodes |= {path: Node(b"", 0, 0, 0, 0, 0) for path in topic_paths(topic_id)}
-    loaded = load_image(1, Nodes({}, {}, {}, {}, ingest={**nodes, **damaged, "/ingest/open": Node(b"", 0, 0, 0, 0, 0)}))
+    loaded = load_image(1, Nodes({}, {}, {}, ingest={**nodes, **damaged, "/ingest/open": Node(b"", 0, 0, 0, 0, 0)}))
     assert loaded.image.ingests == image.ingests
     assert loaded.image.committed_ingests == image.committed_ingests
     assert loaded.image.ingest_folders == image.ingest_folders == dict.fromkeys(topic_paths(topic_id), topic_id)

@@ -102,7 +102,7 @@ async def test_who_waits_when_the_controller_stops_is_answered(
     held.free.clear()
     asker = asyncio.create_task(parts.port.submit(UndeleteTopic(made.topic_id, None, "User:a", 300)))
     await until(lambda: held.waiting)
-    stopping = asyncio.create_task(parts.controller.stop())
+    stopping = asyncio.create_task(parts.office.stop())
     await asyncio.sleep(0)
     with pytest.raises(KafkaError) as refused:
         await parts.port.submit(topic("b"))

@@ -54,12 +54,12 @@ def test_a_topic_is_stored_without_its_id_and_read_with_it() -> None:
     stored = nodes(decision.operations)
     topics = {path: one for path, one in stored.items() if path.startswith("/brokers")}
     admin = {path: one for path, one in stored.items() if path.startswith("/admin")}
-    loaded, repairs, _ = load_image(5, Nodes({}, topics, {}, admin), topic_ids=False)
+    loaded, repairs, _ = load_image(5, Nodes(topics, {}, admin), topic_ids=False)
     assert (repairs, loaded.topics, loaded.topic_ids) == ((), after.topics, False)
     grown = decide_create_partitions(after, CreatePartitions((NewPartitions("a", 3, None),), False, 1))
     assert written(grown.operations, znodes.topic_path("a"))["version"] == 2
     # The same nodes with a version that knows ids: the node is written anew, with the id of the record.
-    raised, repairs, unfinished = load_image(5, Nodes({}, topics, {}, admin))
+    raised, repairs, unfinished = load_image(5, Nodes(topics, {}, admin))
     assert written(repairs, znodes.topic_path("a"))["id"] == str(after.topics["a"].topic_id)
     assert (raised.topics["a"].topic_id, unfinished) == (after.topics["a"].topic_id, {"a"})
 
@@ -70,7 +70,7 @@ def test_a_node_with_an_id_is_not_read_by_a_version_without() -> None:
     stored = nodes(decision.operations)
     topics = {path: one for path, one in stored.items() if path.startswith("/brokers")}
     with pytest.raises(LoweredError, match="topic 'a' has an id"):
-        load_image(5, Nodes({}, topics, {}, {}), topic_ids=False)
+        load_image(5, Nodes(topics, {}, {}), topic_ids=False)
 
 
 @pytest.mark.checklist(208, 210, 212)

@@ -82,5 +82,5 @@ def remember(
     )
     view = plane.parts.services.view
     assert isinstance(view, KnownCluster)
-    for knows in (view, plane.parts.controller):
+    for knows in (view, plane.controller):
         knows._image = knows._image.apply(ImageDelta(committed_ingests=many))

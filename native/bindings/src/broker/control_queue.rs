@@ -1,10 +1,11 @@
-//! What Python drains: requests, completions of its appends, the news that no log directory is left, log lines.
+//! What Python drains: requests, completions of its appends, proposals of leaders, the news that no log directory is left, log lines.
 
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::isr::IsrProposal;
 use super::log_lines;
 use super::request::{Completion, LogDirsFailed, Request};
 use crate::plane::control_queue::{ControlQueue, Item};
@@ -35,6 +36,9 @@ impl NativeControlQueue {
             match item {
                 Item::Completed(completed) => {
                     drained.append(Bound::new(py, Completion::from(completed))?)?
+                }
+                Item::Proposed(proposal) => {
+                    drained.append(Bound::new(py, IsrProposal::from(proposal))?)?
                 }
                 Item::Failed(reason) => {
                     drained.append(Bound::new(py, LogDirsFailed::new(reason))?)?

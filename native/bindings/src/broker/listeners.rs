@@ -4,8 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use pybroker_protocol::ErrorCode;
-use pybroker_server::StartError;
 use pybroker_server::config::{self, Registry, SecurityProtocol};
+use pybroker_server::{Server, StartError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -28,6 +28,8 @@ pub(crate) struct ListenerConfig {
     host: String,
     port: u16,
     security_protocol: String,
+    /// Brokers talk to each other on it: no client is served.
+    between_brokers: bool,
 }
 
 /// Where a broker can be reached on one of its listeners.
@@ -55,6 +57,14 @@ pub(crate) struct NativeListeners(Arc<DataPlane>);
 impl NativeListeners {
     pub(super) const fn new(plane: Arc<DataPlane>) -> Self {
         Self(plane)
+    }
+
+    fn opened(&self) -> PyResult<Arc<Server>> {
+        self.0.server().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "listeners.open has not been called, or the broker is shut down",
+            )
+        })
     }
 }
 
@@ -88,13 +98,13 @@ impl NativeListeners {
             .collect())
     }
 
+    fn start_accepting_brokers(&self) -> PyResult<()> {
+        self.opened()?.start_accepting_brokers();
+        Ok(())
+    }
+
     fn start_accepting(&self) -> PyResult<()> {
-        let server = self.0.server().ok_or_else(|| {
-            PyRuntimeError::new_err(
-                "listeners.open has not been called, or the broker is shut down",
-            )
-        })?;
-        server.start_accepting();
+        self.opened()?.start_accepting();
         Ok(())
     }
 
@@ -135,6 +145,7 @@ fn resolved(listener: &ListenerConfig) -> Result<config::ListenerConfig, Problem
         host,
         port,
         security_protocol,
+        between_brokers,
     } = listener;
     let invalid = |text| Problem {
         code: ErrorCode::INVALID_CONFIG.0,
@@ -155,7 +166,11 @@ fn resolved(listener: &ListenerConfig) -> Result<config::ListenerConfig, Problem
         name: name.as_str().into(),
         address,
         security,
-        registry: Registry::Client,
+        registry: if *between_brokers {
+            Registry::InterBroker
+        } else {
+            Registry::Client
+        },
     })
 }
 

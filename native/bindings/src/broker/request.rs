@@ -41,7 +41,7 @@ impl Request {
         let decode = |body: &[u8]| {
             codec::decode_request(
                 py,
-                Registry::Client,
+                request.peer.registry,
                 request.api_key,
                 request.api_version,
                 body,
@@ -76,7 +76,7 @@ impl Request {
     fn encode(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         codec::encode_response(
             py,
-            Registry::Client,
+            self.peer.registry,
             self.api_key,
             self.api_version,
             message,
@@ -109,6 +109,12 @@ impl Request {
     #[getter]
     fn listener(&self) -> &str {
         &self.peer.listener
+    }
+
+    /// Whether a broker asks, over the listener for brokers.
+    #[getter]
+    fn of_broker(&self) -> bool {
+        self.peer.registry == Registry::InterBroker
     }
 
     #[getter]

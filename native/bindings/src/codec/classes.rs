@@ -37,6 +37,8 @@ enum FieldDefault {
 /// so nobody waits for the GIL with it.
 #[derive(Default)]
 struct Built {
+    /// Classes that Python has of its own for the structs of a message, by their names.
+    given: HashMap<usize, HashMap<String, Py<PyType>>>,
     by_message: HashMap<usize, &'static Classes>,
     by_class: HashMap<usize, &'static Classes>,
 }
@@ -70,6 +72,38 @@ impl Classes {
             .by_class
             .insert(classes.classes[0].class.as_ptr() as usize, classes);
         Ok(classes)
+    }
+
+    /// Has the structs of `message` be objects of these classes, by the names of the structs. Messages that were made of
+    /// other classes before can still be encoded.
+    ///
+    /// # Errors
+    /// One of these has other fields than the struct, or other names.
+    pub(super) fn give(
+        py: Python<'_>,
+        message: &'static Message,
+        classes: HashMap<String, Py<PyType>>,
+    ) -> PyResult<()> {
+        for schema in &message.classes {
+            let Some(class) = classes.get(&schema.name) else {
+                continue;
+            };
+            let fields: Vec<String> = class.bind(py).getattr("__struct_fields__")?.extract()?;
+            let wanted: Vec<&str> = schema.fields.iter().map(|field| &*field.name).collect();
+            if fields != wanted {
+                let name = &schema.name;
+                return Err(CodecError::new_err(format!(
+                    "{name} has the fields {wanted:?}, its class {fields:?}"
+                )));
+            }
+        }
+        {
+            let mut built = built();
+            built.by_message.remove(&address(message));
+            built.given.insert(address(message), classes);
+        }
+        // Their objects are known from now on.
+        Classes::of(py, message).map(drop)
     }
 
     /// The classes of the message that `object` is.
@@ -123,7 +157,16 @@ impl Classes {
     }
 
     fn build(py: Python<'_>, message: &'static Message) -> PyResult<Classes> {
-        let mut builder = Builder::new(py, message)?;
+        let given = built()
+            .given
+            .get(&address(message))
+            .map_or_else(HashMap::new, |given| {
+                let pairs = given.iter();
+                pairs
+                    .map(|(name, class)| (name.clone(), class.clone_ref(py)))
+                    .collect()
+            });
+        let mut builder = Builder::new(py, message, given)?;
         for class in 0..message.classes.len() {
             builder.build(class)?;
         }
@@ -135,6 +178,7 @@ impl Classes {
 struct Builder<'py> {
     py: Python<'py>,
     message: &'static Message,
+    given: HashMap<String, Py<PyType>>,
     built: Vec<Option<StructClass>>,
     defstruct: Bound<'py, PyAny>,
     field: Bound<'py, PyAny>,
@@ -143,7 +187,11 @@ struct Builder<'py> {
 }
 
 impl<'py> Builder<'py> {
-    fn new(py: Python<'py>, message: &'static Message) -> PyResult<Builder<'py>> {
+    fn new(
+        py: Python<'py>,
+        message: &'static Message,
+        given: HashMap<String, Py<PyType>>,
+    ) -> PyResult<Builder<'py>> {
         let msgspec = py.import("msgspec")?;
         let options = PyDict::new(py);
         options.set_item("module", module_of(message))?;
@@ -152,6 +200,7 @@ impl<'py> Builder<'py> {
         Ok(Builder {
             py,
             message,
+            given,
             built: message.classes.iter().map(|_| None).collect(),
             defstruct: msgspec.getattr("defstruct")?,
             field: msgspec.getattr("field")?,
@@ -188,10 +237,15 @@ impl<'py> Builder<'py> {
             names.push(name.unbind());
             defaults.push(default);
         }
-        let made = self
-            .defstruct
-            .call((schema.name.as_str(), fields), Some(&self.options))?;
-        let class_object = made.cast_into::<PyType>()?.unbind();
+        let class_object = match self.given.remove(&schema.name) {
+            Some(given) => given,
+            None => {
+                let made = self
+                    .defstruct
+                    .call((schema.name.as_str(), fields), Some(&self.options))?;
+                made.cast_into::<PyType>()?.unbind()
+            }
+        };
         self.built[class] = Some(StructClass {
             class: class_object,
             names,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use pybroker_replica::IsrProposal;
 use pybroker_server::config::LogLevel;
 use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
 
@@ -31,6 +32,8 @@ pub(crate) struct Completed {
 pub(crate) enum Item {
     Request(ControlRequest),
     Completed(Completed),
+    /// What a leader here asks of the controller.
+    Proposed(IsrProposal),
     /// No log directory is left, with the last reason.
     Failed(String),
 }
@@ -61,6 +64,7 @@ pub(crate) struct ControlQueue {
 struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
     completed: VecDeque<Completed>,
+    proposed: VecDeque<IsrProposal>,
     failed: Option<String>,
     log: VecDeque<(LogLevel, String)>,
     log_dropped: u64,
@@ -75,6 +79,7 @@ impl Inner {
     fn is_empty(&self) -> bool {
         self.lanes.iter().all(VecDeque::is_empty)
             && self.completed.is_empty()
+            && self.proposed.is_empty()
             && self.failed.is_none()
             && self.log.is_empty()
     }
@@ -138,6 +143,15 @@ impl ControlQueue {
         }
     }
 
+    /// A leader here wants its ISR changed. Bounded by the partitions: each has one proposal under way.
+    pub(crate) fn propose(&self, proposal: IsrProposal) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            inner.proposed.push_back(proposal);
+            self.signal(&mut inner);
+        }
+    }
+
     /// No log directory is left.
     pub(crate) fn fail(&self, reason: &str) {
         let mut inner = self.inner.lock();
@@ -166,7 +180,8 @@ impl ControlQueue {
         )
     }
 
-    /// Takes at most `items_max`, and before all the news that nothing works any more: inter-broker requests, completions, session requests, admin requests.
+    /// Takes at most `items_max`, and before all the news that nothing works any more: inter-broker
+    /// requests, completions, proposals, session requests, admin requests.
     pub(crate) fn drain(&self, items_max: usize) -> Vec<Item> {
         let mut inner = self.inner.lock();
         let mut items = Vec::with_capacity(items_max.min(64));
@@ -179,6 +194,11 @@ impl ControlQueue {
             && let Some(completed) = inner.completed.pop_front()
         {
             items.push(Item::Completed(completed));
+        }
+        while items.len() < items_max - admin
+            && let Some(proposal) = inner.proposed.pop_front()
+        {
+            items.push(Item::Proposed(proposal));
         }
         self.take_requests(&mut inner, Lane::Session, items_max - admin, &mut items);
         self.take_requests(&mut inner, Lane::Admin, items_max, &mut items);
@@ -225,6 +245,7 @@ impl ControlQueue {
         inner.closed = true;
         let lanes = std::mem::take(&mut inner.lanes);
         inner.completed.clear();
+        inner.proposed.clear();
         inner.bytes = 0;
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);

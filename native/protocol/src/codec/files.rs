@@ -117,15 +117,23 @@ pub(super) static CLIENT: [SchemaFile; 109] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static INTER_BROKER: [SchemaFile; 10] = [
+pub(super) static INTER_BROKER: [SchemaFile; 18] = [
     SchemaFile::new("interbroker/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/interbroker/k000_produce.schema")),
     SchemaFile::new("interbroker/k001_fetch.schema", Some(1), &["FetchRequest", "FetchResponse"], include_str!("../../schema/interbroker/k001_fetch.schema")),
     SchemaFile::new("interbroker/k002_list_offsets.schema", Some(2), &["ListOffsetsRequest", "ListOffsetsResponse"], include_str!("../../schema/interbroker/k002_list_offsets.schema")),
     SchemaFile::new("interbroker/k004_leader_and_isr.schema", Some(4), &["LeaderAndIsrRequest", "LeaderAndIsrResponse"], include_str!("../../schema/interbroker/k004_leader_and_isr.schema")),
     SchemaFile::new("interbroker/k005_stop_replica.schema", Some(5), &["StopReplicaRequest", "StopReplicaResponse"], include_str!("../../schema/interbroker/k005_stop_replica.schema")),
     SchemaFile::new("interbroker/k006_update_metadata.schema", Some(6), &["UpdateMetadataRequest", "UpdateMetadataResponse"], include_str!("../../schema/interbroker/k006_update_metadata.schema")),
+    SchemaFile::new("interbroker/k007_controlled_shutdown.schema", Some(7), &["ControlledShutdownRequest", "ControlledShutdownResponse"], include_str!("../../schema/interbroker/k007_controlled_shutdown.schema")),
     SchemaFile::new("interbroker/k023_offset_for_leader_epoch.schema", Some(23), &["OffsetForLeaderEpochRequest", "OffsetForLeaderEpochResponse"], include_str!("../../schema/interbroker/k023_offset_for_leader_epoch.schema")),
     SchemaFile::new("interbroker/k052_vote.schema", Some(52), &["VoteRequest", "VoteResponse"], include_str!("../../schema/interbroker/k052_vote.schema")),
     SchemaFile::new("interbroker/k053_begin_quorum_epoch.schema", Some(53), &["BeginQuorumEpochRequest", "BeginQuorumEpochResponse"], include_str!("../../schema/interbroker/k053_begin_quorum_epoch.schema")),
     SchemaFile::new("interbroker/k054_end_quorum_epoch.schema", Some(54), &["EndQuorumEpochRequest", "EndQuorumEpochResponse"], include_str!("../../schema/interbroker/k054_end_quorum_epoch.schema")),
+    SchemaFile::new("interbroker/k056_alter_partition.schema", Some(56), &["AlterPartitionRequest", "AlterPartitionResponse"], include_str!("../../schema/interbroker/k056_alter_partition.schema")),
+    SchemaFile::new("interbroker/k058_envelope.schema", Some(58), &["EnvelopeRequest", "EnvelopeResponse"], include_str!("../../schema/interbroker/k058_envelope.schema")),
+    SchemaFile::new("interbroker/k32160_update_cluster.schema", Some(32160), &["UpdateClusterRequest", "UpdateClusterResponse"], include_str!("../../schema/interbroker/k32160_update_cluster.schema")),
+    SchemaFile::new("interbroker/k32161_restore_replicas.schema", Some(32161), &["RestoreReplicasRequest", "RestoreReplicasResponse"], include_str!("../../schema/interbroker/k32161_restore_replicas.schema")),
+    SchemaFile::new("interbroker/k32162_close_topics.schema", Some(32162), &["CloseTopicsRequest", "CloseTopicsResponse"], include_str!("../../schema/interbroker/k32162_close_topics.schema")),
+    SchemaFile::new("interbroker/k32163_reopen_topics.schema", Some(32163), &["ReopenTopicsRequest", "ReopenTopicsResponse"], include_str!("../../schema/interbroker/k32163_reopen_topics.schema")),
+    SchemaFile::new("interbroker/k32164_submit_event.schema", Some(32164), &["SubmitEventRequest", "SubmitEventResponse"], include_str!("../../schema/interbroker/k32164_submit_event.schema")),
 ];

@@ -12,6 +12,9 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
 pub const FLEXIBLE: i16 = 12;
 /// First version by topic id.
 pub const BY_ID: i16 = 13;
+/// Among brokers version 13 tells the life of the broker that follows (KIP-903), in a tag of ours: the KIP-516 text has
+/// no place for it.
+const REPLICA_EPOCH_TAG: u32 = 10_000;
 /// First version with fetch sessions.
 pub const SESSIONS: i16 = 7;
 
@@ -176,6 +179,10 @@ impl FetchRequest {
                     }
                     Ok(true)
                 }
+                REPLICA_EPOCH_TAG if version == BY_ID => {
+                    replica.1 = value.i64()?;
+                    Ok(true)
+                }
                 1 if version >= 15 => {
                     replica = (value.i32()?, value.i64()?);
                     value.skip_tags(true)?;
@@ -284,7 +291,9 @@ impl FetchRequest {
         }
         if version >= FLEXIBLE {
             let replica = version >= 15 && (self.replica_id, self.replica_epoch) != (-1, -1);
-            writer.tag_count(u32::from(self.cluster_id.is_some()) + u32::from(replica));
+            let life = version == BY_ID && self.replica_epoch != -1;
+            let count = [self.cluster_id.is_some(), replica, life];
+            writer.tag_count(count.into_iter().map(u32::from).sum());
             if let Some(cluster_id) = self.cluster_id {
                 writer.tag(0, |writer| writer.string(text(cluster_id)));
             }
@@ -294,6 +303,9 @@ impl FetchRequest {
                     writer.i64(self.replica_epoch);
                     writer.no_tags();
                 });
+            }
+            if life {
+                writer.tag(REPLICA_EPOCH_TAG, |writer| writer.i64(self.replica_epoch));
             }
         }
     }

@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn wire_version(&self) -> WireVersion {
         WireVersion {
-            registry: self.connection.registry,
+            registry: self.connection.peer.registry,
             number: self.version,
         }
     }
@@ -41,7 +41,7 @@ impl<'a> Call<'a> {
     /// Whether it came over a listener where brokers talk.
     #[inline]
     pub(crate) fn is_brokers(&self) -> bool {
-        self.connection.registry == Registry::InterBroker
+        self.connection.peer.registry == Registry::InterBroker
     }
 
     /// What the client may do with topics.

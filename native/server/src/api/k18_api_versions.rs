@@ -38,7 +38,7 @@ pub(crate) fn run(
         ErrorCode::NONE
     };
     let api_keys = if valid {
-        Api::advertised(call.connection.registry, thread.settings.topic_ids)
+        Api::advertised(call.connection.peer.registry, thread.settings.topic_ids)
             .map(row)
             .collect()
     } else {
@@ -55,7 +55,7 @@ pub(crate) fn run_unsupported(call: &Call<'_>, thread: &ThreadState, out: &mut V
         thread,
         0,
         ErrorCode::UNSUPPORTED_VERSION,
-        Api::advertised(call.connection.registry, true)
+        Api::advertised(call.connection.peer.registry, true)
             .filter(|(api, ..)| api.key == ApiKey::ApiVersions)
             .map(row)
             .collect(),

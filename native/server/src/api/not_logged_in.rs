@@ -38,7 +38,7 @@ pub(crate) enum Told {
 
 /// Answers a supported request.
 pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Told {
-    if call.connection.registry != Registry::Client {
+    if call.connection.peer.registry != Registry::Client {
         return Told::Nothing;
     }
     let start = out.len();

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 from pybroker.metadata.control_messages import ControlRequest, ControlResponse
+from pybroker.metadata.image import BrokerImage
 
 
 class Channel(Protocol):
@@ -21,4 +23,20 @@ class Channel(Protocol):
 
     async def drain(self) -> None:
         """Waits until everything has been answered."""
+        ...
+
+
+class Channels(Protocol):
+    """To brokers that live."""
+
+    def to(self, broker: BrokerImage) -> Channel | None:
+        """The channel to this life of a broker; None if it cannot be reached from here."""
+        ...
+
+    def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """Only these live: what was meant for others, or for other lives of these, is refused as stale."""
+        ...
+
+    async def close(self) -> None:
+        """After what was sent has been answered, for as long as that may take."""
         ...

@@ -1,0 +1,45 @@
+"""Envelope (key 58), between brokers only: what one broker was asked, and the controller has to decide (KIP-590 has the
+key; an event of ours is in it)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pybroker.cluster.packed import UnreadableError, pack_reply, unpack_event
+from pybroker.cluster.port import OwnPort
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, decode, encode
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
+
+API_KEY = ApiKey.ENVELOPE
+
+
+async def handle(
+    port: OwnPort, changes: Callable[[], tuple[int, int]], context: RequestContext, request: Any
+) -> Any:
+    """Answers when the event is in force, with the controller's last change by then. NOT_CONTROLLER: nothing was
+    decided here."""
+    try:
+        inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
+        event = unpack_event(inner.event)
+    except (CodecError, UnreadableError) as problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope holds no event: {problem}") from None
+    if not port.is_open:
+        return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        answer = await port.submit(event, inner.timeout_ms, asked_by=inner.broker_id)
+        reply = wire.SubmitEventResponse(
+            error_code=0, error_message=None, reply=pack_reply(answer.reply), in_force=answer.in_force
+        )
+    except KafkaError as error:
+        if error.code == ErrorCode.NOT_CONTROLLER:
+            return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        reply = wire.SubmitEventResponse(error_code=error.code, error_message=error.message, reply=b"", in_force=False)
+    epoch, number = changes()
+    return wire.EnvelopeResponse(
+        response_data=encode(reply, 0), error_code=0, change_number=number, controller_epoch=epoch
+    )

@@ -1,0 +1,70 @@
+"""What brokers ask each other: API key → handler. Only a broker in a cluster imports this."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pybroker.api import (
+    k04_leader_and_isr,
+    k05_stop_replica,
+    k06_update_metadata,
+    k07_controlled_shutdown,
+    k17_sasl_handshake,
+    k36_sasl_authenticate,
+    k56_alter_partition,
+    k58_envelope,
+)
+from pybroker.api.control import ControlReceiver
+from pybroker.cluster.packed import UnreadableError
+from pybroker.cluster.port import OwnPort
+from pybroker.interbroker.control import request_from_wire, response_to_wire
+from pybroker.metadata.control_messages import refusal
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
+from pybroker.services import Services
+
+log = logging.getLogger(__name__)
+
+CONTROLLERS = (
+    k04_leader_and_isr.API_KEY,
+    k05_stop_replica.API_KEY,
+    k06_update_metadata.API_KEY,
+    ApiKey.UPDATE_CLUSTER,
+    ApiKey.RESTORE_REPLICAS,
+    ApiKey.CLOSE_TOPICS,
+    ApiKey.REOPEN_TOPICS,
+)
+"""What the controller of another broker sends."""
+
+
+async def obey(receiver: ControlReceiver, context: RequestContext, message: Any) -> Any:
+    """A message from the wire. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
+    try:
+        request = request_from_wire(message)
+    except UnreadableError as problem:
+        log.error("a message of the controller cannot be read: %s", problem)
+        raise
+    try:
+        response = await receiver.handle(request)
+    except Exception:
+        log.exception("%s failed in this broker: this is a bug in pybroker", type(request).__name__)
+        response = refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+    return response_to_wire(response)
+
+
+def broker_routes(
+    services: Services, receiver: ControlReceiver, port: OwnPort, changes: Callable[[], tuple[int, int]]
+) -> dict[int, Callable[[RequestContext, Any], Any]]:
+    """`changes`: the controller epoch and the last change of this broker's controller."""
+    return {
+        **dict.fromkeys(CONTROLLERS, partial(obey, receiver)),
+        k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
+        k17_sasl_handshake.API_KEY: partial(k17_sasl_handshake.handle, services.sasl),
+        k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
+        k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
+        k58_envelope.API_KEY: partial(k58_envelope.handle, port, changes),
+    }

@@ -1,0 +1,29 @@
+"""Who is the controller, as far as this broker knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Seat:
+    """Written by the election, read by who forwards. On the loop's thread."""
+
+    def __init__(self) -> None:
+        self._controller: int | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def controller(self) -> int | None:
+        """The broker's id; None while nobody is, or nobody knows."""
+        return self._controller
+
+    def taken_by(self, broker_id: int | None) -> None:
+        """What the store says now."""
+        if broker_id != self._controller:
+            self._controller = broker_id
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def changes(self) -> None:
+        """Waits until somebody else is, or nobody."""
+        await self._changed.wait()

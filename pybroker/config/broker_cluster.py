@@ -1,0 +1,131 @@
+"""Broker settings: where the cluster's metadata is, and how brokers copy from each other."""
+
+# ruff: noqa: E501  (one row of a table, one sentence a setting)
+from __future__ import annotations
+
+from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least, one_of
+
+BOOLEAN, STRING, PASSWORD = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.PASSWORD
+INT, LONG = ConfigType.INT, ConfigType.LONG
+
+METADATA_STORE = "metadata.store"
+EMBEDDED = "embedded"
+ZOOKEEPER = "zookeeper"
+
+
+def _user_and_password(value: Value) -> None:
+    if value and ":" not in str(value):
+        raise InvalidValue("expected user:password")
+
+
+METADATA = (
+    ConfigKey(
+        METADATA_STORE,
+        STRING,
+        EMBEDDED,
+        "Where the cluster's metadata is kept: embedded (one node, a file in the first data directory) or zookeeper (any number of brokers). Not one of Kafka's settings.",
+        one_of(EMBEDDED, ZOOKEEPER),
+    ),
+    ConfigKey(
+        "zookeeper.connect",
+        STRING,
+        None,
+        "With metadata.store=zookeeper: the servers of the ensemble, host:port[,host:port...], and behind the last one the path below which this cluster's nodes are, as /path.",
+    ),
+    ConfigKey(
+        "zookeeper.session.timeout.ms",
+        INT,
+        6000,
+        "How long ZooKeeper waits for a sign of life before it takes this broker for dead (Kafka: 18000).",
+        at_least(100),
+    ),
+    ConfigKey(
+        "zookeeper.connection.timeout.ms",
+        INT,
+        None,
+        "How long the start waits for ZooKeeper. Unset: as long as zookeeper.session.timeout.ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "zookeeper.digest",
+        PASSWORD,
+        None,
+        "user:password by which this broker is known to ZooKeeper (its digest scheme). Not one of Kafka's settings.",
+        _user_and_password,
+    ),
+    ConfigKey(
+        "zookeeper.set.acl",
+        BOOLEAN,
+        False,
+        "Nodes that brokers make in ZooKeeper can be read and changed by the user of zookeeper.digest only.",
+    ),
+    ConfigKey("zookeeper.ssl.client.enable", BOOLEAN, False, "Connect to ZooKeeper under TLS."),
+    ConfigKey(
+        "zookeeper.ssl.truststore.location",
+        STRING,
+        None,
+        "PEM file with the certificates that ZooKeeper's certificate must come from. Unset: those of the system.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.keystore.location",
+        STRING,
+        None,
+        "PEM file with this broker's certificate for ZooKeeper and its private key.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.keystore.password", PASSWORD, None, "Password of the private key in zookeeper.ssl.keystore.location."
+    ),
+    ConfigKey(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        STRING,
+        "HTTPS",
+        "HTTPS: the certificate must be for the host that was connected to. Empty: any host's will do.",
+        one_of("HTTPS", ""),
+    ),
+)
+
+REPLICATION = (
+    ConfigKey(
+        "replica.lag.time.max.ms",
+        LONG,
+        30000,
+        "A follower that has been behind its leader for so long leaves the set of those in sync.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "replica.fetch.wait.max.ms",
+        INT,
+        500,
+        "How long a leader may hold a follower's fetch back when there is nothing new.",
+        at_least(0),
+    ),
+    ConfigKey("replica.fetch.min.bytes", INT, 1, "A leader answers a follower's fetch when so much is there.", at_least(1)),
+    ConfigKey(
+        "replica.fetch.max.bytes", INT, 1048576, "Bytes that a follower asks for of each partition.", at_least(1)
+    ),
+    ConfigKey(
+        "replica.fetch.response.max.bytes", INT, 10485760, "Bytes that a follower asks for in one fetch.", at_least(1)
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms", INT, 1000, "How long a follower waits after a partition's fetch has failed.", at_least(0)
+    ),
+    ConfigKey(
+        "replica.socket.timeout.ms",
+        INT,
+        30000,
+        "How long a follower waits for its leader's answer before it connects anew.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        True,
+        "Whether a broker that stops first has others take over what it leads.",
+    ),
+    ConfigKey(
+        "controlled.shutdown.max.retries", INT, 3, "How often it asks again, when the controller cannot be reached.", at_least(0)
+    ),
+    ConfigKey(
+        "controlled.shutdown.retry.backoff.ms", LONG, 5000, "How long it waits in between.", at_least(0)
+    ),
+)

@@ -1,0 +1,168 @@
+"""Who is the controller: the one broker of an embedded store, or the one of a cluster that is elected, while the others
+wait for the office to be free."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from pybroker.cluster.seat import Seat
+from pybroker.controller.activation import FindLocalIds, OfficeTakenError, ShowsTopicIds
+from pybroker.controller.controller import Controller
+from pybroker.errors import FatalError
+from pybroker.metadata import znodes
+from pybroker.metadata.store import (
+    BadVersionError,
+    MetadataStore,
+    Node,
+    NoNodeError,
+    SessionState,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    WatchEvent,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Alone:
+    """The one broker of an embedded store: it is the controller from its start to its stop."""
+
+    def __init__(self, seat: Seat, broker_id: int, controller: Controller) -> None:
+        self._seat = seat
+        self._broker_id = broker_id
+        self._controller = controller
+
+    async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        """Returns when it is the controller. Raises LoweredError, DamagedNodeError."""
+        await self._controller.start(find_local_ids, shows_topic_ids)
+        self._seat.taken_by(self._broker_id)
+
+    async def stop(self) -> None:
+        """Decides nothing more."""
+        await self._controller.stop()
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change that brokers were told of."""
+        return self._controller.changes
+
+
+class Election:
+    """Of one broker of a cluster, for as long as it runs. Each term has a controller of its own."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        broker_id: int,
+        seat: Seat,
+        make_controller: Callable[[], Controller],
+        on_fatal: Callable[[FatalError], None],
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._seat = seat
+        self._make_controller = make_controller
+        self._on_fatal = on_fatal
+        self._task: asyncio.Task[None] | None = None
+        self._session_lost = asyncio.Event()
+        self._controller: Controller | None = None
+        """Of this broker's present term."""
+
+    async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        """Stands from now on; returns at once."""
+        self._store.on_session(self._session)
+        self._task = asyncio.create_task(self._run(find_local_ids, shows_topic_ids), name="election")
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change that brokers were told of; (-1, -1) while this broker
+        is not the controller."""
+        return (-1, -1) if self._controller is None else self._controller.changes
+
+    async def stop(self) -> None:
+        """Leaves the office, if this broker has it, so that another one is elected at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        controller = self._controller
+        if controller is not None:
+            await self._resign(controller)
+            with contextlib.suppress(StoreError):
+                await self._store.delete(znodes.CONTROLLER)
+
+    def _session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._session_lost.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            log.critical("standing for election failed", exc_info=problem)
+            self._on_fatal(
+                problem if isinstance(problem, FatalError) else FatalError(f"standing for election failed: {problem}")
+            )
+
+    async def _run(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        while True:
+            try:
+                await self._stand(find_local_ids, shows_topic_ids)
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                # What has become of it, the next look tells.
+                log.warning("the metadata store does not say who is controller; asking again: %s", problem)
+            except StoreClosedError:
+                return
+
+    async def _stand(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        changed = asyncio.Event()
+
+        def fired(_: WatchEvent) -> None:
+            changed.set()
+
+        node = await self._store.exists(znodes.CONTROLLER, fired)
+        if node is not None and await self._is_anothers(node):
+            self._seat.taken_by(znodes.decode_controller(node.data))
+            await changed.wait()
+            return
+        self._seat.taken_by(None)
+        self._session_lost.clear()
+        controller = self._make_controller()
+        try:
+            await controller.start(find_local_ids, shows_topic_ids)
+        except OfficeTakenError:
+            return
+        self._controller = controller
+        self._seat.taken_by(self._broker_id)
+        await self._hold(controller)
+
+    async def _is_anothers(self, node: Node) -> bool:
+        """Removes what this broker has left there, in an earlier life or by a term that did not begin: its session
+        would be waited for otherwise."""
+        if znodes.decode_controller(node.data) != self._broker_id:
+            return True
+        with contextlib.suppress(NoNodeError, BadVersionError):
+            await self._store.delete(znodes.CONTROLLER, node.version)
+        return False
+
+    async def _hold(self, controller: Controller) -> None:
+        """Until the term is over: the session has ended, or a write was refused because another one is in office."""
+        lost = asyncio.ensure_future(self._session_lost.wait())
+        resigned = asyncio.ensure_future(controller.resigned.wait())
+        try:
+            await asyncio.wait([lost, resigned], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+            resigned.cancel()
+        self._seat.taken_by(None)
+        log.warning("this broker is not the controller any more")
+        await self._resign(controller)
+
+    async def _resign(self, controller: Controller) -> None:
+        self._controller = None
+        await controller.stop()

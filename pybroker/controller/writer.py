@@ -1,0 +1,127 @@
+"""Makes decisions durable: one multi for each, which also checks that this is still the controller, and counts them.
+
+A write whose answer was lost was done, or was not. The count in the store tells: only one controller writes it, and
+each decision has its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pybroker.controller.activation import Office
+from pybroker.errors import FatalError, KafkaError
+from pybroker.metadata import znodes
+from pybroker.metadata.store import (
+    MULTI_BYTES_MAX,
+    Create,
+    MetadataStore,
+    MultiError,
+    Operation,
+    Set,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    ValueTooLargeError,
+)
+from pybroker.protocol.error_codes import ErrorCode
+
+PART_OPERATIONS_MAX = 2_000
+"""Of a decision that is written in parts: others have their turn in between."""
+OPERATION_OVERHEAD_BYTES = 128
+
+
+class ResignedError(KafkaError):
+    """This broker is not the controller any more."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.NOT_CONTROLLER) -> None:
+        super().__init__(code, message)
+
+
+class Writer:
+    """Of one office."""
+
+    def __init__(self, store: MetadataStore, office: Office) -> None:
+        self._store = store
+        self._office = office
+        self._number = office.decisions
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """The office is lost, or the broker stops: a store that cannot be reached is not waited for any more."""
+        self._given_up = True
+
+    async def write(self, operations: Sequence[Operation], *, separable: bool = False) -> None:
+        """Waits as long as the store cannot be reached. `separable`: in several multis, in order.
+
+        Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
+        KAFKA_STORAGE_ERROR (the store has failed); FatalError: somebody else writes to the store.
+        """
+        for part in _parts(operations) if separable else (operations,):
+            await self._write(part)
+
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        number = self._number + 1
+        count = Set(znodes.DECISIONS, str(number).encode())
+        while True:
+            try:
+                await self._store.multi([self._office.check(), count, *operations])
+                break
+            except MultiError as error:
+                raise self._refused(error) from error
+            except UnknownOutcomeError:
+                if await self._was_done(number):
+                    break
+            except UnavailableError as error:
+                self._unless_given_up(error)
+            except StoreClosedError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            except StoreError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        self._number = number
+
+    async def _was_done(self, number: int) -> bool:
+        while True:
+            try:
+                epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+                if epoch.version != self._office.epoch_version:
+                    # Not NOT_CONTROLLER, which would have it asked again.
+                    raise ResignedError(
+                        "Another controller has taken over; look whether this was decided.",
+                        ErrorCode.REQUEST_TIMED_OUT,
+                    )
+                return znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) == number
+            except UnavailableError as error:
+                self._unless_given_up(error)
+            except StoreClosedError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _unless_given_up(self, error: StoreError) -> None:
+        if self._given_up:
+            raise ResignedError(f"This broker is not the controller any more: {error}") from error
+
+    @staticmethod
+    def _refused(error: MultiError) -> Exception:
+        if error.index == 0:
+            return ResignedError("This broker is not the controller any more.")
+        if isinstance(error.cause, ValueTooLargeError):
+            return KafkaError(
+                ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
+            )
+        # The image says that this write fits, the store says it does not: somebody else writes to the store.
+        return FatalError(f"the metadata store was changed by somebody else: {error}")
+
+
+def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
+    part: list[Operation] = []
+    size = 0
+    for operation in operations:
+        data = operation.data if isinstance(operation, Create | Set) else b""
+        taken = len(operation.path) + len(data) + OPERATION_OVERHEAD_BYTES
+        if part and (size + taken > MULTI_BYTES_MAX // 2 or len(part) >= PART_OPERATIONS_MAX):
+            yield part
+            part, size = [], 0
+        part.append(operation)
+        size += taken
+    if part:
+        yield part

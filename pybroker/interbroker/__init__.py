@@ -1,0 +1,1 @@
+"""What brokers say to each other over the listener for brokers."""

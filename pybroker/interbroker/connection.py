@@ -1,0 +1,34 @@
+"""A connection to another broker's listener for brokers."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.message_facts import MessageFacts, message_facts
+from pybroker.client.errors import BrokerConnectionError, KafkaTimeoutError
+from pybroker.errors import KafkaError
+from pybroker.native import message_class, message_schema
+
+UNREACHABLE = (BrokerConnectionError, KafkaTimeoutError, KafkaError)
+"""What a request over it raises when it was not answered, or not understood."""
+
+
+class InterBrokerConnection(BrokerConnection):
+    """`BrokerConnection` that speaks the layouts of the KIP-516 text and our own."""
+
+    between_brokers = True
+
+    @staticmethod
+    def facts(kind: type) -> MessageFacts:
+        """Of a class that brokers send; of a client's where brokers have no other (ApiVersions, SASL)."""
+        return _facts(kind)
+
+
+@cache
+def _facts(kind: type) -> MessageFacts:
+    name = kind.__name__ if kind.__name__.endswith("Request") else f"{kind.__name__}Request"
+    found = message_schema(name, interbroker=True)
+    if found is None or found.api_key is None or message_class(name, interbroker=True) is not kind:
+        return message_facts(kind)
+    return MessageFacts(name.removesuffix("Request"), found.api_key, found.min_version, found.max_version)

@@ -1,0 +1,124 @@
+"""The controller's messages on the wire between brokers.
+
+LeaderAndIsr, StopReplica, UpdateMetadata, RestoreReplicas and ReopenTopics are sent as they are: the codec makes
+objects of our own classes, which have the wire's fields. The others hold what the wire carries as bytes.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from pybroker.cluster.packed import pack, unpack
+from pybroker.metadata import control_messages as control
+from pybroker.metadata.control_messages import ControlRequest, ControlResponse
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.native import message_schema, use_classes
+from pybroker.protocol import interbroker as wire
+
+_SAME: tuple[tuple[str, type], ...] = (
+    ("LeaderAndIsrRequest", control.LeaderAndIsrRequest),
+    ("LeaderAndIsrResponse", control.LeaderAndIsrResponse),
+    ("StopReplicaRequest", control.StopReplicaRequest),
+    ("StopReplicaResponse", control.StopReplicaResponse),
+    ("UpdateMetadataRequest", control.UpdateMetadataRequest),
+    ("UpdateMetadataResponse", control.UpdateMetadataResponse),
+    ("RestoreReplicasRequest", control.RestoreReplicasRequest),
+    ("RestoreReplicasResponse", control.RestoreReplicasResponse),
+    ("ReopenTopicsRequest", control.ReopenTopics),
+    ("ReopenTopicsResponse", control.ReopenTopicsResponse),
+    ("UpdateClusterResponse", control.UpdateClusterResponse),
+)
+
+
+def _pairs(classes: Mapping[str, Any], name: str, kind: type) -> dict[str, type]:
+    """Our class for each struct of a message, by the struct's name."""
+    found = {name: kind}
+    hints = typing.get_type_hints(kind)
+    for field in classes[name]:
+        inner = field.type_name.removeprefix("[]")
+        if inner in classes:
+            (element, *_) = typing.get_args(hints[field.name])
+            found |= _pairs(classes, inner, element)
+    return found
+
+
+def _use_our_classes() -> None:
+    for name, kind in _SAME:
+        schema = message_schema(name, interbroker=True)
+        assert schema is not None, name
+        use_classes(name, _pairs({one.name: one.fields for one in schema.structs}, name, kind))
+
+
+_use_our_classes()
+
+
+def request_to_wire(request: ControlRequest) -> Any:
+    """What the codec takes."""
+    match request:
+        case control.UpdateCluster(controller_id, controller_epoch, broker_epoch, number, change):
+            return wire.UpdateClusterRequest(
+                controller_id=controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker_epoch,
+                number=number,
+                whole=isinstance(change, ClusterImage),
+                change=pack(change),
+            )
+        case control.CloseTopics(controller_id, controller_epoch, broker_epoch, topics):
+            return wire.CloseTopicsRequest(
+                controller_id=controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker_epoch,
+                topics=list(topics),
+            )
+    return request
+
+
+def request_from_wire(message: Any) -> ControlRequest:
+    """What the receiver obeys. Raises UnreadableError."""
+    if isinstance(message, wire.UpdateClusterRequest):
+        change = unpack(ClusterImage if message.whole else ImageDelta, message.change)
+        return control.UpdateCluster(
+            message.controller_id, message.controller_epoch, message.broker_epoch, message.number, change
+        )
+    if isinstance(message, wire.CloseTopicsRequest):
+        return control.CloseTopics(
+            message.controller_id, message.controller_epoch, message.broker_epoch, tuple(message.topics)
+        )
+    request: ControlRequest = message
+    return request
+
+
+def response_to_wire(response: ControlResponse) -> Any:
+    """What the codec takes."""
+    if isinstance(response, control.CloseTopicsResponse):
+        return wire.CloseTopicsResponse(
+            error_code=response.error_code, topics=[_closed_to_wire(one) for one in response.topics]
+        )
+    return response
+
+
+def response_from_wire(request: ControlRequest, message: Any) -> ControlResponse:
+    """The answer to a request. Raises UnreadableError."""
+    if isinstance(request, control.CloseTopics):
+        return control.CloseTopicsResponse(message.error_code, tuple(_closed_from_wire(one) for one in message.topics))
+    response: ControlResponse = message
+    return response
+
+
+def _closed_to_wire(topic: control.ClosedTopic) -> Any:
+    ends = [
+        wire.CloseTopicsResponse_ClosedPartition(partition_index=index, log_start_offset=start, log_end_offset=end)
+        for index, (start, end) in topic.ends.items()
+    ]
+    offsets = [pack(one) for one in topic.offsets]
+    return wire.CloseTopicsResponse_ClosedTopic(topic_id=topic.topic_id, ends=ends, offsets=offsets)
+
+
+def _closed_from_wire(topic: Any) -> control.ClosedTopic:
+    ends = {one.partition_index: (one.log_start_offset, one.log_end_offset) for one in topic.ends}
+    return control.ClosedTopic(topic.topic_id, ends, tuple(unpack(dict[str, Any], one) for one in topic.offsets))
+
+

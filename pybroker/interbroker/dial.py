@@ -1,0 +1,32 @@
+"""Reaching another broker: where it listens for brokers, and as whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.client.config import ADMIN, ClientConfig
+from pybroker.client.errors import BrokerConnectionError
+from pybroker.interbroker.connection import InterBrokerConnection
+from pybroker.metadata.image import BrokerImage
+
+
+class Dialer:
+    """Opens connections to the listener that brokers use among themselves."""
+
+    def __init__(self, broker_id: int, listener: str) -> None:
+        self._broker_id = broker_id
+        self._listener = listener
+
+    async def __call__(self, broker: BrokerImage) -> InterBrokerConnection:
+        """A connection. Raises what `UNREACHABLE` names."""
+        endpoint = next((one for one in broker.endpoints if one.listener == self._listener), None)
+        if endpoint is None:
+            raise BrokerConnectionError(
+                f"broker {broker.broker_id} has no listener {self._listener}; inter.broker.listener.name must be the "
+                "same everywhere"
+            )
+        settings: dict[str, Any] = {
+            "client.id": f"broker-{self._broker_id}",
+            "security.protocol": endpoint.security_protocol,
+        }
+        return await InterBrokerConnection.open(endpoint.host, endpoint.port, ClientConfig(ADMIN, settings))

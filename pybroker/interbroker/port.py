@@ -1,0 +1,160 @@
+"""The way to the controller of a cluster: in this process while this broker is it, else over the listener for brokers.
+
+An event that was sent is not sent again when its answer is lost: whether it was decided nobody here knows. What was
+certainly not decided (nobody was reached, or it was not the controller) is, for as long as the caller has time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from pybroker.cluster.events import AlterIsr, Event, ShutDownBroker
+from pybroker.cluster.packed import UnreadableError, pack_event, unpack_reply
+from pybroker.cluster.port import Answer, OwnPort
+from pybroker.cluster.seat import Seat
+from pybroker.cluster.view import ClusterView
+from pybroker.errors import KafkaError
+from pybroker.interbroker.alter_partition import outcomes_of, request_of
+from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
+from pybroker.metadata.image import BrokerImage
+from pybroker.native import CodecError, Uuid, decode, encode
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 60_000
+"""Of who names no time."""
+PAUSE_S = 0.05
+
+R = TypeVar("R")
+Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
+
+
+class Follows(ClusterView, Protocol):
+    """The view, and when it has come to a change."""
+
+    async def reached(self, controller_epoch: int, number: int) -> None:
+        """Waits until this broker has heard of that change."""
+        ...
+
+
+class ClusterPort:
+    """`cluster.port.ControllerPort` of a broker in a cluster."""
+
+    def __init__(self, broker_id: int, local: OwnPort, seat: Seat, view: Follows, dial: Dial) -> None:
+        self._broker_id = broker_id
+        self._local = local
+        self._seat = seat
+        self._view = view
+        self._dial = dial
+        self._connection: InterBrokerConnection | None = None
+        self._connected_to: tuple[int, int] | None = None
+        self._dialing = asyncio.Lock()
+
+    async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
+        """See `ControllerPort`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (PATIENCE_MS if timeout_ms is None else timeout_ms) / 1000
+        while True:
+            left_ms = max(0, int((deadline - loop.time()) * 1000))
+            try:
+                if self._local.is_open:
+                    return await self._local.submit(event, None if timeout_ms is None else left_ms)
+                return await self._forward(event, left_ms, deadline)
+            except KafkaError as error:
+                if error.code != ErrorCode.NOT_CONTROLLER or loop.time() >= deadline:
+                    raise
+            await self._pause(deadline)
+
+    async def _pause(self, deadline: float) -> None:
+        """Until there may be another controller."""
+        changes = asyncio.ensure_future(self._seat.changes())
+        left = deadline - asyncio.get_running_loop().time()
+        await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
+        changes.cancel()
+
+    async def _forward(self, event: Event[R], left_ms: int, deadline: float) -> Answer[R]:
+        connection = await self._to_controller()
+        try:
+            if isinstance(event, AlterIsr):
+                return await _alter_partition(connection, event, left_ms)
+            if isinstance(event, ShutDownBroker):
+                return await _shut_down(connection, event, left_ms)
+            return await self._envelope(connection, event, left_ms, deadline)
+        except UNREACHABLE as problem:
+            if isinstance(problem, KafkaError):
+                raise
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The controller was asked and did not answer; look what became of it ({problem}).",
+            ) from problem
+
+    async def _envelope(
+        self, connection: InterBrokerConnection, event: Event[R], left_ms: int, deadline: float
+    ) -> Answer[R]:
+        inner = wire.SubmitEventRequest(broker_id=self._broker_id, event=pack_event(event), timeout_ms=left_ms)
+        envelope = wire.EnvelopeRequest(
+            request_data=encode(inner, 0), request_principal=None, client_host_address=b"", request_id=Uuid.random()
+        )
+        answer = await connection.request(envelope, timeout_s=left_ms / 1000 + 1)
+        kind = type(event).__name__
+        if answer.error_code:
+            raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refuses it.")
+        try:
+            reply = decode(ApiKey.SUBMIT_EVENT, 0, answer.response_data or b"", False, interbroker=True)
+            if reply.error_code:
+                raise KafkaError(reply.error_code, reply.error_message)
+            found = unpack_reply(type(event), reply.reply)
+        except (UnreadableError, CodecError) as problem:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
+        in_force = reply.in_force
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._view.reached(answer.controller_epoch, answer.change_number)
+        except TimeoutError:
+            in_force = False
+        return Answer(found, in_force)
+
+    async def _to_controller(self) -> InterBrokerConnection:
+        controller = self._seat.controller
+        broker = None if controller is None else self._view.image.brokers.get(controller)
+        if broker is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
+        async with self._dialing:
+            life = broker.broker_id, broker.epoch
+            connection = self._connection
+            if connection is None or not connection.is_open or self._connected_to != life:
+                if connection is not None:
+                    connection.retire()
+                try:
+                    connection = await self._dial(broker)
+                except UNREACHABLE as problem:
+                    raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
+                self._connection, self._connected_to = connection, life
+            return connection
+
+    async def close(self) -> None:
+        """Ends the connection; who waits is answered with an error."""
+        if self._connection is not None:
+            self._connection.abort()
+
+
+async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr, left_ms: int) -> Answer[Any]:
+    """The leader waits for the controller's word only: its own view is no part of it."""
+    answer = await connection.request(request_of(event), timeout_s=left_ms / 1000 + 1)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, "The controller does not change ISRs.")
+    return Answer(outcomes_of(answer), True)
+
+
+async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker, left_ms: int) -> Answer[Any]:
+    request = wire.ControlledShutdownRequest(broker_id=event.broker_id, broker_epoch=event.broker_epoch)
+    answer = await connection.request(request, timeout_s=left_ms / 1000 + 1)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, "The controller does not let others take over.")
+    return Answer(tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions), True)

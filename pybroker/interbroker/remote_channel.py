@@ -1,0 +1,112 @@
+"""The channel to a broker in another process: one connection for orders, one for questions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from pybroker.cluster.packed import UnreadableError
+from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
+from pybroker.interbroker.control import request_to_wire, response_from_wire
+from pybroker.metadata.control_messages import ControlRequest, ControlResponse, refusal
+from pybroker.native import CodecError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 0.05
+PAUSE_MAX_S = 1.0
+ANSWER_SECONDS_MAX = 60.0
+"""An order for 10,000 partitions takes seconds; who says nothing for so long is asked anew."""
+
+Dial = Callable[[], Awaitable[InterBrokerConnection]]
+
+
+class RemoteChannel:
+    """`channel.Channel`. What cannot be delivered is tried again until `close`: as long as the broker is registered, it
+    may be reached the next moment."""
+
+    def __init__(self, broker_id: int, dial: Dial) -> None:
+        self._broker_id = broker_id
+        self._dial = dial
+        self._queue: deque[tuple[ControlRequest, asyncio.Future[ControlResponse]]] = deque()
+        self._orders: InterBrokerConnection | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._questions: InterBrokerConnection | None = None
+        self._asked: dict[asyncio.Task[None], None] = {}
+        self._closed = False
+
+    def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
+        """Queues an order."""
+        answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            answer.set_result(refusal(request, ErrorCode.STALE_BROKER_EPOCH))
+            return answer
+        self._queue.append((request, answer))
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._deliver(), name=f"controller-channel-{self._broker_id}")
+        return answer
+
+    def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
+        """Asks at once, once: a question is worth nothing when its time is over."""
+        answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._ask(request, answer), name=f"controller-question-{self._broker_id}")
+        self._asked[task] = None
+        task.add_done_callback(lambda task: self._asked.pop(task, None))
+        return answer
+
+    async def drain(self) -> None:
+        """Waits until everything has been answered."""
+        while (self._worker is not None and not self._worker.done()) or self._asked:
+            await asyncio.wait([*([] if self._worker is None else [self._worker]), *self._asked])
+
+    def close(self) -> None:
+        """This life of the broker is over: nothing reaches it any more."""
+        self._closed = True
+        for connection in (self._orders, self._questions):
+            if connection is not None:
+                connection.abort()
+        if self._worker is not None:
+            self._worker.cancel()
+        for task in self._asked:
+            task.cancel()
+        while self._queue:
+            request, answer = self._queue.popleft()
+            if not answer.done():
+                answer.set_result(refusal(request, ErrorCode.STALE_BROKER_EPOCH))
+
+    async def _deliver(self) -> None:
+        pause = PAUSE_S
+        while self._queue:
+            request, answer = self._queue[0]
+            try:
+                if self._orders is None or not self._orders.is_open:
+                    self._orders = await self._dial()
+                reply = await self._orders.request(request_to_wire(request), timeout_s=ANSWER_SECONDS_MAX)
+                response = response_from_wire(request, reply)
+            except UNREACHABLE as problem:
+                log.debug("broker %d: %s is sent again: %s", self._broker_id, type(request).__name__, problem)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+                continue
+            except (CodecError, UnreadableError) as problem:
+                log.error("%s cannot be said to broker %d: %s", type(request).__name__, self._broker_id, problem)
+                response = refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            pause = PAUSE_S
+            self._queue.popleft()
+            if not answer.done():
+                answer.set_result(response)
+
+    async def _ask(self, request: ControlRequest, answer: asyncio.Future[ControlResponse]) -> None:
+        response = refusal(request, ErrorCode.NETWORK_EXCEPTION)
+        try:
+            if self._questions is None or not self._questions.is_open:
+                self._questions = await self._dial()
+            response = response_from_wire(request, await self._questions.request(request_to_wire(request)))
+        except UNREACHABLE as problem:
+            log.debug("broker %d does not answer %s: %s", self._broker_id, type(request).__name__, problem)
+        finally:
+            if not answer.done():
+                answer.set_result(response)

@@ -1,0 +1,63 @@
+"""Opens the metadata store that the settings name, and makes what every cluster's has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pybroker.config import BrokerConfig
+from pybroker.errors import FatalError, StartError
+from pybroker.metadata.cluster_id import get_or_generate_cluster_id
+from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
+from pybroker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_path
+from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
+from pybroker.security.nodes import ensure_security_paths
+
+ATTEMPTS_MAX = 5
+"""Of a start whose connection to the store breaks."""
+
+
+async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None]) -> MetadataStore:
+    """Raises StartError."""
+    if not config.in_cluster:
+        return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
+    # kazoo is imported where a cluster is wanted only.
+    from pybroker.metadata.zookeeper import Tls, ZooKeeperSettings, ZooKeeperStore
+
+    session_ms = config.get_int("zookeeper.session.timeout.ms")
+    tls = None
+    if config["zookeeper.ssl.client.enable"]:
+        tls = Tls(
+            config["zookeeper.ssl.truststore.location"],
+            config["zookeeper.ssl.keystore.location"],
+            config["zookeeper.ssl.keystore.password"],
+            bool(config["zookeeper.ssl.endpoint.identification.algorithm"]),
+        )
+    settings = ZooKeeperSettings(
+        connect=config.get_str("zookeeper.connect"),
+        session_timeout_ms=session_ms,
+        connection_timeout_ms=config["zookeeper.connection.timeout.ms"] or session_ms,
+        digest=config["zookeeper.digest"],
+        set_acl=config["zookeeper.set.acl"],
+        tls=tls,
+    )
+    return await ZooKeeperStore.open(settings, on_fatal)
+
+
+async def prepare_store(store: MetadataStore) -> str:
+    """Makes the nodes that are always there, as far as they are missing; gives the cluster's id, which the first broker
+    of a cluster chooses. Raises StartError."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            for path in (*PERSISTENT_PATHS, INGEST_OPEN, INGEST_COMMITTED):
+                await ensure_path(store, path)
+            await ensure_security_paths(store)
+            return await get_or_generate_cluster_id(store)
+        except DamagedNodeError as problem:
+            raise StartError(f"the metadata store is damaged: {problem}") from None
+        except (UnavailableError, UnknownOutcomeError) as problem:
+            # Each step may be done twice.
+            if attempt == ATTEMPTS_MAX:
+                raise StartError(f"the metadata store cannot be reached: {problem}") from None
+    raise AssertionError

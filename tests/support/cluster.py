@@ -1,0 +1,65 @@
+"""Several brokers on a real ZooKeeper, as child processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.brokers import PybrokerProcess
+from tests.support.wire import free_port
+from tests.support.zookeeper import ZooKeeperServer, zookeeper
+
+SESSION_MS = 2_000
+"""Of brokers with ZooKeeper: how long a broker is missed that was killed."""
+
+
+class ClusterBroker(PybrokerProcess):
+    """One broker of a cluster."""
+
+    def __init__(self, folder: Path, broker_id: int, connect: str, settings: Mapping[str, str]) -> None:
+        super().__init__(folder)
+        self.broker_id = broker_id
+        self.between_port = free_port()
+        self.settings |= {
+            "node.id": str(broker_id),
+            "metadata.store": "zookeeper",
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},BETWEEN://127.0.0.1:{self.between_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BETWEEN:PLAINTEXT",
+            "inter.broker.listener.name": "BETWEEN",
+            **settings,
+        }
+
+
+class BrokerCluster:
+    """Brokers 1 to `size`, and their ZooKeeper."""
+
+    def __init__(self, folder: Path, size: int, server: ZooKeeperServer, settings: Mapping[str, str]) -> None:
+        self.zookeeper = server
+        self.brokers = {
+            number: ClusterBroker(folder / str(number), number, server.address, settings)
+            for number in range(1, size + 1)
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+
+@contextmanager
+def running_cluster(
+    folder: Path, size: int = 3, settings: Mapping[str, str] | None = None
+) -> Iterator[BrokerCluster]:
+    """A cluster that is up; it ends with the block."""
+    with zookeeper(folder / "zookeeper") as server:
+        cluster = BrokerCluster(folder, size, server, settings or {})
+        try:
+            for broker in cluster.brokers.values():
+                broker.start()
+            yield cluster
+        finally:
+            for broker in cluster.brokers.values():
+                broker.kill()

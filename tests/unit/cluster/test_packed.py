@@ -1,0 +1,76 @@
+"""Events and replies are the same after they were sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker.cluster import events as e
+from pybroker.cluster.packed import (
+    UnreadableError,
+    pack_event,
+    pack_reply,
+    reply_kind,
+    unpack_event,
+    unpack_reply,
+)
+from pybroker.controller.events import BrokersChanged
+from pybroker.errors import KafkaError
+from pybroker.metadata.acls import AclBinding, AclFilter
+from pybroker.metadata.ingest_records import OPEN, IngestRecord
+from pybroker.native import Uuid
+
+ID = Uuid.random()
+BINDING = AclBinding(2, 3, "n", "User:a", "*", 3, 3)
+RECORD = IngestRecord(ID, "i", -1, 1, OPEN, 1, 2, {"a": "b"})
+EVENTS: list[tuple[e.Event[Any], Any]] = [
+    (
+        e.CreateTopics((e.NewTopic("a", 1, 1, {0: (1,)}, {"k": "v"}),), False, 3, 4, "User:a"),
+        [e.CreatedTopic("a", ID, 1, 1, {}), KafkaError(36, "there")],
+    ),
+    (e.DeleteTopics(("a", ID), "User:a", 1, 2), [e.DeletedTopic("a", ID), KafkaError(3)]),
+    (e.TruncateTopics((e.Truncation(ID, True),), "User:a", 1, 2), [e.TruncatedTopic("a", ID, ID)]),
+    (e.UndeleteTopic(ID, None, "User:a", 1), e.UndeletedTopic("a", ID)),
+    (e.UndeleteTopic(ID, "b", "User:a", 1), KafkaError(3, "gone")),
+    (e.CreatePartitions((e.NewPartitions("a", 3, ((1,), (2,)), ID),), True, 5), [None, KafkaError(37, None)]),
+    (e.AlterConfigs((e.ConfigChange("topic", "a", {"k": None, "l": "v"}, topic_id=ID),)), [None]),
+    (e.CreateAcls((BINDING,)), None),
+    (e.DeleteAcls((AclFilter(1, 1, None, None, None, 1, 1),)), [(BINDING,), ()]),
+    (e.AlterUsers((e.UserChange("u", {"SCRAM-SHA-256": None}),)), [None, KafkaError(91, "no such user")]),
+    (e.CommitIngest((ID, "i", -1), 1, {0: (1, 2)}, 3), RECORD),
+    (e.DropIngests((((ID, "i", 4), 1),), (((ID, "s", True), 2),), (ID,)), [RECORD]),
+    (e.OffsetsRestored(ID), None),
+]
+
+
+@pytest.mark.checklist("R26")
+@pytest.mark.parametrize(("event", "reply"), EVENTS, ids=lambda value: type(value).__name__)
+def test_there_and_back(event: e.Event[Any], reply: Any) -> None:
+    assert unpack_event(pack_event(event)) == event
+    assert _plain(unpack_reply(type(event), pack_reply(reply))) == _plain(reply)
+
+
+def _plain(reply: Any) -> Any:
+    """Errors have no equality of their own."""
+    if isinstance(reply, list):
+        return [_plain(one) for one in reply]
+    return (reply.code, reply.message) if isinstance(reply, KafkaError) else reply
+
+
+def test_what_only_the_controller_says_to_itself_is_no_event_of_others() -> None:
+    with pytest.raises(UnreadableError, match="BrokersChanged"):
+        unpack_event(pack_event(BrokersChanged(gone=(1,))))
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\xc1", b"\x92\xa3abc\x01", pack_reply(None)])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(UnreadableError):
+        unpack_event(data)
+    with pytest.raises(UnreadableError):
+        unpack_reply(e.CreateTopics, data + b"\x01")
+
+
+def test_every_event_says_what_it_is_answered_with() -> None:
+    for kind in e.Event.__subclasses__():
+        assert reply_kind(kind) is not Any

@@ -1,0 +1,112 @@
+"""A write whose answer was lost was done once, whatever became of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from pybroker.controller.activation import take_office
+from pybroker.controller.writer import PART_OPERATIONS_MAX, ResignedError, Writer
+from pybroker.errors import KafkaError
+from pybroker.metadata import znodes
+from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.store import (
+    Create,
+    MetadataStore,
+    Operation,
+    OperationResult,
+    Set,
+    UnavailableError,
+    UnknownOutcomeError,
+    ensure_path,
+)
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class Trouble:
+    """A store whose next multis end as the test says; everything else is the real one's."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.coming: list[str] = []
+        self.multis = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        self.multis += 1
+        what = self.coming.pop(0) if self.coming else "fine"
+        if what == "away":
+            raise UnavailableError("away")
+        if what == "lost before":
+            raise UnknownOutcomeError("lost")
+        done = await self._store.multi(operations)
+        if what == "lost after":
+            raise UnknownOutcomeError("lost")
+        return done
+
+
+@pytest_asyncio.fixture
+async def trouble(tmp_path: Path) -> AsyncIterator[Trouble]:
+    store = await EmbeddedStore.open(tmp_path)
+    await ensure_path(store, znodes.DECISIONS)
+    yield Trouble(store)
+    await store.close()
+
+
+async def writer_on(trouble: Trouble) -> Writer:
+    store: MetadataStore = trouble  # type: ignore[assignment]  # has everything that the real one has
+    return Writer(store, await take_office(store, 1, 0))
+
+
+@pytest.mark.parametrize("what", ["away", "lost before", "lost after"])
+async def test_it_is_written_once(trouble: Trouble, what: str) -> None:
+    writer = await writer_on(trouble)
+    for name in ("/a", "/b"):
+        trouble.coming = [what, what]
+        # A second Create of the same node would be refused.
+        await writer.write([Create(name)])
+        assert await trouble.exists(name) is not None  # type: ignore[operator]
+    assert int((await trouble.get(znodes.DECISIONS)).data) == 2  # type: ignore[operator]
+
+
+async def test_a_successor_may_have_it_and_nobody_asks_again(trouble: Trouble) -> None:
+    writer = await writer_on(trouble)
+
+    async def successor(operations: Sequence[Operation]) -> list[OperationResult]:
+        node = await trouble.get(znodes.CONTROLLER_EPOCH)  # type: ignore[operator]
+        await trouble._store.multi([Set(znodes.CONTROLLER_EPOCH, b"9", node.version)])
+        raise UnknownOutcomeError("lost")
+
+    trouble.multi = successor  # type: ignore[method-assign]
+    with pytest.raises(ResignedError) as refused:
+        await writer.write([Create("/a")])
+    assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+    del trouble.multi
+    with pytest.raises(ResignedError) as refused:
+        await writer.write([Create("/a")])
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER, "this one was certainly not written"
+
+
+async def test_who_gives_up_waits_for_no_store(trouble: Trouble) -> None:
+    writer = await writer_on(trouble)
+    writer.give_up()
+    trouble.coming = ["away"]
+    with pytest.raises(ResignedError):
+        await writer.write([Create("/a")])
+
+
+async def test_what_is_separable_is_written_in_parts_and_else_is_refused(trouble: Trouble) -> None:
+    writer = await writer_on(trouble)
+    many = [Create(f"/n{number}") for number in range(2 * PART_OPERATIONS_MAX + 1)]
+    before = trouble.multis
+    await writer.write(many, separable=True)
+    assert trouble.multis == before + 3
+    large = [Create("/large", b"x" * (2 << 20))]
+    with pytest.raises(KafkaError) as refused:
+        await writer.write(large)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
