@@ -61,8 +61,9 @@ impl Three {
         host.replicas.partition(self.order.tip).expect("hosted")
     }
 
-    /// One fetch of `follower` from `leader`; `None`: it does not follow that one, or is refused.
-    fn fetch(&self, follower: i32, leader: i32) -> Option<()> {
+    /// One fetch of `follower` from `leader`: whether their histories agree as far as the follower's goes. `None`: it
+    /// does not follow that one, or is refused.
+    fn fetch(&self, follower: i32, leader: i32) -> Option<bool> {
         let (mine, led) = (self.partition(follower), self.partition(leader));
         let from = mine.fetch_from(leader)?;
         let who = Follower {
@@ -81,7 +82,7 @@ impl Three {
         let epoch = from.leader_epoch;
         if let Some(common) = read.diverging {
             mine.cut_diverging(epoch, common, 0).expect("follows");
-            return Some(());
+            return Some(false);
         }
         let mut records = read.records.to_vec().expect("reads");
         mine.append_fetched(epoch, &mut records, 0)
@@ -89,7 +90,7 @@ impl Three {
         mine.flush_fetched().expect("flushes");
         mine.follow_bounds(epoch, read.high_watermark, read.log_start_offset)
             .expect("follows");
-        Some(())
+        Some(true)
     }
 
     /// Fetches until nothing changes any more.
@@ -98,8 +99,10 @@ impl Three {
         for _ in 0..200 {
             let before = self.partition(follower).log_end_offset();
             let watermark = self.partition(follower).high_watermark();
-            self.fetch(follower, leader).expect("follows");
-            if self.partition(follower).log_end_offset() == before
+            // A cut may leave the log as long as it was: an epoch without a record goes first.
+            let agree = self.fetch(follower, leader).expect("follows");
+            if agree
+                && self.partition(follower).log_end_offset() == before
                 && self.partition(follower).high_watermark() == watermark
                 && before == self.partition(leader).log_end_offset()
             {
