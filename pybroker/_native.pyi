@@ -234,6 +234,59 @@ class StopOrder:
     def delete(self) -> bool: ...
 
 @final
+class BrokerAddress:
+    """Where another broker listens for brokers."""
+
+    def __new__(cls, broker_id: int, host: str, port: int) -> BrokerAddress: ...
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+@final
+class FollowedPartition:
+    """Whom a partition follows."""
+
+    def __new__(cls, topic_id: Uuid, partition: int, leader: int, leader_epoch: int) -> FollowedPartition:
+        """`leader`: this broker, or a negative number, for nobody."""
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def leader(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+@final
+class FetcherFigures:
+    """What the thread that fetches from one leader has done since it began."""
+
+    @property
+    def leader(self) -> int: ...
+    @property
+    def partitions(self) -> int:
+        """That are followed there."""
+    @property
+    def held_back(self) -> int:
+        """Those of them that are not asked for at the moment: after an error, or until their flush."""
+    @property
+    def connected(self) -> bool: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Of records that were appended."""
+    @property
+    def records(self) -> int:
+        """Offsets that these bytes cover."""
+    @property
+    def lag_max(self) -> int:
+        """The most offsets that one of the partitions is behind its leader's high watermark."""
+
+@final
 class LocalPartition:
     """A partition directory found by the scan at start; nothing of it is opened yet."""
 
@@ -601,7 +654,8 @@ Setting = int | float | str | bool | None
 @final
 class NativeBroker:
     """The data plane of one broker. Start order: constructor, log_dirs.start, listeners.open, partitions.apply,
-    metadata.publish, listeners.start_accepting. Stop order: listeners.stop_accepting, shutdown."""
+    metadata.publish, listeners.start_accepting; with several brokers also fetchers.start after log_dirs.start, and
+    fetchers.set after partitions.apply. Stop order: listeners.stop_accepting, shutdown."""
 
     def __new__(
         cls, *, broker_id: int, cluster_id: str, log_dirs: list[str], settings: dict[str, Setting]
@@ -616,6 +670,8 @@ class NativeBroker:
     def ingests(self) -> NativeIngests: ...
     @property
     def isr(self) -> NativeIsr: ...
+    @property
+    def fetchers(self) -> NativeFetchers: ...
     @property
     def metadata(self) -> NativeMetadata: ...
     @property
@@ -724,6 +780,25 @@ class NativeIngests:
         """*Blocking.* Removes the files of all ingests but these (topic id, directory); how many there were."""
     def list(self) -> list[OpenIngest]:
         """Those that are open."""
+
+@final
+class NativeFetchers:
+    """Which partitions follow which brokers: a thread for each leader copies its records, without Python. All but
+    `figures` raise RuntimeError before `start` and after the shutdown."""
+
+    def start(self, connection: dict[str, str]) -> None:
+        """After log_dirs.start, once. `connection`: how brokers are spoken to, under the names that clients have for
+        it (security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.…). Raises ValueError naming the
+        setting."""
+    def set_broker_epoch(self, broker_epoch: int) -> None:
+        """The epoch of this broker's registration, which requests name from now on (KIP-903)."""
+    def set(self, brokers: Sequence[BrokerAddress], partitions: Sequence[FollowedPartition]) -> None:
+        """After partitions.apply. Waits for nobody. Where brokers are, as far as that is new, and whom the partitions
+        named here follow; others go on as they did. An older epoch than the one followed is passed over."""
+    def figures(self) -> list[FetcherFigures]:
+        """By leader; of threads that run."""
+    def stop(self) -> None:
+        """*Blocking, for a second at most.* Follows nobody any more. Part of `shutdown`; harmless before it."""
 
 @final
 class NativeMetadata:

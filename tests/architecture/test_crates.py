@@ -20,6 +20,7 @@ USES = {
     "replica": {"model", "storage"},
     "server": {"model", "protocol", "storage", "replica"},
     "client": {"model", "protocol"},
+    "fetcher": {"model", "protocol", "storage", "replica", "client"},
     "spark": {"model", "protocol", "client"},
     "bindings": set(CRATES) - {"bindings"},
 }

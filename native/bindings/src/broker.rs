@@ -3,6 +3,7 @@
 
 mod authorizer;
 mod control_queue;
+mod fetchers;
 mod ingests;
 mod isr;
 mod listeners;
@@ -30,6 +31,7 @@ use crate::plane::DataPlane;
 use crate::plane::settings::NativeSettings;
 pub(crate) use authorizer::{AclEntry, NativeAuthorizer};
 pub(crate) use control_queue::NativeControlQueue;
+pub(crate) use fetchers::{BrokerAddress, FetcherFigures, FollowedPartition, NativeFetchers};
 pub(crate) use ingests::{
     AttachedPartition, ListedAttempt, NativeIngests, OpenIngest, StagedPartition,
 };
@@ -58,6 +60,8 @@ pub(crate) struct NativeBroker {
     ingests: Py<NativeIngests>,
     #[pyo3(get)]
     isr: Py<NativeIsr>,
+    #[pyo3(get)]
+    fetchers: Py<NativeFetchers>,
     #[pyo3(get)]
     metadata: Py<NativeMetadata>,
     #[pyo3(get)]
@@ -91,6 +95,7 @@ impl NativeBroker {
             partitions: Py::new(py, NativePartitions::new(shared()))?,
             ingests: Py::new(py, NativeIngests::new(shared()))?,
             isr: Py::new(py, NativeIsr::new(shared()))?,
+            fetchers: Py::new(py, NativeFetchers::new(shared()))?,
             metadata: Py::new(py, NativeMetadata::new(shared()))?,
             authorizer: Py::new(py, NativeAuthorizer::new(Arc::clone(&plane.metadata)))?,
             listeners: Py::new(py, NativeListeners::new(shared()))?,

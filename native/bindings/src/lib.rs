@@ -35,13 +35,13 @@ mod uuid;
 mod _native {
     #[pymodule_export]
     use crate::broker::{
-        AclEntry, AdoptedDirectory, AttachedPartition, BrokerMetadata, Completion, Endpoint,
-        IsrMember, IsrProposal, ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo,
-        LogDirPartition, LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker,
-        NativeControlQueue, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs,
-        NativeMetadata, NativePartitions, OpenIngest, PartitionEnds, PartitionMetadata,
-        PartitionOffsets, PartitionOrder, Request, StagedDirectory, StagedPartition, StopOrder,
-        StoredRecord, StoredRecords, TopicMetadata,
+        AclEntry, AdoptedDirectory, AttachedPartition, BrokerAddress, BrokerMetadata, Completion,
+        Endpoint, FetcherFigures, FollowedPartition, IsrMember, IsrProposal, ListedAttempt,
+        ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta,
+        NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests,
+        NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest,
+        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, Request,
+        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
+use pybroker_client::ConnectionSettings;
+use pybroker_fetcher::{Fetchers, Level};
 use pybroker_model::TopicIdPartition;
 use pybroker_replica::{Background, LocalPartition, Partition, Replicas, ReplicasConfig};
 use pybroker_server::clock::SystemClock;
@@ -42,6 +44,8 @@ pub(crate) struct DataPlane {
     replicas: ArcSwapOption<Replicas>,
     /// From `start_server` on.
     server: ArcSwapOption<Server>,
+    /// From `start_fetchers` on.
+    fetchers: ArcSwapOption<Fetchers>,
     background: Mutex<Option<Background>>,
     /// Held by `stop`: a second call waits for the first.
     stopping: Mutex<bool>,
@@ -67,6 +71,7 @@ impl DataPlane {
             settings: ArcSwap::from_pointee(settings),
             replicas: ArcSwapOption::empty(),
             server: ArcSwapOption::empty(),
+            fetchers: ArcSwapOption::empty(),
             background: Mutex::new(None),
             stopping: Mutex::new(false),
         })
@@ -173,6 +178,40 @@ impl DataPlane {
         Ok(server)
     }
 
+    /// What copies from other brokers, if it has been started.
+    pub(crate) fn fetchers(&self) -> Option<Arc<Fetchers>> {
+        self.fetchers.load_full()
+    }
+
+    /// Lets partitions follow brokers that are spoken to so. Follows nobody yet.
+    pub(crate) fn start_fetchers(&self, connection: ConnectionSettings) -> PyResult<()> {
+        if self.fetchers.load().is_some() {
+            return Err(PyRuntimeError::new_err(
+                "fetchers.start has been called before",
+            ));
+        }
+        let sink = self.log_sink();
+        let fetchers = Fetchers::new(
+            self.broker_id,
+            &self.replicas()?,
+            self.settings.load().fetcher,
+            ConnectionSettings {
+                client_id: format!("broker-{}-fetcher", self.broker_id),
+                ..connection
+            },
+            Arc::new(SystemClock),
+            Arc::new(move |level, text| {
+                let level = match level {
+                    Level::Info => LogLevel::Info,
+                    Level::Warning => LogLevel::Warning,
+                };
+                sink(level, text);
+            }),
+        );
+        self.fetchers.store(Some(Arc::new(fetchers)));
+        Ok(())
+    }
+
     /// The settings in force.
     pub(crate) fn settings(&self) -> Arc<NativeSettings> {
         self.settings.load_full()
@@ -195,7 +234,7 @@ impl DataPlane {
         Ok(())
     }
 
-    /// The end, after the listeners have closed: produces are finished, connections closed, logs flushed, snapshots,
+    /// The end, after the listeners have closed: nobody is followed any more, produces are finished, connections closed, logs flushed, snapshots,
     /// checkpoints and the clean-shutdown marker written. Never waits for the GIL, nor holds it.
     pub(crate) fn stop(&self, timeout: Duration) -> Result<(), String> {
         let start = Instant::now();
@@ -204,6 +243,9 @@ impl DataPlane {
         let mut stopped = self.stopping.lock();
         if std::mem::replace(&mut *stopped, true) {
             return Ok(());
+        }
+        if let Some(fetchers) = self.fetchers.swap(None) {
+            fetchers.stop();
         }
         if let Some(server) = self.server() {
             server.shutdown(clients_deadline);

@@ -6,6 +6,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::ops::RangeInclusive;
 
 use pybroker_protocol::codec::{Direction, Registry};
@@ -37,6 +38,18 @@ impl InFlight {
     #[must_use]
     pub const fn version(self) -> i16 {
         self.version
+    }
+}
+
+/// Ends a connection from another thread, whatever the owner waits for; that fails then.
+#[derive(Debug)]
+pub struct Closer(TcpStream);
+
+impl Closer {
+    /// Shuts the connection down, both ways. Harmless if it has ended.
+    pub fn close(&self) {
+        // It fails on what is not connected any more, and then nobody waits for it.
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
@@ -78,6 +91,15 @@ impl Connection {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// What ends this connection from another thread.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn closer(&self) -> Result<Closer> {
+        let socket = self.stream.socket().try_clone();
+        socket.map(Closer).map_err(|problem| self.network(problem))
     }
 
     /// Whether `problem` says that the broker had closed the connection before it saw the last request: it answers
@@ -167,11 +189,23 @@ impl Connection {
     /// # Errors
     /// The network, or bytes that are no such response: the connection is of no use any more.
     pub fn receive(&mut self, sent: InFlight) -> Result<Vec<u8>> {
-        let frame = self.receive_frame()?;
-        self.body(frame, sent)
+        let mut frame = Vec::new();
+        let start = self.receive_into(sent, &mut frame)?;
+        frame.drain(..start);
+        Ok(frame)
     }
 
-    fn receive_frame(&mut self) -> Result<Vec<u8>> {
+    /// The same into a buffer that is used again and again, in place of what is in it; gives where in it the body begins.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn receive_into(&mut self, sent: InFlight, frame: &mut Vec<u8>) -> Result<usize> {
+        frame.clear();
+        self.receive_frame(frame)?;
+        self.body_start(frame, sent)
+    }
+
+    fn receive_frame(&mut self, frame: &mut Vec<u8>) -> Result<()> {
         let mut size = [0; 4];
         let mut got = 0;
         while got < size.len() {
@@ -190,15 +224,14 @@ impl Connection {
                 broker: self.address.clone(),
                 problem: format!("a frame of {} bytes", i32::from_be_bytes(size)),
             })?;
-        let mut frame = Vec::new();
         let read = (&mut self.stream)
             .take(size as u64)
-            .read_to_end(&mut frame)
+            .read_to_end(frame)
             .map_err(|problem| self.network(problem))?;
         if read < size {
             return Err(self.network(std::io::ErrorKind::UnexpectedEof.into()));
         }
-        Ok(frame)
+        Ok(())
     }
 
     /// One request and its response's body; nothing else may be in flight.
@@ -210,8 +243,8 @@ impl Connection {
         self.receive(sent)
     }
 
-    fn body(&self, mut frame: Vec<u8>, sent: InFlight) -> Result<Vec<u8>> {
-        let mut reader = Reader::new(&frame);
+    fn body_start(&self, frame: &[u8], sent: InFlight) -> Result<usize> {
+        let mut reader = Reader::new(frame);
         let correlation_id = read_response_header(&mut reader, sent.tags)
             .map_err(|error| Error::decode(&self.address, error))?;
         if correlation_id != sent.correlation_id {
@@ -223,9 +256,7 @@ impl Connection {
                 ),
             });
         }
-        let start = reader.position();
-        frame.drain(..start);
-        Ok(frame)
+        Ok(reader.position())
     }
 
     fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {

@@ -16,7 +16,7 @@ pub mod test_broker;
 mod tests;
 
 pub use cluster::{Client, Node, Topic};
-pub use connection::{Connection, InFlight};
+pub use connection::{Closer, Connection, InFlight};
 pub use error::{Error, Result};
 pub use pybroker_protocol::codec::Registry;
 pub use settings::{

@@ -44,6 +44,23 @@ fn a_request_goes_out_twice_at_most() {
 }
 
 #[test]
+fn a_connection_can_be_ended_while_its_owner_waits_for_an_answer() {
+    let broker = Broker::start(|_| {
+        loop {
+            std::thread::park();
+        }
+    });
+    let mut client = broker.client(&[("request.timeout.ms", "600000")]);
+    let connection = client.connection(Node::Any).expect("a connection");
+    let closer = connection.closer().expect("a descriptor");
+    let closes = std::thread::spawn(move || closer.close());
+    let answer = connection.call(ApiKey::InitProducerId as i16, 1, &[0; 6]);
+    let problem = answer.expect_err("nobody answers");
+    assert_eq!(problem.code(), ErrorCode::NETWORK_EXCEPTION);
+    closes.join().expect("closed");
+}
+
+#[test]
 fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

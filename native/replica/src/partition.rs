@@ -78,6 +78,7 @@ impl Partition {
             hosted.log.set_on_flush(Box::new(move |_flushed_end| {
                 if let Some(log) = log.upgrade() {
                     progress.advance(&log);
+                    progress.flush_waiter.wake();
                 }
             }));
         }

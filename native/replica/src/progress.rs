@@ -12,11 +12,13 @@ use crate::{Leader, PartitionError, Role, TopicConfig, check_leader_epoch};
 use in_sync::{Claim, InSync};
 
 mod commit;
+mod flush_waiter;
 mod in_sync;
 mod proposals;
 mod waiting;
 
 pub use commit::Commit;
+use flush_waiter::FlushWaiter;
 pub use in_sync::{Member, Proposal};
 pub use proposals::{IsrProposal, Proposals};
 pub use waiting::{Registration, Watched};
@@ -41,6 +43,8 @@ pub(crate) struct Progress {
     pub(crate) last_stable: Arc<Watched>,
     /// How far followers may read.
     pub(crate) log_end: Arc<Watched>,
+    /// Of a follower: whoever fetches for it.
+    pub(crate) flush_waiter: FlushWaiter,
 }
 
 impl Progress {
@@ -52,6 +56,7 @@ impl Progress {
             high_watermark: Arc::new(Watched::new(high_watermark)),
             last_stable: Arc::new(Watched::new(high_watermark)),
             log_end: Arc::new(Watched::new(high_watermark)),
+            flush_waiter: FlushWaiter::default(),
         }
     }
 
@@ -236,6 +241,7 @@ impl Progress {
         self.high_watermark.wake_all();
         self.last_stable.wake_all();
         self.log_end.wake_all();
+        self.flush_waiter.wake();
     }
 
     /// Whether `last_offset` is committed; `Ok(false)`: not yet.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use pybroker_fetcher::FetcherSettings;
 use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals};
 use pybroker_server::config::{DynamicSettings, default_threads};
 use pybroker_server::limits::Limits;
@@ -36,6 +37,8 @@ pub(crate) struct NativeSettings {
     pub(crate) cleaner: CleanerSettings,
     /// How much may be staged.
     pub(crate) ingest: IngestLimits,
+    /// How other brokers are followed.
+    pub(crate) fetcher: FetcherSettings,
     /// Those of the server.
     pub(crate) server: DynamicSettings,
 }
@@ -53,6 +56,7 @@ impl Default for NativeSettings {
             intervals: Intervals::default(),
             cleaner: CleanerSettings::default(),
             ingest: IngestLimits::default(),
+            fetcher: FetcherSettings::default(),
             server: DynamicSettings::default(),
         }
     }
@@ -146,6 +150,7 @@ impl NativeSettings {
                     self.ingest.cached_bytes_max.min(i64::MAX as u64),
                 )?,
             },
+            fetcher: fetcher(&given, &self.fetcher)?,
             server: DynamicSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
@@ -154,6 +159,23 @@ impl NativeSettings {
             },
         })
     }
+}
+
+fn fetcher(given: &Settings<'_, '_>, now: &FetcherSettings) -> PyResult<FetcherSettings> {
+    let milliseconds = |name, now: Duration| -> PyResult<Duration> {
+        Ok(Duration::from_millis(
+            given.number(name, now.as_millis() as u64)?,
+        ))
+    };
+    Ok(FetcherSettings {
+        wait_max: milliseconds("replica.fetch.wait.max.ms", now.wait_max)?,
+        min_bytes: given.number("replica.fetch.min.bytes", now.min_bytes)?,
+        partition_bytes_max: given.number("replica.fetch.max.bytes", now.partition_bytes_max)?,
+        response_bytes_max: given
+            .number("replica.fetch.response.max.bytes", now.response_bytes_max)?,
+        backoff: milliseconds("replica.fetch.backoff.ms", now.backoff)?,
+        socket_timeout: milliseconds("replica.socket.timeout.ms", now.socket_timeout)?,
+    })
 }
 
 fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {

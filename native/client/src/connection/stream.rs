@@ -32,6 +32,13 @@ impl Stream {
             None => Stream::Plain(socket),
         })
     }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(tls) => &tls.sock,
+        }
+    }
 }
 
 fn tls(address: &str, settings: &ConnectionSettings) -> Result<ClientConnection> {

@@ -194,7 +194,11 @@ fn is_host_and_port(address: &str) -> bool {
 }
 
 impl ConnectionSettings {
-    fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
+    /// Reads settings of [`ClientSettings::TABLE`]; `bootstrap.servers` may be missing.
+    ///
+    /// # Errors
+    /// A value that is no such thing.
+    pub fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
         let protocol = match values.text("security.protocol")? {
             Some("SSL") => (true, false),
             Some("SASL_PLAINTEXT") => (false, true),

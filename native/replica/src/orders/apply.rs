@@ -3,7 +3,7 @@
 //! 1. Each order is judged against what is hosted and what lies on disk → [`Step`].
 //! 2. Directories of older incarnations that a proven successor replaces are staged.
 //! 3. Missing directories are made in one go per log directory, then all logs are opened in parallel.
-//! 4. Leader epochs are written in one go per log directory, before any record can be appended.
+//! 4. Each takes its role; what a crash left in the logs of new leaders is flushed before, in one go.
 //! 5. Everything becomes visible with one swap of the map.
 
 use std::sync::Arc;
@@ -242,7 +242,7 @@ impl Replicas {
             hosted
                 .clone()
                 .filter(|(order, _)| leads(order))
-                .filter_map(|(order, partition)| Some((order, partition.as_ref().ok()?))),
+                .filter_map(|(_, partition)| partition.as_ref().ok()),
         );
         let now = self.config.clock.now();
         let roles = hosted.map(|(order, partition)| {
@@ -262,34 +262,14 @@ impl Replicas {
         roles.collect()
     }
 
-    /// What costs least done for all new leaders at once: their epochs begin, what a crash left is flushed.
-    fn prepare_leaders<'a>(
-        &self,
-        leaders: impl Iterator<Item = (&'a PartitionOrder, &'a Arc<Partition>)>,
-    ) {
-        let mut begin: Vec<Vec<(Arc<Log>, i32)>> = vec![Vec::new(); self.dirs.len()];
-        let mut unflushed: Vec<(usize, Arc<Log>)> = Vec::new();
-        for (order, partition) in leaders {
-            let (Some(log), Some(dir)) = (partition.log(), partition.dir()) else {
-                continue;
-            };
-            if log
-                .latest_epoch()
-                .is_none_or(|latest| latest.epoch < order.leader_epoch)
-            {
-                begin[dir].push((Arc::clone(log), order.leader_epoch));
-            }
-            if log.unflushed_records() > 0 {
-                unflushed.push((dir, Arc::clone(log)));
-            }
-        }
-        let some = begin.iter().enumerate();
-        for (dir, begin) in some.filter(|(_, begin)| !begin.is_empty()) {
-            // A failure shows where the role is taken, which finds the epoch not begun.
-            if let Ok(log_dir) = self.dirs.get(dir).online() {
-                log_dir.begin_epochs(begin);
-            }
-        }
+    /// What costs least done for all new leaders at once: what a crash left is flushed. Their epochs begin where each
+    /// takes its role: until then it may still follow, and append.
+    fn prepare_leaders<'a>(&self, leaders: impl Iterator<Item = &'a Arc<Partition>>) {
+        let unflushed: Vec<(usize, Arc<Log>)> = leaders
+            .filter_map(|partition| Some((partition.dir()?, partition.log()?)))
+            .filter(|(_, log)| log.unflushed_records() > 0)
+            .map(|(dir, log)| (dir, Arc::clone(log)))
+            .collect();
         self.flush_recovered(&unflushed);
     }
 

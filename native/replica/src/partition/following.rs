@@ -5,8 +5,10 @@
 //! step holds `gate` for reading and looks at the role under it: what was asked of one leader never takes effect after
 //! the partition has got another.
 
+use std::task::Waker;
+
 use parking_lot::RwLockReadGuard;
-use pybroker_storage::FlushMode;
+use pybroker_storage::{FlushMode, Log};
 
 use super::{Hosted, Partition};
 use crate::{EpochEnd, PartitionError, Role, check_leader_epoch};
@@ -27,6 +29,8 @@ pub struct FetchFrom {
 impl Partition {
     /// What to ask of this leader; `None`: another one leads, or nobody, or the data cannot be used.
     pub fn fetch_from(&self, leader: i32) -> Option<FetchFrom> {
+        // A leadership that begins meanwhile has its epoch in the log already.
+        let _gate = self.gate.read();
         let role = self.progress.role();
         let Role::Follower {
             leader_epoch,
@@ -44,19 +48,19 @@ impl Partition {
         })
     }
 
-    /// Appends what the leader of `leader_epoch` has sent, as it is; gives the log's end. It counts as had only after
-    /// [`Partition::flush_fetched`].
+    /// Appends what the leader has answered to a fetch from `asked`, as it is; gives the log's end. It counts as had only
+    /// once it is on disk ([`Partition::may_claim`]); the flush is asked for here.
     ///
     /// # Errors
     /// `NotLeader` if it does not follow any more, `FencedLeaderEpoch`; `Corrupt` or `Batch` for records that are
-    /// damaged or do not follow upon the log; `Storage`.
+    /// damaged; `Storage`, also if the log does not end any more where it did.
     pub fn append_fetched(
         &self,
-        leader_epoch: i32,
-        records: &mut [u8],
+        asked: &FetchFrom,
+        records: &[u8],
         now_ms: i64,
     ) -> Result<i64, PartitionError> {
-        let (_gate, hosted) = self.followed(leader_epoch)?;
+        let (_gate, hosted) = self.followed(asked)?;
         let end = hosted.log.append_as_follower(records, now_ms)?;
         let config = self.progress.config();
         let flush = match config.log.flush_mode {
@@ -69,21 +73,30 @@ impl Partition {
         Ok(end)
     }
 
-    /// Waits until what was appended may be claimed: on disk in commit mode, at once otherwise. Blocks on the disk.
-    ///
-    /// # Errors
-    /// `Storage`.
-    pub fn flush_fetched(&self) -> Result<(), PartitionError> {
-        if let Some(log) = self.log()
-            && self.progress.config().log.flush_mode == FlushMode::Commit
-        {
-            log.flush()?;
+    /// Whether everything below `offset` counts as had, so that a fetch from there may claim it: on disk in commit mode,
+    /// at once otherwise. If not, `waker` is woken after the next flush, or when the partition's role changes; only the
+    /// last waker is.
+    pub fn may_claim(&self, offset: i64, waker: &Waker) -> bool {
+        let Some(log) = self.log() else { return false };
+        self.is_safe(log, offset) || {
+            self.progress.flush_waiter.set(waker);
+            self.is_safe(log, offset)
         }
-        Ok(())
     }
 
-    /// Takes over from the leader of `leader_epoch` what is committed, and where its log starts. After
-    /// [`Partition::flush_fetched`].
+    /// Asks for the flush of what is not on disk: after a restart nobody else does.
+    pub fn request_flush(&self) {
+        if let Some(hosted) = &self.hosted {
+            hosted.log_dir.flusher().request(&hosted.log);
+        }
+    }
+
+    fn is_safe(&self, log: &Log, offset: i64) -> bool {
+        self.progress.config().log.flush_mode == FlushMode::Os || log.flushed_end_offset() >= offset
+    }
+
+    /// Takes over from the leader of `leader_epoch` what is committed, as far as it is safe here, and where its log
+    /// starts.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
@@ -93,7 +106,7 @@ impl Partition {
         high_watermark: i64,
         log_start: i64,
     ) -> Result<(), PartitionError> {
-        let (_gate, hosted) = self.followed(leader_epoch)?;
+        let (_gate, hosted) = self.follows(leader_epoch)?;
         self.progress
             .follow_high_watermark(high_watermark, &hosted.log);
         let end = hosted.log.log_end_offset();
@@ -104,17 +117,17 @@ impl Partition {
     }
 
     /// Cuts off what the leader does not have: `common` is the largest epoch, with its end, that the leader knows of
-    /// those up to the last one here. Gives the log's end. Durable when it returns.
+    /// those up to the last one here; its answer to a fetch from `asked`. Gives the log's end. Durable when it returns.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
     pub fn cut_diverging(
         &self,
-        leader_epoch: i32,
+        asked: &FetchFrom,
         common: EpochEnd,
         now_ms: i64,
     ) -> Result<i64, PartitionError> {
-        let (_gate, hosted) = self.followed(leader_epoch)?;
+        let (_gate, hosted) = self.followed(asked)?;
         let log = &hosted.log;
         // The end of that epoch here: later epochs of this log are not the leader's. Where this log has not even that
         // epoch, an older one ends before it, and the next fetch finds out how far that agrees.
@@ -127,23 +140,40 @@ impl Partition {
         Ok(log.log_end_offset())
     }
 
-    /// Begins anew at `offset`: the leader does not have what would follow upon this log any more.
+    /// Begins anew at `offset`: the leader does not have what would follow upon this log, which ends where `asked` says.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
     pub fn start_over(
         &self,
-        leader_epoch: i32,
+        asked: &FetchFrom,
         offset: i64,
         now_ms: i64,
     ) -> Result<(), PartitionError> {
-        let (_gate, hosted) = self.followed(leader_epoch)?;
+        let (_gate, hosted) = self.followed(asked)?;
         hosted.log.truncate_fully_and_start_at(offset, now_ms)?;
         self.progress.cut_to(offset);
         Ok(())
     }
 
+    /// As [`Partition::follows`], and the log still ends where it did when that was asked: another log may have taken
+    /// its place since, whose end has another answer.
     fn followed(
+        &self,
+        asked: &FetchFrom,
+    ) -> Result<(RwLockReadGuard<'_, ()>, &Hosted), PartitionError> {
+        let (gate, hosted) = self.follows(asked.leader_epoch)?;
+        let end = hosted.log.log_end_offset();
+        if end != asked.offset {
+            return Err(PartitionError::storage(format_args!(
+                "the log ends at {end}, and the answer follows upon {}",
+                asked.offset
+            )));
+        }
+        Ok((gate, hosted))
+    }
+
+    fn follows(
         &self,
         leader_epoch: i32,
     ) -> Result<(RwLockReadGuard<'_, ()>, &Hosted), PartitionError> {

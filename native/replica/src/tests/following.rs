@@ -1,5 +1,6 @@
 //! Several brokers' replicas of one partition: what followers copy, and that histories never diverge.
 
+use std::task::Waker;
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -81,13 +82,12 @@ impl Three {
         let read = led.read_for_follower(who, &wanted, Instant::now()).ok()?;
         let epoch = from.leader_epoch;
         if let Some(common) = read.diverging {
-            mine.cut_diverging(epoch, common, 0).expect("follows");
+            mine.cut_diverging(&from, common, 0).expect("follows");
             return Some(false);
         }
-        let mut records = read.records.to_vec().expect("reads");
-        mine.append_fetched(epoch, &mut records, 0)
-            .expect("appends");
-        mine.flush_fetched().expect("flushes");
+        let records = read.records.to_vec().expect("reads");
+        let end = mine.append_fetched(&from, &records, 0).expect("appends");
+        until(|| mine.may_claim(end, Waker::noop()));
         mine.follow_bounds(epoch, read.high_watermark, read.log_start_offset)
             .expect("follows");
         Some(true)
@@ -244,7 +244,7 @@ fn a_log_that_ends_below_the_leaders_start_begins_anew() {
     leader.delete_records(2).expect("deletes");
     three
         .partition(2)
-        .start_over(from.leader_epoch, leader.log_start_offset(), 0)
+        .start_over(&from, leader.log_start_offset(), 0)
         .expect("follows");
     assert_eq!(three.partition(2).fetch_from(1).expect("follows").offset, 2);
     three.settle(3);

@@ -11,7 +11,7 @@ impl Log {
     ///
     /// # Errors
     /// [`AppendError`]; batches before the faulty one may have been appended.
-    pub fn append_as_follower(&self, records: &mut [u8], now_ms: i64) -> Result<i64, AppendError> {
+    pub fn append_as_follower(&self, records: &[u8], now_ms: i64) -> Result<i64, AppendError> {
         // Checksums first, outside the lock.
         let mut headers = Vec::new();
         let mut walk = Batches::new(records);

@@ -5,13 +5,11 @@ use crate::error::StorageError;
 use crate::file_names::{self, LEADER_EPOCHS, PARTITION_METADATA};
 use crate::files;
 use crate::leader_epochs::LeaderEpochs;
-use crate::log::Log;
 use crate::partition_metadata;
 use pybroker_model::{TopicId, TopicIdPartition};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// From so many files on one barrier for the filesystem is cheaper than syncing each.
 const BARRIER_FILES: usize = 8;
@@ -277,13 +275,6 @@ impl LogDir {
             }
         }
         files::sync_dir(&self.path)
-    }
-
-    /// [`Log::begin_epoch`] for many logs; answers, for each, whether the epoch was new.
-    pub fn begin_epochs(&self, logs: &[(Arc<Log>, i32)]) -> Vec<Result<bool, StorageError>> {
-        logs.iter()
-            .map(|(log, epoch)| log.begin_epoch(*epoch))
-            .collect()
     }
 }
 

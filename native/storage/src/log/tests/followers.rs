@@ -64,27 +64,22 @@ fn followers_take_offsets_and_truncate() {
     bytes.extend(leader_batch(2, 2, &["c"]));
     let whole = bytes.len();
     bytes.extend(&leader_batch(3, 2, &["cut"])[..70]);
+    assert_eq!(f.log().append_as_follower(&bytes, NOW).expect("appends"), 3);
     assert_eq!(
         f.log()
-            .append_as_follower(&mut bytes, NOW)
-            .expect("appends"),
-        3
-    );
-    assert_eq!(
-        f.log()
-            .append_as_follower(&mut bytes[..whole], NOW)
+            .append_as_follower(&bytes[..whole], NOW)
             .expect("known already"),
         3
     );
     assert_eq!(values(f.log()), ["a", "b", "c"]);
-    let mut overlapping = leader_batch(2, 2, &["x", "y"]);
+    let overlapping = leader_batch(2, 2, &["x", "y"]);
     assert!(matches!(
-        f.log().append_as_follower(&mut overlapping, NOW),
+        f.log().append_as_follower(&overlapping, NOW),
         Err(AppendError::UnexpectedOffset { got: 2, end: 3 })
     ));
     for n in 3..60 {
         f.log()
-            .append_as_follower(&mut leader_batch(n, 3, &[&n.to_string()]), NOW)
+            .append_as_follower(&leader_batch(n, 3, &[&n.to_string()]), NOW)
             .expect("appends");
     }
     f.log().flush().expect("flushes");
@@ -98,7 +93,7 @@ fn followers_take_offsets_and_truncate() {
     f.log().truncate_to(1, NOW).expect("truncates");
     assert_eq!(f.log().log_end_offset(), 0, "the batch 0..1 goes whole");
     f.log()
-        .append_as_follower(&mut leader_batch(0, 4, &["n"]), NOW)
+        .append_as_follower(&leader_batch(0, 4, &["n"]), NOW)
         .expect("appends");
     assert_eq!(values(f.log()), ["n"]);
     assert_eq!(

@@ -1,0 +1,296 @@
+//! All fetchers of a broker: which partitions it follows, and from whom.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pybroker_client::ConnectionSettings;
+use pybroker_model::{IdMap, TopicIdPartition};
+use pybroker_replica::{Clock, Replicas};
+
+use crate::figures::Counters;
+use crate::leader::{Fetcher, Shared};
+use crate::mailbox::{Change, Mailbox};
+use crate::{FetcherSettings, LeaderFigures, Report};
+
+/// How long [`Fetchers::stop`] waits. A thread that is just connecting may take longer; it holds nothing.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where a broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Its id.
+    pub id: i32,
+    /// Host and port of its inter-broker listener.
+    pub address: String,
+}
+
+/// Whom a partition follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// Which partition.
+    pub tip: TopicIdPartition,
+    /// Broker id of its leader; this broker, or negative: nobody is followed.
+    pub leader: i32,
+    /// Epoch of that leadership; negative, with nobody to follow: whatever is followed now.
+    pub leader_epoch: i32,
+}
+
+/// See the module.
+pub struct Fetchers {
+    shared: Arc<Shared>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    assigned: IdMap<TopicIdPartition, (i32, i32)>,
+    /// How many of them follow each leader.
+    followed: IdMap<i32, usize>,
+    addresses: IdMap<i32, String>,
+    threads: IdMap<i32, Thread>,
+    /// Those that end and are not waited for.
+    ending: Vec<Thread>,
+    stopped: bool,
+}
+
+struct Thread {
+    mailbox: Arc<Mailbox>,
+    counters: Arc<Counters>,
+    handle: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Fetchers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Fetchers")
+            .field("broker_id", &self.shared.broker_id)
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fetchers {
+    /// Follows nothing yet. `connection`: how brokers are spoken to; its time for an answer is what `settings` say.
+    #[must_use]
+    pub fn new(
+        broker_id: i32,
+        replicas: &Arc<Replicas>,
+        settings: FetcherSettings,
+        connection: ConnectionSettings,
+        clock: Arc<dyn Clock>,
+        report: Report,
+    ) -> Self {
+        let shared = Shared {
+            broker_id,
+            broker_epoch: AtomicI64::new(-1),
+            replicas: Arc::downgrade(replicas),
+            settings,
+            connection: ConnectionSettings {
+                request_timeout: settings.socket_timeout.max(settings.wait_max),
+                ..connection
+            },
+            clock,
+            report,
+        };
+        Self {
+            shared: Arc::new(shared),
+            table: Mutex::default(),
+        }
+    }
+
+    /// The life of this broker, which requests name from now on (KIP-903).
+    pub fn set_broker_epoch(&self, broker_epoch: i64) {
+        self.shared.broker_epoch.store(broker_epoch, Relaxed);
+    }
+
+    /// Where brokers are, as far as that is new, and whom the partitions follow that are named here; others go on as
+    /// they did. To be called after the partitions have got their roles. Does not wait for anybody.
+    ///
+    /// An epoch below the one that is followed is passed over, and the same one changes nothing.
+    ///
+    /// # Errors
+    /// The system has no thread left; the partitions of that leader stay unfollowed.
+    pub fn set(&self, brokers: &[Broker], assignments: &[Assignment]) -> std::io::Result<()> {
+        let now = self.shared.clock.now();
+        let mut table = self.table.lock();
+        if table.stopped {
+            return Ok(());
+        }
+        for broker in brokers {
+            table.place(broker);
+        }
+        let mut changes: IdMap<i32, Vec<Change>> = IdMap::default();
+        for assignment in assignments {
+            table.assign(self.shared.broker_id, *assignment, &mut changes);
+        }
+        let mut failed = Ok(());
+        for (leader, changes) in changes {
+            if let Err(error) = self.tell(&mut table, leader, changes, now) {
+                failed = Err(error);
+            }
+        }
+        table.ending.retain(|thread| !thread.handle.is_finished());
+        failed
+    }
+
+    fn tell(
+        &self,
+        table: &mut Table,
+        leader: i32,
+        changes: Vec<Change>,
+        now: Instant,
+    ) -> std::io::Result<()> {
+        let follows = |change: &Change| matches!(change, Change::Follow(..));
+        if !table.threads.contains_key(&leader) {
+            if !changes.iter().any(follows) {
+                return Ok(());
+            }
+            match self.start(leader) {
+                Ok(thread) => {
+                    if let Some(address) = table.addresses.get(&leader) {
+                        thread.mailbox.move_to(address);
+                    }
+                    table.threads.insert(leader, thread);
+                }
+                Err(error) => {
+                    // The next assignment of the same epoch tries again.
+                    table.assigned.retain(|_, (led_by, _)| *led_by != leader);
+                    table.followed.remove(&leader);
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(thread) = table.threads.get_mut(&leader) {
+            thread.mailbox.change(changes, now);
+        }
+        table.end_if_idle(leader);
+        Ok(())
+    }
+
+    fn start(&self, leader: i32) -> std::io::Result<Thread> {
+        let (mailbox, counters) = (Arc::new(Mailbox::default()), Arc::new(Counters::default()));
+        let fetcher = Fetcher::new(
+            leader,
+            Arc::clone(&self.shared),
+            Arc::clone(&mailbox),
+            Arc::clone(&counters),
+        );
+        let handle = std::thread::Builder::new()
+            .name(format!("fetcher-{leader}"))
+            .spawn(move || fetcher.run())?;
+        Ok(Thread {
+            mailbox,
+            counters,
+            handle,
+        })
+    }
+
+    /// What each thread has done, by leader.
+    #[must_use]
+    pub fn figures(&self) -> Vec<LeaderFigures> {
+        let table = self.table.lock();
+        let threads = table.threads.iter();
+        let mut figures: Vec<_> = threads
+            .map(|(leader, thread)| thread.counters.read(*leader))
+            .collect();
+        figures.sort_unstable_by_key(|each| each.leader);
+        figures
+    }
+
+    /// Follows nobody any more, for good. Within a second nothing is appended any more, also where a fetch waits at its
+    /// leader.
+    pub fn stop(&self) {
+        let mut table = self.table.lock();
+        table.stopped = true;
+        table.assigned.clear();
+        table.followed.clear();
+        let mut threads = std::mem::take(&mut table.ending);
+        threads.extend(table.threads.drain().map(|(_, thread)| thread));
+        drop(table);
+        for thread in &threads {
+            thread.mailbox.stop();
+        }
+        let deadline = self.shared.clock.now() + STOP_PATIENCE;
+        for thread in threads {
+            if thread.mailbox.wait_for_end(deadline) {
+                // A panic there was reported when it happened.
+                let _ = thread.handle.join();
+            }
+        }
+    }
+}
+
+impl Drop for Fetchers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Table {
+    fn place(&mut self, broker: &Broker) {
+        if self.addresses.get(&broker.id) != Some(&broker.address) {
+            self.addresses.insert(broker.id, broker.address.clone());
+            if let Some(thread) = self.threads.get(&broker.id) {
+                thread.mailbox.move_to(&broker.address);
+            }
+        }
+    }
+
+    fn assign(
+        &mut self,
+        broker_id: i32,
+        assignment: Assignment,
+        changes: &mut IdMap<i32, Vec<Change>>,
+    ) {
+        let Assignment {
+            tip,
+            leader,
+            leader_epoch,
+        } = assignment;
+        let before = self.assigned.get(&tip).copied();
+        let nobody = leader < 0 || leader == broker_id;
+        match before {
+            Some((_, epoch)) if leader_epoch >= 0 && leader_epoch < epoch => return,
+            Some((followed, epoch)) if (followed, epoch) == (leader, leader_epoch) => return,
+            Some((followed, _)) if followed != leader => {
+                changes
+                    .entry(followed)
+                    .or_default()
+                    .push(Change::Leave(tip));
+            }
+            _ => {}
+        }
+        if let Some((followed, _)) = before {
+            self.count(followed, -1);
+        }
+        if nobody {
+            self.assigned.remove(&tip);
+        } else {
+            self.assigned.insert(tip, (leader, leader_epoch));
+            self.count(leader, 1);
+            let follow = Change::Follow(tip, leader_epoch);
+            changes.entry(leader).or_default().push(follow);
+        }
+    }
+
+    /// The thread ends if its leader leads nothing any more that is followed here.
+    fn end_if_idle(&mut self, leader: i32) {
+        if !self.followed.contains_key(&leader)
+            && let Some(thread) = self.threads.remove(&leader)
+        {
+            thread.mailbox.stop();
+            self.ending.push(thread);
+        }
+    }
+
+    fn count(&mut self, leader: i32, change: isize) {
+        let followed = self.followed.entry(leader).or_default();
+        *followed = followed.saturating_add_signed(change);
+        if *followed == 0 {
+            self.followed.remove(&leader);
+        }
+    }
+}

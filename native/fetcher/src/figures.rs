@@ -1,0 +1,51 @@
+//! What a fetcher has done so far.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Figures of the thread that fetches from one leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderFigures {
+    /// Broker id of the leader.
+    pub leader: i32,
+    /// Partitions that are followed there.
+    pub partitions: u64,
+    /// Those of them that are not asked for at the moment: after an error, or until their flush.
+    pub held_back: u64,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Fetch requests sent.
+    pub requests: u64,
+    /// Bytes of records appended.
+    pub bytes: u64,
+    /// Offsets that these bytes cover.
+    pub records: u64,
+    /// The most offsets that one of the partitions is behind the leader's high watermark.
+    pub lag_max: i64,
+}
+
+/// The same while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) partitions: AtomicU64,
+    pub(crate) held_back: AtomicU64,
+    pub(crate) connected: AtomicBool,
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) records: AtomicU64,
+    pub(crate) lag_max: AtomicI64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self, leader: i32) -> LeaderFigures {
+        LeaderFigures {
+            leader,
+            partitions: self.partitions.load(Relaxed),
+            held_back: self.held_back.load(Relaxed),
+            connected: self.connected.load(Relaxed),
+            requests: self.requests.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            records: self.records.load(Relaxed),
+            lag_max: self.lag_max.load(Relaxed),
+        }
+    }
+}

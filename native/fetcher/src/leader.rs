@@ -1,0 +1,321 @@
+//! The thread that fetches from one leader: what changed is asked for, what comes is appended and flushed, then it is
+//! asked for again.
+//!
+//! Nothing here turns without waiting: at the leader (`replica.fetch.wait.max.ms`), for a flush, for the end of a pause,
+//! for mail.
+
+mod answers;
+mod asking;
+mod bounds;
+mod link;
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use pybroker_client::{ConnectionSettings, Error};
+use pybroker_model::{IdMap, TopicIdPartition};
+use pybroker_protocol::hot::fetch_request::FetchRequest;
+use pybroker_replica::{Clock, Replicas};
+
+use crate::figures::Counters;
+use crate::following::Following;
+use crate::mailbox::{Change, Mailbox};
+use crate::session::Session;
+use crate::{FetcherSettings, Level, Report};
+use link::Link;
+
+/// How long all partitions of an answer wait for the flush of each other. Who has none by then is left out of the next
+/// request; as long as there is such a partition requests wait no longer at the leader than this either.
+const FLUSH_PATIENCE: Duration = Duration::from_millis(20);
+/// How often all partitions are looked at, whether something came for them or not.
+const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(1);
+
+/// What all fetchers of a broker share.
+pub(crate) struct Shared {
+    pub(crate) broker_id: i32,
+    /// The life of this broker (KIP-903).
+    pub(crate) broker_epoch: AtomicI64,
+    /// Weak, so that a thread that is connecting while the broker stops holds no log.
+    pub(crate) replicas: Weak<Replicas>,
+    pub(crate) settings: FetcherSettings,
+    pub(crate) connection: ConnectionSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) report: Report,
+}
+
+impl Shared {
+    fn info(&self, text: &str) {
+        (self.report)(Level::Info, text);
+    }
+
+    fn warn(&self, text: &str) {
+        (self.report)(Level::Warning, text);
+    }
+}
+
+/// Why a turn ends early.
+enum Stop {
+    /// The connection is of no use any more.
+    Lost(Error),
+    /// There is mail.
+    CalledBack,
+    /// The broker has closed its logs.
+    NoReplicas,
+}
+
+impl From<Error> for Stop {
+    fn from(problem: Error) -> Self {
+        Stop::Lost(problem)
+    }
+}
+
+/// The thread's own.
+pub(crate) struct Fetcher {
+    leader: i32,
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    waker: Waker,
+    counters: Arc<Counters>,
+    followed: IdMap<TopicIdPartition, Following>,
+    /// Those that the next request names, as far as they are still ready then.
+    ready: Vec<TopicIdPartition>,
+    /// Those that wait for their flush.
+    flushing: Vec<TopicIdPartition>,
+    /// Those that pause.
+    paused: Vec<TopicIdPartition>,
+    /// Those that the leader's log does not reach.
+    out_of_range: Vec<TopicIdPartition>,
+    session: Session,
+    link: Link,
+    request: FetchRequest,
+    body: Vec<u8>,
+    frame: Vec<u8>,
+    looked_at_all: Option<Instant>,
+}
+
+impl Fetcher {
+    pub(crate) fn new(
+        leader: i32,
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            leader,
+            waker: Waker::from(Arc::clone(&mailbox)),
+            link: Link::new(leader, Arc::clone(&counters)),
+            shared,
+            mailbox,
+            counters,
+            followed: IdMap::default(),
+            ready: Vec::new(),
+            flushing: Vec::new(),
+            paused: Vec::new(),
+            out_of_range: Vec::new(),
+            session: Session::default(),
+            request: FetchRequest::default(),
+            body: Vec::new(),
+            frame: Vec::new(),
+            looked_at_all: None,
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(crate) fn run(mut self) {
+        loop {
+            let mail = self.mailbox.take();
+            if mail.stop {
+                return;
+            }
+            if let Some(address) = mail.address {
+                self.link.move_to(address);
+                self.begin_anew();
+            }
+            self.change(&mail.changes);
+            let now = self.shared.clock.now();
+            self.resume(now);
+            if self.is_idle() {
+                self.mailbox.wait(self.next_look(now));
+                continue;
+            }
+            if let Some(until) = self.link.rests_until(now) {
+                self.mailbox.rest(until);
+                continue;
+            }
+            match self.turn() {
+                Ok(()) => self.count(),
+                Err(Stop::CalledBack) => {}
+                Err(Stop::NoReplicas) => return,
+                Err(Stop::Lost(problem)) => {
+                    let now = self.shared.clock.now();
+                    self.link.lost(&self.shared, &problem, now);
+                    self.begin_anew();
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Result<(), Stop> {
+        if self.link.open(&self.shared)? {
+            self.begin_anew();
+        }
+        self.ask_bounds()?;
+        self.fetch()
+    }
+
+    fn change(&mut self, changes: &[Change]) {
+        let mut returned = false;
+        for change in changes {
+            match *change {
+                Change::Follow(tip, epoch) => {
+                    let following = match self.followed.get(&tip) {
+                        Some(before) => before.in_epoch(epoch),
+                        None => {
+                            returned |= self.session.lists(tip);
+                            Following::new(epoch)
+                        }
+                    };
+                    self.followed.insert(tip, following);
+                    self.ready.push(tip);
+                }
+                Change::Leave(tip) => {
+                    self.session.doubt(tip);
+                    self.followed.remove(&tip);
+                }
+            }
+        }
+        if returned {
+            // The leader would not repeat what it told before the partition went.
+            self.begin_anew();
+        }
+        self.counters
+            .partitions
+            .store(self.followed.len() as u64, Relaxed);
+    }
+
+    /// The leader remembers nothing: all that it was asked is asked again.
+    fn begin_anew(&mut self) {
+        self.session.forget();
+        for (tip, following) in &mut self.followed {
+            if following.ask_again() {
+                self.ready.push(*tip);
+            }
+        }
+        self.out_of_range.clear();
+    }
+
+    /// Whoever has paused long enough, or is flushed, is asked for again.
+    fn resume(&mut self, now: Instant) {
+        let (followed, ready) = (&mut self.followed, &mut self.ready);
+        self.paused.retain(|tip| {
+            let Some(following) = followed.get_mut(tip) else {
+                return false;
+            };
+            match following.paused() {
+                Some(until) if until > now => true,
+                Some(_) => {
+                    following.resume();
+                    ready.push(*tip);
+                    false
+                }
+                None => false,
+            }
+        });
+        self.look_at_flushes();
+    }
+
+    /// Those whose flush is done take over the leader's bounds and are asked for again.
+    fn look_at_flushes(&mut self) {
+        let Some(replicas) = self.shared.replicas.upgrade() else {
+            return;
+        };
+        let mut waiting = std::mem::take(&mut self.flushing);
+        waiting.retain(|tip| {
+            let Some(following) = self.followed.get_mut(tip) else {
+                return false;
+            };
+            let Some(end) = following.flushing() else {
+                return false;
+            };
+            // A partition that is gone is looked at by the next request.
+            if let Some(partition) = replicas.partition(*tip)
+                && partition.leader_epoch() == following.leader_epoch()
+            {
+                if !partition.may_claim(end, &self.waker) {
+                    return true;
+                }
+                let (high_watermark, log_start) = following.bounds();
+                // It fails if the role has changed, which the next request finds as well.
+                let _ =
+                    partition.follow_bounds(following.leader_epoch(), high_watermark, log_start);
+            }
+            following.resume();
+            self.ready.push(*tip);
+            false
+        });
+        self.flushing = waiting;
+    }
+
+    /// Nothing to ask, and nothing that the leader could answer.
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.out_of_range.is_empty() && self.session.is_empty()
+    }
+
+    /// When there may be something to ask though nobody says so; `None`: never.
+    fn next_look(&self, now: Instant) -> Option<Instant> {
+        let paused = self.paused.iter();
+        let pauses = paused.filter_map(|tip| self.followed.get(tip)?.paused());
+        let flushes = (!self.flushing.is_empty()).then(|| now + FLUSH_PATIENCE);
+        pauses.chain(flushes).min()
+    }
+
+    /// It is held back: it stays out of the requests until [`Fetcher::resume`].
+    fn hold_back(&mut self, tip: TopicIdPartition) {
+        self.session.doubt(tip);
+        let following = self.followed.get(&tip);
+        if following.is_some_and(|following| following.paused().is_some()) {
+            self.paused.push(tip);
+        }
+    }
+
+    fn count(&mut self) {
+        let held_back = self.paused.len() + self.flushing.len();
+        self.counters.held_back.store(held_back as u64, Relaxed);
+        let now = self.shared.clock.now();
+        let due = self
+            .looked_at_all
+            .is_none_or(|then| now.saturating_duration_since(then) >= LOOK_AT_ALL_EVERY);
+        if due {
+            self.looked_at_all = Some(now);
+            self.look_at_all();
+        }
+    }
+
+    /// The largest lag; and a partition whose log was opened anew hears again what its leader does not repeat.
+    fn look_at_all(&self) {
+        let lag = self.followed.values().map(Following::lag).max();
+        self.counters.lag_max.store(lag.unwrap_or(0), Relaxed);
+        let Some(replicas) = self.shared.replicas.upgrade() else {
+            return;
+        };
+        for (tip, following) in &self.followed {
+            let (high_watermark, log_start) = following.bounds();
+            if let Some(partition) = replicas.partition(*tip)
+                && partition.high_watermark() < high_watermark.min(partition.log_end_offset())
+            {
+                // It fails if the role has changed, and then there is nothing to hear.
+                let epoch = following.leader_epoch();
+                let _ = partition.follow_bounds(epoch, high_watermark, log_start);
+            }
+        }
+    }
+}
+
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        self.counters.connected.store(false, Relaxed);
+        self.mailbox.finish();
+    }
+}

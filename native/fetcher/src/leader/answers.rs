@@ -1,0 +1,269 @@
+//! What follows from the answer to a Fetch: orders are carried out, and what was appended is flushed together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pybroker_client::Error;
+use pybroker_model::TopicIdPartition;
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::fetch_response::{FetchPartitionResponse, FetchResponse};
+use pybroker_replica::{EpochEnd, FetchFrom, PartitionError, Replicas};
+
+use super::{FLUSH_PATIENCE, Fetcher, Stop};
+use crate::following::{Order, Trouble};
+use crate::requests;
+
+/// New troubles of one answer: how many partitions have each, and the first of them. One line for each, not for each
+/// partition.
+type Troubles = BTreeMap<(i16, bool), (usize, TopicIdPartition)>;
+
+impl Fetcher {
+    /// Carries out what an answer says.
+    pub(super) fn answered(&mut self, body: &[u8]) -> Result<(), Stop> {
+        let response = {
+            let address = |error| {
+                let address = self.link.get().map_or("", |open| open.connection.address());
+                Error::decode(address, error)
+            };
+            FetchResponse::decode(body, requests::FETCH).map_err(address)?
+        };
+        let error = ErrorCode(response.error_code);
+        let remembers = self.session.answered(error, response.session_id);
+        if error != ErrorCode::NONE && !of_session(error) {
+            let what = format!("Fetch of broker {}", self.shared.broker_id);
+            return Err(Error::refused(error, what, None).into());
+        }
+        self.link.works();
+        let replicas = self.shared.replicas.upgrade().ok_or(Stop::NoReplicas)?;
+        let mut troubles = Troubles::new();
+        for topic in &response.topics {
+            for partition in &topic.partitions {
+                if let Some(tip) = requests::tip(topic.topic_id, partition.head.partition) {
+                    self.one_answered(&replicas, tip, partition, &mut troubles);
+                }
+            }
+        }
+        self.tell(&troubles);
+        self.await_flushes();
+        if !remembers {
+            self.begin_anew();
+        }
+        Ok(())
+    }
+
+    fn one_answered(
+        &mut self,
+        replicas: &Replicas,
+        tip: TopicIdPartition,
+        told: &FetchPartitionResponse<'_>,
+        troubles: &mut Troubles,
+    ) {
+        let Some(following) = self.followed.get_mut(&tip) else {
+            return;
+        };
+        let records = told.records.filter(|records| !records.is_empty());
+        let (now, backoff) = (self.shared.clock.now(), self.shared.settings.backoff);
+        match following.answered(&told.head, records.is_some(), now, backoff) {
+            Order::Append(from) => {
+                self.append(replicas, tip, from, records.unwrap_or_default());
+            }
+            Order::Cut(from, common) => self.cut(replicas, tip, from, common),
+            Order::StartOver(from, offset) => self.start_over(replicas, tip, from, offset),
+            Order::Follow => {
+                let (high_watermark, log_start) = following.bounds();
+                let epoch = following.leader_epoch();
+                let followed = partition(replicas, tip).and_then(|partition| {
+                    partition.follow_bounds(epoch, high_watermark, log_start)
+                });
+                if let Err(error) = followed {
+                    self.failed(
+                        tip,
+                        "what its leader has committed cannot be followed",
+                        &error,
+                    );
+                }
+            }
+            Order::AskBounds => self.out_of_range.push(tip),
+            Order::HoldBack(trouble) => {
+                self.hold_back(tip);
+                note(troubles, tip, trouble);
+            }
+            Order::Ignore => {}
+        }
+    }
+
+    fn append(
+        &mut self,
+        replicas: &Replicas,
+        tip: TopicIdPartition,
+        from: FetchFrom,
+        records: &[u8],
+    ) {
+        let now_ms = self.shared.clock.now_ms();
+        let appended = partition(replicas, tip)
+            .and_then(|partition| partition.append_fetched(&from, records, now_ms));
+        let end = match appended {
+            Ok(end) => end,
+            Err(error) => return self.failed(tip, "what its leader sent is not appended", &error),
+        };
+        let counters = &self.counters;
+        counters.bytes.fetch_add(records.len() as u64, Relaxed);
+        let records = u64::try_from(end - from.offset).unwrap_or(0);
+        counters.records.fetch_add(records, Relaxed);
+        if let Some(following) = self.followed.get_mut(&tip) {
+            following.appended(end);
+            // All of them wait for each other's flush, then those are asked for that have it.
+            following.wait_for_flush(end);
+            self.flushing.push(tip);
+        }
+    }
+
+    fn cut(
+        &mut self,
+        replicas: &Replicas,
+        tip: TopicIdPartition,
+        from: FetchFrom,
+        common: EpochEnd,
+    ) {
+        let now_ms = self.shared.clock.now_ms();
+        let cut = partition(replicas, tip).and_then(|partition| {
+            let committed = partition.high_watermark();
+            let end = partition.cut_diverging(&from, common, now_ms)?;
+            Ok((end, committed, partition.topic().clone()))
+        });
+        match cut {
+            Ok((end, committed, topic)) => {
+                let text = format!(
+                    "{topic} ({tip}): cut off from {} to {end}: its last epoch here is {}, and broker {}, which leads it \
+                     in epoch {}, knows of epoch {} up to {}",
+                    from.offset,
+                    from.last_epoch,
+                    self.leader,
+                    from.leader_epoch,
+                    common.leader_epoch,
+                    common.end_offset
+                );
+                if end < committed {
+                    self.shared.warn(&format!(
+                        "{text}; what was committed up to {committed} here is not the leader's"
+                    ));
+                } else if end < from.offset {
+                    self.shared.info(&text);
+                }
+                self.ready.push(tip);
+            }
+            Err(error) => self.failed(tip, "what diverges from its leader is not cut off", &error),
+        }
+    }
+
+    /// The leader does not have what would follow upon this log.
+    pub(super) fn start_over(
+        &mut self,
+        replicas: &Replicas,
+        tip: TopicIdPartition,
+        from: FetchFrom,
+        offset: i64,
+    ) {
+        let now_ms = self.shared.clock.now_ms();
+        let done = partition(replicas, tip).and_then(|partition| {
+            partition.start_over(&from, offset, now_ms)?;
+            Ok(partition.topic().clone())
+        });
+        match done {
+            Ok(topic) => {
+                let text = format!(
+                    "{topic} ({tip}): begins anew at {offset}: the log of broker {}, which leads it in epoch {}, has \
+                     nothing that follows upon {} in epoch {}",
+                    self.leader, from.leader_epoch, from.offset, from.last_epoch
+                );
+                if from.log_start < from.offset {
+                    self.shared.warn(&text);
+                } else {
+                    self.shared.info(&text);
+                }
+                self.ready.push(tip);
+            }
+            Err(error) => self.failed(tip, "it does not begin anew", &error),
+        }
+    }
+
+    /// It is held back for a while; a line for the first time, unless it is only that another leads by now.
+    fn failed(&mut self, tip: TopicIdPartition, what: &str, error: &PartitionError) {
+        let Some(following) = self.followed.get_mut(&tip) else {
+            return;
+        };
+        let new = following.failed(self.shared.clock.now(), self.shared.settings.backoff);
+        let moved = matches!(
+            error,
+            PartitionError::NotLeader
+                | PartitionError::Deleted
+                | PartitionError::FencedLeaderEpoch { .. }
+                | PartitionError::UnknownLeaderEpoch { .. }
+        );
+        if new && !moved {
+            self.shared.warn(&format!(
+                "{tip}, led by broker {}: {what}: {error}; tried again",
+                self.leader
+            ));
+        }
+        self.hold_back(tip);
+    }
+
+    fn tell(&self, troubles: &Troubles) {
+        for (&(error, for_good), (count, first)) in troubles {
+            let then = if for_good {
+                "not asked for again before the controller names the leader of a newer epoch"
+            } else {
+                "tried again"
+            };
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            self.shared.info(&format!(
+                "broker {} answers {} for {first}{more}; {then}",
+                self.leader,
+                ErrorCode(error)
+            ));
+        }
+    }
+
+    /// Waits until what was appended is on disk, as far as that does not take long.
+    fn await_flushes(&mut self) {
+        let until = self.shared.clock.now() + FLUSH_PATIENCE;
+        self.look_at_flushes();
+        while !self.flushing.is_empty() && self.shared.clock.now() < until {
+            if !self.mailbox.wait_for_flush(until) {
+                break;
+            }
+            self.look_at_flushes();
+        }
+        for tip in &self.flushing {
+            self.session.doubt(*tip);
+        }
+    }
+}
+
+fn partition(
+    replicas: &Replicas,
+    tip: TopicIdPartition,
+) -> Result<std::sync::Arc<pybroker_replica::Partition>, PartitionError> {
+    replicas.partition(tip).ok_or(PartitionError::NotLeader)
+}
+
+fn note(troubles: &mut Troubles, tip: TopicIdPartition, trouble: Trouble) {
+    if trouble.new || trouble.for_good {
+        let key = (trouble.error.0, trouble.for_good);
+        troubles.entry(key).or_insert((0, tip)).0 += 1;
+    }
+}
+
+/// The session is over, and all is asked again.
+const fn of_session(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+            | ErrorCode::INVALID_FETCH_SESSION_EPOCH
+            | ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR
+    )
+}

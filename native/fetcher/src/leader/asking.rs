@@ -1,0 +1,138 @@
+//! What the next Fetch names, and how long it may wait at the leader.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use pybroker_model::TopicIdPartition;
+use pybroker_protocol::ApiKey;
+use pybroker_replica::{FetchFrom, Replicas};
+
+use super::{FLUSH_PATIENCE, Fetcher, Stop};
+use crate::mailbox::YOUNG;
+use crate::requests;
+
+/// Once answers are not larger, the memory of larger ones is given back.
+const FRAME_KEPT: usize = 64 * 1024;
+
+impl Fetcher {
+    /// One Fetch, and what follows from its answer.
+    pub(super) fn fetch(&mut self) -> Result<(), Stop> {
+        let replicas = self.shared.replicas.upgrade().ok_or(Stop::NoReplicas)?;
+        let now = self.shared.clock.now();
+        let named = self.next_named(&replicas, now);
+        // Not while waiting at the leader: who stops the broker must not wait for this thread.
+        drop(replicas);
+        let (session_id, session_epoch) = self.session.number();
+        let followed = &self.followed;
+        let forgotten = self.session.list(named.iter().map(|(tip, _)| *tip), |tip| {
+            followed
+                .get(tip)
+                .is_some_and(|following| following.is_asked_for())
+        });
+        if self.session.is_empty() && forgotten.is_empty() {
+            return Ok(());
+        }
+        let settings = &self.shared.settings;
+        requests::name(&mut self.request, &named, settings.partition_bytes_max);
+        requests::leave_out(&mut self.request, &forgotten);
+        self.request.replica_id = self.shared.broker_id;
+        self.request.replica_epoch = self.shared.broker_epoch.load(Relaxed);
+        self.request.min_bytes = settings.min_bytes;
+        self.request.max_bytes = settings.response_bytes_max;
+        (self.request.session_id, self.request.session_epoch) = (session_id, session_epoch);
+        let since = self.link.get()?.since;
+        let patience = patience(settings.wait_max, since, now, self.next_look(now));
+        self.request.max_wait_ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+        self.body.clear();
+        self.request
+            .encode(&[], requests::FETCH.number, &mut self.body);
+
+        let open = self.link.get()?;
+        let closer = Arc::clone(&open.closer);
+        if !self.mailbox.waits(&closer, open.since) {
+            // Nothing was sent, and the session does not know what it should.
+            self.begin_anew();
+            return Err(Stop::CalledBack);
+        }
+        let key = ApiKey::Fetch.code();
+        let answered = open
+            .connection
+            .send(key, requests::FETCH.number, &[&self.body])
+            .and_then(|sent| open.connection.receive_into(sent, &mut self.frame));
+        if self.mailbox.is_back() {
+            self.link.close();
+            self.begin_anew();
+            return Err(Stop::CalledBack);
+        }
+        let start = answered?;
+        self.counters.requests.fetch_add(1, Relaxed);
+        let frame = std::mem::take(&mut self.frame);
+        let done = self.answered(&frame[start..]);
+        self.frame = frame;
+        if self.frame.len() <= FRAME_KEPT {
+            self.frame.shrink_to(FRAME_KEPT);
+        }
+        done
+    }
+
+    /// The partitions that are ready, sorted, with where they go on. What is not on disk here waits for its flush first.
+    fn next_named(
+        &mut self,
+        replicas: &Replicas,
+        now: Instant,
+    ) -> Vec<(TopicIdPartition, FetchFrom)> {
+        let backoff = self.shared.settings.backoff;
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.sort_unstable();
+        ready.dedup();
+        let mut named = Vec::with_capacity(ready.len());
+        for tip in ready.drain(..) {
+            let Some(following) = self.followed.get_mut(&tip) else {
+                continue;
+            };
+            if !following.is_ready() {
+                continue;
+            }
+            let partition = replicas.partition(tip);
+            let from = partition
+                .as_ref()
+                .and_then(|partition| partition.fetch_from(self.leader));
+            if let (Some(partition), Some(from)) = (&partition, from)
+                && !partition.may_claim(from.offset, &self.waker)
+            {
+                partition.request_flush();
+                following.wait_for_flush(from.offset);
+                self.session.doubt(tip);
+                self.flushing.push(tip);
+                continue;
+            }
+            if following.ask(from, now, backoff) {
+                named.extend(from.map(|from| (tip, from)));
+            } else {
+                self.hold_back(tip);
+            }
+        }
+        self.ready = ready;
+        named
+    }
+}
+
+/// How long the leader may wait for something to tell: not longer than until a partition is to be asked for again, or
+/// until the connection is old enough to be closed for the sake of new partitions.
+fn patience(
+    wait_max: Duration,
+    opened: Instant,
+    now: Instant,
+    next_look: Option<Instant>,
+) -> Duration {
+    let grown_up = (opened + YOUNG).saturating_duration_since(now);
+    let mut patience = wait_max;
+    if !grown_up.is_zero() {
+        patience = patience.min(grown_up.max(Duration::from_millis(1)));
+    }
+    if let Some(next) = next_look {
+        patience = patience.min(next.saturating_duration_since(now).max(FLUSH_PATIENCE));
+    }
+    patience
+}

@@ -1,0 +1,135 @@
+//! Fetch and ListOffsets of the KIP-516 text, as a follower sends them: by topic id.
+
+use pybroker_model::{IdMap, TopicId, TopicIdPartition, Uuid};
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::WireVersion;
+use pybroker_protocol::hot::fetch_request::{
+    FetchPartition, FetchRequest, FetchTopic, ForgottenTopic,
+};
+use pybroker_protocol::hot::list_offsets::{
+    self, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse,
+};
+use pybroker_protocol::hot::of_topic::{OfTopic, TopicRef};
+use pybroker_protocol::hot::{fetch_response, list_offsets::ListOffsetsPartitionResponse};
+use pybroker_protocol::primitives::DecodeError;
+use pybroker_replica::FetchFrom;
+
+/// Version of Fetch.
+pub(crate) const FETCH: WireVersion = WireVersion::inter_broker(fetch_response::INTER_BROKER);
+/// Version of ListOffsets.
+pub(crate) const LIST_OFFSETS: WireVersion = WireVersion::inter_broker(list_offsets::INTER_BROKER);
+/// As a timestamp in ListOffsets: where the log begins.
+pub(crate) const EARLIEST: i64 = -2;
+/// As a timestamp in ListOffsets: where it ends.
+pub(crate) const LATEST: i64 = -1;
+
+/// Names these partitions, which are sorted by topic.
+pub(crate) fn name(
+    request: &mut FetchRequest,
+    named: &[(TopicIdPartition, FetchFrom)],
+    partition_bytes_max: i32,
+) {
+    request.topics.clear();
+    request.partitions.clear();
+    for run in named.chunk_by(|one, other| one.0.topic_id == other.0.topic_id) {
+        let partitions_start = request.partitions.len() as u32;
+        let partitions = run.iter().map(|(tip, from)| FetchPartition {
+            partition: tip.partition,
+            current_leader_epoch: from.leader_epoch,
+            fetch_offset: from.offset,
+            last_fetched_epoch: from.last_epoch,
+            log_start_offset: from.log_start,
+            partition_max_bytes: partition_bytes_max,
+            replica_directory_id: Uuid::ZERO,
+            high_watermark: i64::MAX,
+        });
+        request.partitions.extend(partitions);
+        request.topics.push(FetchTopic {
+            name: Default::default(),
+            topic_id: run[0].0.topic_id.uuid(),
+            partitions_start,
+            partitions_end: request.partitions.len() as u32,
+        });
+    }
+}
+
+/// Leaves these partitions out, which are sorted by topic.
+pub(crate) fn leave_out(request: &mut FetchRequest, forgotten: &[TopicIdPartition]) {
+    request.forgotten.clear();
+    request.forgotten_partitions.clear();
+    for run in forgotten.chunk_by(|one, other| one.topic_id == other.topic_id) {
+        let partitions_start = request.forgotten_partitions.len() as u32;
+        let partitions = run.iter().map(|tip| tip.partition);
+        request.forgotten_partitions.extend(partitions);
+        request.forgotten.push(ForgottenTopic {
+            name: Default::default(),
+            topic_id: run[0].topic_id.uuid(),
+            partitions_start,
+            partitions_end: request.forgotten_partitions.len() as u32,
+        });
+    }
+}
+
+/// The body of a ListOffsets about these partitions, which are sorted by topic.
+pub(crate) fn list_offsets(
+    broker: i32,
+    partitions: &[(TopicIdPartition, FetchFrom)],
+    timestamp: i64,
+) -> Vec<u8> {
+    let topics = partitions.chunk_by(|one, other| one.0.topic_id == other.0.topic_id);
+    let request = ListOffsetsRequest {
+        replica_id: broker,
+        isolation_level: 0,
+        topics: topics
+            .map(|run| OfTopic {
+                topic: TopicRef::Id(run[0].0.topic_id.uuid()),
+                partitions: run
+                    .iter()
+                    .map(|(tip, from)| ListOffsetsPartition {
+                        partition: tip.partition,
+                        current_leader_epoch: from.leader_epoch,
+                        timestamp,
+                        max_num_offsets: 1,
+                    })
+                    .collect(),
+            })
+            .collect(),
+        timeout_ms: 0,
+    };
+    let mut body = Vec::new();
+    request.encode(LIST_OFFSETS, &mut body);
+    body
+}
+
+/// Offsets that were listed, or why one was not.
+pub(crate) type Listed = IdMap<TopicIdPartition, Result<i64, ErrorCode>>;
+
+/// Reads the answer to [`list_offsets`].
+pub(crate) fn listed(body: &[u8]) -> Result<Listed, DecodeError> {
+    let response = ListOffsetsResponse::decode(body, LIST_OFFSETS)?;
+    let told = |partition: &ListOffsetsPartitionResponse| match ErrorCode(partition.error_code) {
+        ErrorCode::NONE => Ok(partition.offset),
+        error => Err(error),
+    };
+    let mut all = Listed::default();
+    for topic in &response.topics {
+        let TopicRef::Id(id) = topic.topic else {
+            continue;
+        };
+        let partitions = topic.partitions.iter();
+        all.extend(
+            partitions
+                .filter_map(|partition| Some((tip(id, partition.partition)?, told(partition)))),
+        );
+    }
+    Ok(all)
+}
+
+/// The partition that an answer names; `None`: no id.
+pub(crate) fn tip(topic_id: Uuid, partition: i32) -> Option<TopicIdPartition> {
+    let topic_id = TopicId::new(topic_id)?;
+    Some(TopicIdPartition {
+        topic_id,
+        partition,
+    })
+}

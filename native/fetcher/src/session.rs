@@ -1,0 +1,139 @@
+//! A fetch session as the follower sees it (KIP-227): the leader remembers what was asked last, so that a request names
+//! only the partitions whose question is another, and those that are to be left out. Pure.
+
+use pybroker_model::{IdMap, TopicIdPartition};
+use pybroker_protocol::ErrorCode;
+
+/// Epoch of a request for a new session.
+const INITIAL: i32 = 0;
+
+/// What the leader remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    id: i32,
+    /// Of the next request; [`INITIAL`]: it begins a session and names all partitions.
+    epoch: i32,
+    listed: IdMap<TopicIdPartition, ()>,
+    /// Listed, and perhaps not to be asked for any more.
+    doubtful: Vec<TopicIdPartition>,
+}
+
+impl Session {
+    /// Id and epoch of the next request.
+    pub(crate) const fn number(&self) -> (i32, i32) {
+        (self.id, self.epoch)
+    }
+
+    /// Whether the leader knows nothing: the next request names all.
+    pub(crate) const fn is_new(&self) -> bool {
+        self.epoch == INITIAL
+    }
+
+    /// Whether the leader knows of partitions to read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    /// Whether the leader knows of this partition.
+    pub(crate) fn lists(&self, tip: TopicIdPartition) -> bool {
+        self.listed.contains_key(&tip)
+    }
+
+    /// The partition may have to be left out of the next request.
+    pub(crate) fn doubt(&mut self, tip: TopicIdPartition) {
+        if self.listed.contains_key(&tip) {
+            self.doubtful.push(tip);
+        }
+    }
+
+    /// The next request names these partitions; gives those to be forgotten: what was doubtful and is not `wanted`.
+    pub(crate) fn list(
+        &mut self,
+        named: impl Iterator<Item = TopicIdPartition>,
+        wanted: impl Fn(&TopicIdPartition) -> bool,
+    ) -> Vec<TopicIdPartition> {
+        let mut forgotten = std::mem::take(&mut self.doubtful);
+        forgotten.sort_unstable();
+        forgotten.dedup();
+        forgotten.retain(|tip| !wanted(tip) && self.listed.remove(tip).is_some());
+        self.listed.extend(named.map(|tip| (tip, ())));
+        forgotten
+    }
+
+    /// The leader has answered with this error and session id; false: it does not remember, and all must be named.
+    pub(crate) fn answered(&mut self, error: ErrorCode, id: i32) -> bool {
+        if error != ErrorCode::NONE || id == 0 || (!self.is_new() && id != self.id) {
+            self.forget();
+            return false;
+        }
+        self.id = id;
+        self.epoch = if self.epoch == i32::MAX {
+            1
+        } else {
+            self.epoch + 1
+        };
+        true
+    }
+
+    /// The session is over.
+    pub(crate) fn forget(&mut self) {
+        self.id = 0;
+        self.epoch = INITIAL;
+        self.listed.clear();
+        self.doubtful.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pybroker_model::{TopicId, Uuid};
+
+    use super::*;
+
+    fn tip(partition: i32) -> TopicIdPartition {
+        TopicIdPartition {
+            topic_id: TopicId::new(Uuid::from_u128(7)).expect("not zero"),
+            partition,
+        }
+    }
+
+    #[test]
+    fn requests_count_up_and_only_what_was_listed_is_forgotten() {
+        let mut session = Session::default();
+        assert_eq!(session.number(), (0, 0));
+        session.doubt(tip(1));
+        assert_eq!(session.list([1, 2, 3].map(tip).into_iter(), |_| true), []);
+        assert!(session.answered(ErrorCode::NONE, 9));
+        assert_eq!(session.number(), (9, 1));
+        session.doubt(tip(1));
+        session.doubt(tip(1));
+        session.doubt(tip(2));
+        session.doubt(tip(4));
+        // 2 came back before it was left out.
+        let forgotten = session.list([tip(2)].into_iter(), |each| *each != tip(1));
+        assert_eq!(forgotten, [tip(1)]);
+        assert!(session.answered(ErrorCode::NONE, 9));
+        assert_eq!(session.number(), (9, 2));
+        session.doubt(tip(1));
+        assert_eq!(session.list([].into_iter(), |_| false), []);
+        assert!(!session.is_empty());
+    }
+
+    #[test]
+    fn a_leader_that_does_not_remember_is_told_everything_again() {
+        for (error, id) in [
+            (ErrorCode::FETCH_SESSION_ID_NOT_FOUND, 0),
+            (ErrorCode::INVALID_FETCH_SESSION_EPOCH, 9),
+            // It has closed the session with its answer.
+            (ErrorCode::NONE, 0),
+            (ErrorCode::NONE, 10),
+        ] {
+            let mut session = Session::default();
+            session.list([tip(1)].into_iter(), |_| true);
+            assert!(session.answered(ErrorCode::NONE, 9));
+            assert!(!session.answered(error, id));
+            assert!(session.is_new() && session.is_empty());
+            assert_eq!(session.number(), (0, 0));
+        }
+    }
+}

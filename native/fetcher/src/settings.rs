@@ -1,0 +1,34 @@
+//! How fetchers fetch: settings under Kafka's names.
+
+use std::time::Duration;
+
+/// Settings of all fetchers; the defaults are Kafka's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetcherSettings {
+    /// `replica.fetch.wait.max.ms`: how long a leader waits for `min_bytes`.
+    pub wait_max: Duration,
+    /// `replica.fetch.min.bytes`.
+    pub min_bytes: i32,
+    /// `replica.fetch.max.bytes`: of one partition in one answer; a larger batch comes alone.
+    pub partition_bytes_max: i32,
+    /// `replica.fetch.response.max.bytes`.
+    pub response_bytes_max: i32,
+    /// `replica.fetch.backoff.ms`: the longest pause of a partition after an error. The first is short: mostly the
+    /// leader only has not heard yet that it leads.
+    pub backoff: Duration,
+    /// `replica.socket.timeout.ms`: how long an answer may take, at least as long as the leader may wait.
+    pub socket_timeout: Duration,
+}
+
+impl Default for FetcherSettings {
+    fn default() -> Self {
+        Self {
+            wait_max: Duration::from_millis(500),
+            min_bytes: 1,
+            partition_bytes_max: 1024 * 1024,
+            response_bytes_max: 10 * 1024 * 1024,
+            backoff: Duration::from_secs(1),
+            socket_timeout: Duration::from_secs(30),
+        }
+    }
+}
