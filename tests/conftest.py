@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from tests.support.brokers import KINDS, BrokerProcess
 # How fast this machine is says nothing about the code; and the same state of the code has the same result each time.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+# A shell starts what it puts in the background with interrupts ignored, and so would the programs be that tests
+# interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 StartBroker = Callable[..., BrokerProcess]
 
