@@ -108,6 +108,9 @@ class Broker:
             native, appends=parts.appends, isr=parts.isr, tables=tables, loop=self._loop, on_fatal=self._fail
         )
         if config.in_cluster:
+            assert parts.following is not None
+            between = next(one for one in config.listeners if one.name == config.between_brokers)
+            parts.following.start(between.protocol)
             # A controller tells a broker everything as soon as it is registered.
             self._dispatcher.start()
             native.listeners.start_accepting_brokers()
@@ -155,8 +158,8 @@ class Broker:
         rack = self._config["broker.rack"] or None
         directory_id = directory_id_of(self._config.log_dirs[0])
         epoch = await parts.membership.register(endpoints, rack, directory_id)
-        parts.fence.registered(epoch)
-        parts.membership.stay(endpoints, rack, directory_id, parts.fence.registered)
+        parts.lives(epoch)
+        parts.membership.stay(endpoints, rack, directory_id, parts.lives)
         await self._unless_failed(parts.receiver.introduced(epoch))
         await parts.staging.start(self._config["delete.topic.delay.ms"])
         await parts.services.ingests.start()

@@ -46,6 +46,7 @@ from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.fence import Fence
+from pybroker.replicas.following import Following
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.manager import ReplicaManager
@@ -83,6 +84,7 @@ class Local(NamedTuple):
     cache: MetadataCache
     staging: Staging
     replicas: ReplicaManager
+    following: Following | None
     authorizer: Authorizer
     credentials: Credentials
 
@@ -111,11 +113,19 @@ class Parts:
     appends: NativeAppends
     returned_offsets: ReturnedOffsets
     isr: IsrKeeper
+    following: Following | None
+    """None of a broker that is alone."""
     port: ControllerPort
     own_port: LocalPort
     """Where this broker's controller takes events from, when it is the controller."""
     office: Alone | Election
     """How this broker is the controller, or comes to be it."""
+
+    def lives(self, broker_epoch: int) -> None:
+        """This broker has registered."""
+        self.fence.registered(broker_epoch)
+        if self.following is not None:
+            self.following.registered(broker_epoch)
 
 
 def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
@@ -168,6 +178,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         staging=local.staging,
         appends=followers.appends,
         returned_offsets=followers.returned_offsets,
+        following=local.following,
         isr=IsrKeeper(ground.native, port, ground.broker_id, lambda: fence.broker_epoch),
         port=port,
         own_port=own_port,
@@ -191,10 +202,17 @@ def _local(ground: Ground) -> Local:
     # Who may do what comes before the settings of topics: it must not wait for them.
     view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native)])
     staging = Staging(native, ground.store, ground.clock, ground.broker_id)
+    following = Following(native, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
-        native=native, view=view, config=config, staging=staging, strays=Strays(native, ground.store)
+        native=native,
+        view=view,
+        config=config,
+        staging=staging,
+        strays=Strays(native, ground.store),
+        following=following,
     )
-    return Local(view, MetadataCache(native, ground.cluster_id), staging, replicas, authorizer, credentials)
+    cache = MetadataCache(native, ground.cluster_id)
+    return Local(view, cache, staging, replicas, following, authorizer, credentials)
 
 
 def _followers(ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort) -> Followers:

@@ -55,11 +55,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _rest(config: BrokerConfig, without_effect: list[str]) -> Iterator[str]:
-    if config.in_cluster:
-        yield (
-            "metadata.store=zookeeper: brokers share topics, settings and users, and do not copy records from each "
-            "other in this version; a partition is only where it is led"
-        )
     if without_effect:
         yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(without_effect)
     if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:

@@ -178,14 +178,16 @@ def _check_store(
             f"brokers do not log in to each other in this version, and listener {between.name} asks for "
             f"{between.protocol}; map it to PLAINTEXT, on an address that only brokers reach",
         )
-    protects = config.get_str("authorizer.class.name") or any(
-        one.protocol.startswith("SASL_") for one in config.listeners
-    )
-    if protects and not advice.is_loopback(between.host):
+    if config.get_str("authorizer.class.name"):
+        raise fail(
+            METADATA_STORE,
+            "with authorizer.class.name brokers have to be told from others, and they do not log in to each other in "
+            "this version",
+        )
+    if any(one.protocol.startswith("SASL_") for one in config.listeners) and not advice.is_loopback(between.host):
         raise fail(
             "inter.broker.listener.name",
-            f"whoever reaches {between} acts as a broker, while clients have to log in or are authorized; give it a "
-            "loopback address",
+            f"whoever reaches {between} acts as a broker, while clients have to log in; give it a loopback address",
         )
 
 

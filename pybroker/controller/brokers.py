@@ -38,6 +38,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     suspect = frozenset(one.broker.broker_id for one in event.arrived if not one.intact)
     gone = frozenset(event.gone) - arrived
     alive = (frozenset(image.brokers) - image.leaving | arrived) - gone
+    there = alive | (image.leaving - gone)
     restarted = frozenset(
         one.broker.broker_id
         for one in event.arrived
@@ -49,11 +50,12 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             # Others of its ISR may be alive with a failed disk; one of them would have led otherwise.
             found = elect(partition, arrived, suspect)
             return found if found != (NO_LEADER, partition.isr) else None
-        if partition.leader not in alive and partition.leader not in image.leaving - gone:
+        if partition.leader not in there:
             return elect(partition, alive, suspect)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, suspect)
-        left = tuple(member for member in partition.isr if member not in gone and member not in suspect)
+        # Also of those that nobody was told of as gone: they were before this controller came.
+        left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
             return Election(partition.leader, left)
         return None

@@ -23,6 +23,7 @@ from pybroker.metadata.control_messages import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
     LeaderAndIsrType,
+    LiveLeader,
     PartitionError,
     RestoreReplicasRequest,
     RestoreReplicasResponse,
@@ -32,6 +33,7 @@ from pybroker.metadata.control_messages import (
 )
 from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
+from pybroker.replicas.following import Following
 from pybroker.replicas.hosted import Hosted
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
@@ -66,13 +68,22 @@ class ReplicaManager:
     """Calls come one after another, from the controller's channel; state lives on the loop's thread."""
 
     def __init__(
-        self, *, native: NativeBroker, view: ClusterView, config: BrokerConfig, staging: Staging, strays: Strays
+        self,
+        *,
+        native: NativeBroker,
+        view: ClusterView,
+        config: BrokerConfig,
+        staging: Staging,
+        strays: Strays,
+        following: Following | None = None,
     ) -> None:
+        """`following`: None where there is nobody to follow."""
         self._native = native
         self._view = view
         self._config = config
         self._staging = staging
         self._strays = strays
+        self._following = following
         self._hosted = Hosted()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
@@ -100,7 +111,7 @@ class ReplicaManager:
         if replaced:
             wanted = await self._make_room(wanted, replaced, outcome)
         if wanted:
-            await self._open(wanted, outcome)
+            await self._open(wanted, request.live_leaders, outcome)
         return LeaderAndIsrResponse(0, outcome.answers())
 
     def _check_all(
@@ -197,7 +208,7 @@ class ReplicaManager:
                 outcome.note(one.topic_id, one.partition, refused)
         return left
 
-    async def _open(self, wanted: list[_Wanted], outcome: _Outcome) -> None:
+    async def _open(self, wanted: list[_Wanted], leaders: Sequence[LiveLeader], outcome: _Outcome) -> None:
         orders = [one.order for one in wanted]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
         for one, code in zip(wanted, codes, strict=True):
@@ -207,11 +218,19 @@ class ReplicaManager:
             else:
                 reason = error_name(code)
                 log.error("partition %s-%d (id %s) cannot be served: %s", one.name, one.partition, one.topic_id, reason)
+        if self._following is not None:
+            applied = [one for one, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
+            self._following.obey(
+                leaders, ((one.topic_id, one.partition, one.order.leader, one.epoch) for one in applied)
+            )
         if any((one.name, one.partition) in self._strays.left_alone for one in wanted):
             await self._staging.take_over(self._delay_ms)
         await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})
 
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
+        if self._following is not None:
+            served = ((one.topic_id, one.partition, self._hosted.epoch(one.topic_id, one.partition)) for one in orders)
+            self._following.leave((topic_id, index, epoch) for topic_id, index, epoch in served if epoch is not None)
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
 
     # --- StopReplica --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ class ClusterBroker(PybrokerProcess):
         self.between_port = free_port()
         self.settings |= {
             "node.id": str(broker_id),
+            "offsets.topic.replication.factor": "3",
             "metadata.store": "zookeeper",
             "zookeeper.connect": connect,
             "zookeeper.session.timeout.ms": str(SESSION_MS),

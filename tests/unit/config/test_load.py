@@ -119,6 +119,7 @@ def test_properties_syntax(tmp_path: Path) -> None:
     assert config["broker.rack"] == "last"
 
 
+CLUSTER = "metadata.store=zookeeper\nzookeeper.connect=zk:2181"
 MISTAKES = [
     ("num.partition=3", "num.partition ({file} line 2): unknown setting; did you mean num.partitions?"),
     ("num.partitions=many", "num.partitions=many ({file} line 2): expected a whole number"),
@@ -187,6 +188,25 @@ MISTAKES = [
         "metadata.store=zookeeper ({file} line 2): brokers need a listener of their own, where no client is served; name "
         "one more in listeners and listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, "
         "and add inter.broker.listener.name=REPLICATION",
+    ),
+    (
+        CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
+        "inter.broker.listener.name=REPLICATION ({file} line 5): brokers do not log in to each other in this version, and "
+        "listener REPLICATION asks for SASL_PLAINTEXT; map it to PLAINTEXT, on an address that only brokers reach",
+    ),
+    (
+        CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT\n"
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "metadata.store=zookeeper ({file} line 2): with authorizer.class.name brokers have to be told from others, and "
+        "they do not log in to each other in this version",
+    ),
+    (
+        CLUSTER + "\nlisteners=SASL_PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
+        "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,REPLICATION:PLAINTEXT",
+        "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
+        "while clients have to log in; give it a loopback address",
     ),
     (
         "process.roles=controller",

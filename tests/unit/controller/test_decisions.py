@@ -209,6 +209,13 @@ def test_a_leader_with_followers_begins_an_epoch_with_each_life() -> None:
     assert led(image) == [(1, 2, (1, 2))]
 
 
+def test_a_new_controller_takes_those_out_that_were_gone_before_it_came() -> None:
+    image = created(cluster(1, 2, 3), "a", partitions=3, factor=3)
+    loaded = image.apply(ImageDelta(lost_brokers=(1, 2, 3)))  # as a controller begins
+    loaded = loaded.apply(decide_brokers(loaded, BrokersChanged((arrival(2, 1), arrival(3, 1)))).delta)
+    assert [(leader, set(isr)) for leader, _, isr in led(loaded)] == [(2, {2, 3}), (2, {2, 3}), (3, {2, 3})]
+
+
 def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() -> None:
     image = created(cluster(1, 2), "a", partitions=1, factor=2)
     image = image.apply(decide_brokers(image, BrokersChanged(gone=(1, 2))).delta)

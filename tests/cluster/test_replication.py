@@ -1,0 +1,59 @@
+"""Records are on every replica that is in sync, and nothing that was acknowledged is lost with one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pybroker.client import NewTopic, TopicPartition, blocking
+from tests.support.cluster import BrokerCluster
+
+LIMIT_S = 120.0
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Waits for what no event tells."""
+    give_up = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < give_up, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def produce(cluster: BrokerCluster, topic: str, first: int, count: int, partitions: int) -> None:
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for number in range(first, first + count):
+            producer.enqueue(topic, str(number).encode(), partition=number % partitions)
+        producer.flush()
+
+
+def read(cluster: BrokerCluster, topic: str, count: int) -> list[int]:
+    found: list[int] = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest"}
+    with blocking.Consumer(settings) as consumer:
+        consumer.assign([TopicPartition(topic, partition) for partition in range(3)])
+        give_up = time.monotonic() + LIMIT_S
+        while len(found) < count and time.monotonic() < give_up:
+            found += [int(record.value) for record in consumer.poll(1.0)]
+    return found
+
+
+def isr(cluster: BrokerCluster, topic: str) -> list[set[int]]:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        described = admin.describe_topics([topic]).all_topic_names()[topic]
+        return [{node.id for node in one.isr} for one in described.partitions]
+
+
+def test_a_killed_broker_takes_nothing_with_it(cluster: BrokerCluster) -> None:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic("copied", 3, 3, config={"min.insync.replicas": "2"})])
+    produce(cluster, "copied", 0, 3_000, 3)
+    assert isr(cluster, "copied") == [{1, 2, 3}] * 3
+    cluster.brokers[2].kill()
+    produce(cluster, "copied", 3_000, 3_000, 3)
+    assert sorted(read(cluster, "copied", 6_000)) == list(range(6_000))
+    cluster.brokers[2].start()
+    until(lambda: isr(cluster, "copied") == [{1, 2, 3}] * 3)
+    cluster.brokers[1].stop()
+    cluster.brokers[3].kill()
+    until(lambda: isr(cluster, "copied") == [{2}] * 3)
+    assert sorted(read(cluster, "copied", 6_000)) == list(range(6_000)), "one replica is all that is left"
