@@ -30,6 +30,7 @@ from pybroker.client.errors import (
     UnsupportedVersionError,
 )
 from pybroker.native import CodecError, decode_response, encode_request
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.protocol.messages import (
     ApiVersionsRequest,
@@ -61,9 +62,11 @@ def needs_login(protocol: str) -> str:
     return f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
 
 
-def _asks_for_login(message: Any) -> int:
-    """The code if a broker says that we must log in first; else 0."""
+def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> int:
+    """The code if a broker says that we must log in first; else 0. `versions`: what it serves."""
     if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
+        if ApiKey.LIST_TOPICS not in versions:
+            return 0  # another broker, and perhaps so old that it has no cluster id
         # pybroker refuses every topic then, and tells only those who have logged in which cluster it is.
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         every = all(topic.error_code == refused and not topic.partitions for topic in message.topics or ())
@@ -388,7 +391,7 @@ class BrokerConnection(asyncio.Protocol):
             pending.answer.set_exception(failure)
             self._fail(failure)
             return
-        refusal = 0 if self._logs_in else _asks_for_login(message)
+        refusal = 0 if self._logs_in else _asks_for_login(message, self.versions)
         if refusal:
             words = f"{self.address}: {needs_login(self._config['security.protocol'])}"
             pending.answer.set_exception(AuthenticationError(words, refusal))
