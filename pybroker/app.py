@@ -107,12 +107,13 @@ class Broker:
         self._dispatcher = Dispatcher(
             native, appends=parts.appends, isr=parts.isr, tables=tables, loop=self._loop, on_fatal=self._fail
         )
+        # Nothing comes in before a listener accepts.
+        self._dispatcher.start()
         if config.in_cluster:
             assert parts.following is not None
             between = next(one for one in config.listeners if one.name == config.between_brokers)
             parts.following.start(between.protocol)
             # A controller tells a broker everything as soon as it is registered.
-            self._dispatcher.start()
             native.listeners.start_accepting_brokers()
             await self._take_office(parts, scan)
             parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
@@ -123,9 +124,8 @@ class Broker:
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
-        if not config.in_cluster:
-            self._dispatcher.start()
         native.listeners.start_accepting()
+
     async def _take_office(self, parts: Parts, scan: asyncio.Future[list[LocalPartition]]) -> None:
         """Alone: makes this broker the controller, beside the reading of the disks. In a cluster: stands for election.
         Raises StartError."""
@@ -225,6 +225,8 @@ class Broker:
             await parts.isr.stop()
             await parts.staging.stop()
             await parts.office.stop()
+            if parts.disconnect is not None:
+                parts.disconnect()
         if dispatcher is not None:
             dispatcher.stop()
         if native is not None:

@@ -120,6 +120,8 @@ class Parts:
     """Where this broker's controller takes events from, when it is the controller."""
     office: Alone | Election
     """How this broker is the controller, or comes to be it."""
+    disconnect: Callable[[], None] | None
+    """Ends the connection to another broker's controller, at a stop; None of a broker that is alone."""
 
     def lives(self, broker_epoch: int) -> None:
         """This broker has registered."""
@@ -135,12 +137,14 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     between = ground.config.between_brokers
     dial: Dialer | None = None
     port: ControllerPort = own_port
+    disconnect: Callable[[], None] | None = None
     if between is not None:
         from pybroker.interbroker.dial import Dialer
         from pybroker.interbroker.port import ClusterPort
 
         dial = Dialer(ground.broker_id, between)
-        port = ClusterPort(ground.broker_id, own_port, seat, local.view, dial)
+        port = cluster = ClusterPort(ground.broker_id, own_port, seat, local.view, dial)
+        disconnect = cluster.close
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
     followers = _followers(ground, local, topics, port)
     fence = Fence()
@@ -183,6 +187,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         port=port,
         own_port=own_port,
         office=office,
+        disconnect=disconnect,
     )
 
 

@@ -41,12 +41,16 @@ class ControlReceiver:
         self._replicas = replicas
         self._metadata = metadata
         self._closing = closing
-        self._introduced: dict[int, asyncio.Event] = {}
+        self._told = -1
+        """The latest life of this broker that was told everything."""
+        self._heard = asyncio.Event()
 
     async def introduced(self, broker_epoch: int) -> None:
         """Waits until this life of the broker has been told everything: what it hosts is applied, and clients that come
         now see the cluster."""
-        await self._introduced.setdefault(broker_epoch, asyncio.Event()).wait()
+        while self._told < broker_epoch:
+            self._heard.clear()
+            await self._heard.wait()
 
     async def handle(self, request: ControlRequest) -> ControlResponse:
         """One message. Orders come one after another; questions (CloseTopics) may come beside them."""
@@ -63,7 +67,8 @@ class ControlReceiver:
             case UpdateMetadataRequest():
                 response = k06_update_metadata.handle(self._metadata, request)
                 # The last message of those that a controller begins with.
-                self._introduced.setdefault(request.broker_epoch, asyncio.Event()).set()
+                self._told = max(self._told, request.broker_epoch)
+                self._heard.set()
                 return response
             case RestoreReplicasRequest():
                 return await self._replicas.restore_replicas(request)

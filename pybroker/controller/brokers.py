@@ -7,11 +7,10 @@ from collections.abc import Callable
 import msgspec
 
 from pybroker.cluster.events import ShutDownBroker
-from pybroker.controller.decision import Decision, decides
+from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.events import BrokersChanged, ReplicasOffline
 from pybroker.controller.leader_election import Election, elect
 from pybroker.controller.topics import encode_state
-from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.image import (
     NO_LEADER,
@@ -21,7 +20,6 @@ from pybroker.metadata.image import (
     TopicImage,
 )
 from pybroker.metadata.store import Operation, Set
-from pybroker.protocol.error_codes import ErrorCode
 
 
 @decides(BrokersChanged)
@@ -77,9 +75,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 @decides(ShutDownBroker)
 def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
     """What is asked again is decided again: the states that are left."""
-    asking = image.brokers.get(event.broker_id)
-    if asking is None or asking.epoch != event.broker_epoch:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "Another life of this broker is registered.")
+    require_life(image, event.broker_id, event.broker_epoch)
     staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
 
     def change(partition: PartitionImage) -> Election | None:

@@ -12,9 +12,11 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import msgspec
 
 from pybroker.cluster.events import Event
+from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.metadata.store import Operation
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -27,6 +29,13 @@ class Decision(msgspec.Struct, frozen=True):
     separable: bool = False
     """The operations may be made durable one after another, in several multis: what a crash leaves undone, the next
     controller decides again."""
+
+
+def require_life(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+    """Raises KafkaError STALE_BROKER_EPOCH unless this life of the broker is the registered one."""
+    registered = image.brokers.get(broker_id)
+    if registered is None or registered.epoch != broker_epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "Another life of this broker is registered.")
 
 
 def nothing(reply: Any) -> Decision:

@@ -6,9 +6,8 @@ import msgspec
 
 from pybroker.cluster.events import AlterIsr, IsrChange, IsrOutcome
 from pybroker.controller.brokers import with_partitions
-from pybroker.controller.decision import Decision, decides
+from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.topics import encode_state
-from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage
 from pybroker.metadata.store import Operation, Set
@@ -19,9 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
     """Each partition for itself. A broker comes into an ISR only in the life that the leader has heard (KIP-903): a
     later one may have lost what the earlier one held."""
-    asking = image.brokers.get(event.broker_id)
-    if asking is None or asking.epoch != event.broker_epoch:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "Another life of this broker is registered.")
+    require_life(image, event.broker_id, event.broker_epoch)
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []

@@ -13,7 +13,6 @@ from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.store import (
     MULTI_BYTES_MAX,
-    Create,
     MetadataStore,
     MultiError,
     Operation,
@@ -23,12 +22,12 @@ from pybroker.metadata.store import (
     UnavailableError,
     UnknownOutcomeError,
     ValueTooLargeError,
+    operation_bytes,
 )
 from pybroker.protocol.error_codes import ErrorCode
 
 PART_OPERATIONS_MAX = 2_000
 """Of a decision that is written in parts: others have their turn in between."""
-OPERATION_OVERHEAD_BYTES = 128
 
 
 class ResignedError(KafkaError):
@@ -116,8 +115,7 @@ def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
     part: list[Operation] = []
     size = 0
     for operation in operations:
-        data = operation.data if isinstance(operation, Create | Set) else b""
-        taken = len(operation.path) + len(data) + OPERATION_OVERHEAD_BYTES
+        taken = operation_bytes(operation)
         if part and (size + taken > MULTI_BYTES_MAX // 2 or len(part) >= PART_OPERATIONS_MAX):
             yield part
             part, size = [], 0

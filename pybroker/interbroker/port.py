@@ -138,7 +138,7 @@ class ClusterPort:
                 self._connection, self._connected_to = connection, life
             return connection
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Ends the connection; who waits is answered with an error."""
         if self._connection is not None:
             self._connection.abort()

@@ -167,6 +167,16 @@ class SessionState(Enum):
     LOST = "lost"
 
 
+OPERATION_OVERHEAD_BYTES = 64
+"""What one operation of a multi takes on ZooKeeper's wire besides its path and value, at most."""
+
+
+def operation_bytes(operation: Operation) -> int:
+    """What an operation takes of MULTI_BYTES_MAX, at most."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
+
+
 class MetadataStore(Protocol):
     """All operations may raise StoreError subclasses; after a failure that leaves the state unknown,
     StoreClosedError."""

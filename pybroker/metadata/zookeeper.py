@@ -56,6 +56,7 @@ from pybroker.metadata.store import (
     WatchKind,
     check_path,
     ensure_path,
+    operation_bytes,
 )
 from pybroker.metadata.zookeeper_handler import LoopHandler
 from pybroker.metadata.zookeeper_reads import GET_CHILDREN, GET_DATA, MultiRead
@@ -67,9 +68,6 @@ RECONNECT_DELAY_MAX_S = 1.0
 
 READS_A_REQUEST_MAX = 500
 """In one `multiRead`. Values of partitions have some hundred bytes; the server builds the answer in memory."""
-
-OPERATION_OVERHEAD_BYTES = 64
-"""What one operation of a multi takes on the wire besides its path and value, at most."""
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
     kz.NoNodeError: NoNodeError,
@@ -454,7 +452,7 @@ def _check_multi(operations: Sequence[Operation]) -> None:
     for index, operation in enumerate(operations):
         problem: StoreError | None = None
         data = operation.data if isinstance(operation, Create | Set) else b""
-        total += OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
+        total += operation_bytes(operation)
         try:
             check_path(operation.path)
             _check_size(operation.path, data)

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 EXIT_CANNOT_START = 1
 EXIT_BAD_SETTINGS = 2
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 ECHO_SECONDS = 0.1
 """A signal that follows the first one within this time is its echo; nobody presses Ctrl-C twice that fast."""
 
@@ -106,8 +108,8 @@ class Foreground:
             from pybroker.process.parent_watch import watch_parent
 
             watch_parent(self._loop, self._parent_fd)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._on_signal, number)
+        for each in STOP_SIGNALS:
+            signal.signal(each, self._on_signal)
         from pybroker.app import Broker
 
         broker = Broker(self._config)
@@ -130,18 +132,22 @@ class Foreground:
         await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
         return await self._stop(broker)
 
-    def _on_signal(self, number: int) -> None:
-        if not self._signal.done():
-            self._signal.set_result(number)
-        # Some senders say it twice at once: timeout(1) signals its child and then the child's group.
-        for each in (signal.SIGTERM, signal.SIGINT):
-            self._loop.remove_signal_handler(each)
+    def _on_signal(self, number: int, _frame: object) -> None:
+        """Python's own handler, not the loop's: taking that one back restores the kernel's default for a moment, and
+        some senders say it twice at once (timeout(1) signals its child and then the child's group)."""
+        for each in STOP_SIGNALS:
             signal.signal(each, signal.SIG_IGN)
+        self._loop.call_soon_threadsafe(self._begin_stop, number)
+
+    def _begin_stop(self, number: int) -> None:
+        if self._signal.done():  # SIGINT and SIGTERM at the same moment
+            return
+        self._signal.set_result(number)
         self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
 
     def _let_signals_end_at_once(self) -> None:
         """From here on the kernel's default: a second signal ends the process, even if the loop hangs."""
-        for each in (signal.SIGTERM, signal.SIGINT):
+        for each in STOP_SIGNALS:
             signal.signal(each, signal.SIG_DFL)
 
     async def _stop(self, broker: Broker) -> int:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pybroker.process.foreground import ECHO_SECONDS
 from tests.support.wire import answers_metadata, free_port
 
 LIMIT_S = 60.0
@@ -115,11 +118,23 @@ def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
 
 
 def test_the_echo_of_a_signal_does_no_harm(tmp_path: Path) -> None:
-    """timeout(1) and some supervisors send a signal twice at once: the stop stays a clean one."""
-    with running(*sets(tmp_path / "data")) as (process, _):
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(LIMIT_S) == 0
+    """timeout(1) and some supervisors send a signal twice at once: the stop stays a clean one, whatever the broker is
+    doing when the second one comes (many of them, to meet the moments in which it changes what a signal does)."""
+    quick = 0
+    for _attempt in range(40):
+        with running(*sets(tmp_path / "data")) as (process, _):
+            first = time.monotonic()
+            for _ in range(50):
+                process.send_signal(signal.SIGTERM)
+                time.sleep(random.random() * 0.0002)
+            took = time.monotonic() - first
+            ended = process.wait(LIMIT_S)
+        if took < ECHO_SECONDS / 2:  # else this machine was too busy: the last of them may count as a second signal
+            assert ended == 0
+            quick += 1
+        if quick == 10:
+            break
+    assert quick > 0, "each of 40 series of signals took long enough to hold a second one"
 
 
 def test_settings_file_and_relative_data_directory(tmp_path: Path) -> None:

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 
 from pybroker.client import NewTopic, blocking
 from tests.support.brokers import BrokerProcess
-from tests.support.cluster import BrokerCluster
-
-LIMIT_S = 120.0
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Waits for what no event tells."""
-    give_up = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < give_up, "it did not come to pass"
-        time.sleep(0.02)
+from tests.support.cluster import BrokerCluster, until
 
 
 def create(broker: BrokerProcess, name: str, partitions: int = 6) -> None:

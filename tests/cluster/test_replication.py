@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from pybroker.client import NewTopic, TopicPartition, blocking
-from tests.support.cluster import BrokerCluster
-
-LIMIT_S = 120.0
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Waits for what no event tells."""
-    give_up = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < give_up, "it did not come to pass"
-        time.sleep(0.02)
+from tests.support.cluster import LIMIT_S, BrokerCluster, isr, until
 
 
 def produce(cluster: BrokerCluster, topic: str, first: int, count: int, partitions: int) -> None:
@@ -35,12 +24,6 @@ def read(cluster: BrokerCluster, topic: str, count: int) -> list[int]:
         while len(found) < count and time.monotonic() < give_up:
             found += [int(record.value) for record in consumer.poll(1.0)]
     return found
-
-
-def isr(cluster: BrokerCluster, topic: str) -> list[set[int]]:
-    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        described = admin.describe_topics([topic]).all_topic_names()[topic]
-        return [{node.id for node in one.isr} for one in described.partitions]
 
 
 def test_a_killed_broker_takes_nothing_with_it(cluster: BrokerCluster) -> None:

@@ -7,8 +7,7 @@ import time
 from collections import Counter
 
 from pybroker.client import NewTopic, TopicPartition, blocking
-from tests.cluster.test_replication import LIMIT_S, isr, until
-from tests.support.cluster import BrokerCluster
+from tests.support.cluster import LIMIT_S, BrokerCluster, isr, until
 
 PARTITIONS = 4
 

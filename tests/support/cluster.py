@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pybroker.client import blocking
 from tests.support.brokers import PybrokerProcess
 from tests.support.wire import free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 SESSION_MS = 2_000
 """Of brokers with ZooKeeper: how long a broker is missed that was killed."""
+
+
+LIMIT_S = 120.0
+"""For what comes to pass by itself; a loaded machine takes longer."""
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Waits for what no event tells."""
+    give_up = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < give_up, "it did not come to pass"
+        time.sleep(0.02)
 
 
 class ClusterBroker(PybrokerProcess):
@@ -64,3 +78,10 @@ def running_cluster(
         finally:
             for broker in cluster.brokers.values():
                 broker.kill()
+
+
+def isr(cluster: BrokerCluster, topic: str) -> list[set[int]]:
+    """Who is in sync, by partition."""
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        described = admin.describe_topics([topic]).all_topic_names()[topic]
+        return [{node.id for node in one.isr} for one in described.partitions]

@@ -1,6 +1,6 @@
 //! Small conversions between Python's and Rust's types, once.
 
-use pybroker_model::{BatchBuilder, Codec, TopicId};
+use pybroker_model::{BatchBuilder, Codec, TopicId, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -25,6 +25,14 @@ pub(crate) use shown;
 /// A topic's id; zero is none.
 pub(crate) fn topic_id(id: Uuid) -> PyResult<TopicId> {
     TopicId::new(id.0).ok_or_else(|| PyValueError::new_err("the zero id names no topic"))
+}
+
+/// A partition by its topic's id.
+pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
+    Ok(TopicIdPartition {
+        topic_id: topic_id(topic)?,
+        partition,
+    })
 }
 
 /// (key, value) of a record; borrowed from Python while it is called.

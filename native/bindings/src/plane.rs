@@ -234,8 +234,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// The end, after the listeners have closed: nobody is followed any more, produces are finished, connections closed, logs flushed, snapshots,
-    /// checkpoints and the clean-shutdown marker written. Never waits for the GIL, nor holds it.
+    /// The end, after the listeners have closed: nobody is followed any more, produces are finished, connections
+    /// closed, logs flushed, snapshots, checkpoints and the clean-shutdown marker written. Never waits for the GIL, nor holds it.
     pub(crate) fn stop(&self, timeout: Duration) -> Result<(), String> {
         let start = Instant::now();
         // Clients whose requests nobody answers must not take the time that the disks need.

@@ -272,7 +272,9 @@ impl Client {
     }
 }
 
-fn host_and_port(host: &str, port: i32) -> String {
+/// An address as connections take it; one of IPv6 stands in brackets.
+#[must_use]
+pub fn host_and_port(host: &str, port: i32) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
     } else {

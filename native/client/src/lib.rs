@@ -15,7 +15,7 @@ pub mod test_broker;
 #[cfg(test)]
 mod tests;
 
-pub use cluster::{Client, Node, Topic};
+pub use cluster::{Client, Node, Topic, host_and_port};
 pub use connection::{Closer, Connection, InFlight};
 pub use error::{Error, Result};
 pub use pybroker_protocol::codec::Registry;

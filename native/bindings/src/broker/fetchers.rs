@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pybroker_client::{ClientSettings, ConnectionSettings, Registry, Software, Values};
+use pybroker_client::{
+    ClientSettings, ConnectionSettings, Registry, Software, Values, host_and_port,
+};
 use pybroker_fetcher::{Assignment, Broker, Fetchers, LeaderFigures};
-use pybroker_model::TopicIdPartition;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::convert::{shown, topic_id};
+use crate::convert::{shown, tip};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
 
@@ -95,14 +96,9 @@ impl From<LeaderFigures> for FetcherFigures {
 
 impl BrokerAddress {
     fn place(&self) -> Broker {
-        let Self { host, port, .. } = self;
         Broker {
             id: self.broker_id,
-            address: if host.contains(':') {
-                format!("[{host}]:{port}")
-            } else {
-                format!("{host}:{port}")
-            },
+            address: host_and_port(&self.host, self.port.into()),
         }
     }
 }
@@ -110,10 +106,7 @@ impl BrokerAddress {
 impl FollowedPartition {
     fn assignment(&self) -> PyResult<Assignment> {
         Ok(Assignment {
-            tip: TopicIdPartition {
-                topic_id: topic_id(self.topic_id)?,
-                partition: self.partition,
-            },
+            tip: tip(self.topic_id, self.partition)?,
             leader: self.leader,
             leader_epoch: self.leader_epoch,
         })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pybroker_model::{TimestampType, TopicIdPartition};
+use pybroker_model::TimestampType;
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Replicas};
 use pybroker_server::clock::now_ms;
@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::topic_config::topic_config;
-use crate::convert::{shown, topic_id};
+use crate::convert::{shown, tip, topic_id};
 use crate::errors::{native_error, partition_error};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
@@ -203,10 +203,7 @@ impl NativeIngests {
         append_time: bool,
     ) -> PyResult<AttachedPartition> {
         let replicas = self.replicas()?;
-        let tip = TopicIdPartition {
-            topic_id: crate::convert::topic_id(topic_id)?,
-            partition,
-        };
+        let tip = tip(topic_id, partition)?;
         let directory = checked(directory)?;
         let timestamps = if append_time {
             TimestampType::LogAppendTime

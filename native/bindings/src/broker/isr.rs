@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pybroker_model::TopicIdPartition;
 use pybroker_replica::{self as replica, Partition};
 use pyo3::prelude::*;
 
-use crate::convert::{shown, topic_id as id_of};
+use crate::convert::{shown, tip};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
 
@@ -68,10 +67,7 @@ impl NativeIsr {
     }
 
     fn partition(&self, topic_id: Uuid, partition: i32) -> PyResult<Option<Arc<Partition>>> {
-        self.0.partition(TopicIdPartition {
-            topic_id: id_of(topic_id)?,
-            partition,
-        })
+        self.0.partition(tip(topic_id, partition)?)
     }
 }
 

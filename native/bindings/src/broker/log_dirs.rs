@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{self as replica, MoveError, PartitionError};
 use pybroker_server::clock::now_ms;
@@ -11,7 +10,7 @@ use pybroker_storage::StagedDeletion;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::convert::{shown, topic_id};
+use crate::convert::{shown, tip};
 use crate::errors::partition_error;
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
@@ -117,10 +116,7 @@ impl NativeLogDirs {
         let directories = directories
             .into_iter()
             .map(|one| {
-                let tip = TopicIdPartition {
-                    topic_id: topic_id(one.topic_id)?,
-                    partition: one.partition,
-                };
+                let tip = tip(one.topic_id, one.partition)?;
                 Ok((one.directory, tip))
             })
             .collect::<PyResult<Vec<_>>>()?;
@@ -153,10 +149,7 @@ impl NativeLogDirs {
         partition: i32,
         log_dir: PathBuf,
     ) -> PyResult<i16> {
-        let tip = TopicIdPartition {
-            topic_id: crate::convert::topic_id(topic_id)?,
-            partition,
-        };
+        let tip = tip(topic_id, partition)?;
         let replicas = self.0.replicas()?;
         let code = match py.detach(|| replicas.move_partition(tip, &log_dir)) {
             Ok(()) => ErrorCode::NONE,

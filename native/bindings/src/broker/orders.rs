@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use pybroker_model::TopicIdPartition;
 use pybroker_replica as replica;
 use pybroker_replica::{BrokerLogSettings, TopicConfig};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::topic_config::{next_sequence, parse};
-use crate::convert::{shown, topic_id};
+use crate::convert::{shown, tip};
 use crate::uuid::Uuid;
 
 /// One partition of a LeaderAndIsr request.
@@ -117,10 +116,7 @@ pub(super) fn partition_orders(
             }
         };
         converted.push(replica::PartitionOrder {
-            tip: TopicIdPartition {
-                topic_id: topic_id(order.topic_id)?,
-                partition: order.partition,
-            },
+            tip: tip(order.topic_id, order.partition)?,
             topic: Arc::clone(&order.topic),
             leader: order.leader,
             leader_epoch: order.leader_epoch,
@@ -157,10 +153,7 @@ shown!(StopOrder);
 impl StopOrder {
     pub(super) fn checked(&self) -> PyResult<replica::StopOrder> {
         Ok(replica::StopOrder {
-            tip: TopicIdPartition {
-                topic_id: topic_id(self.topic_id)?,
-                partition: self.partition,
-            },
+            tip: tip(self.topic_id, self.partition)?,
             leader_epoch: self.leader_epoch,
             delete: self.delete,
         })

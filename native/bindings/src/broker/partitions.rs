@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use pybroker_model::{TopicIdPartition, ValidBatches};
+use pybroker_model::ValidBatches;
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{AppendInfo, Partition, PartitionError};
 use pybroker_server::clock::now_ms;
@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use super::orders::{PartitionOrder, StopOrder, partition_orders};
 use super::records::{self, StoredRecords};
 use super::topic_config::topic_config;
-use crate::convert::{batch_of, shown};
+use crate::convert::{batch_of, shown, tip};
 use crate::errors::{native_error, partition_code, partition_error};
 use crate::plane::DataPlane;
 use crate::plane::block_on::block_on;
@@ -73,13 +73,6 @@ impl NativePartitions {
             )
         })
     }
-}
-
-fn tip(topic_id: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
-    Ok(TopicIdPartition {
-        topic_id: crate::convert::topic_id(topic_id)?,
-        partition,
-    })
 }
 
 #[pymethods]
