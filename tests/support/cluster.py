@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pybroker.client import blocking
 from tests.support.brokers import PybrokerProcess
+from tests.support.links import CLIENTS, ZOOKEEPER, Links
 from tests.support.wire import free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
@@ -35,6 +36,7 @@ class ClusterBroker(PybrokerProcess):
         super().__init__(folder)
         self.broker_id = broker_id
         self.between_port = free_port()
+        self.advertised_port = self.port
         self.settings |= {
             "node.id": str(broker_id),
             "offsets.topic.replication.factor": "3",
@@ -46,6 +48,20 @@ class ClusterBroker(PybrokerProcess):
             "inter.broker.listener.name": "BETWEEN",
             **settings,
         }
+
+    def behind(self, links: Links, zookeeper_port: int) -> None:
+        """Whoever connects to it, and it to ZooKeeper, goes over these links."""
+        self.advertised_port = links.to(self.broker_id, self.port, CLIENTS)
+        between = links.to(self.broker_id, self.between_port)
+        self.settings |= {
+            "zookeeper.connect": f"127.0.0.1:{links.to(ZOOKEEPER, zookeeper_port, self.broker_id)}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised_port},BETWEEN://127.0.0.1:{between}",
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.advertised_port}"
 
 
 class BrokerCluster:
@@ -66,11 +82,14 @@ class BrokerCluster:
 
 @contextmanager
 def running_cluster(
-    folder: Path, size: int = 3, settings: Mapping[str, str] | None = None
+    folder: Path, size: int = 3, settings: Mapping[str, str] | None = None, links: Links | None = None
 ) -> Iterator[BrokerCluster]:
-    """A cluster that is up; it ends with the block."""
+    """A cluster that is up; it ends with the block. `links`: over which its processes reach each other."""
     with zookeeper(folder / "zookeeper") as server:
         cluster = BrokerCluster(folder, size, server, settings or {})
+        if links is not None:
+            for broker in cluster.brokers.values():
+                broker.behind(links, server.port)
         try:
             for broker in cluster.brokers.values():
                 broker.start()

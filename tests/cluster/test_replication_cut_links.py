@@ -1,0 +1,164 @@
+"""Links between the processes of a cluster are cut in every shape, one way and both: what was acknowledged is there
+afterwards, once and in order; no two brokers take records in one leader epoch; all replicas end with the same bytes.
+
+The cases: one-way cuts, a bridge, a leader without ZooKeeper, without its peers, without its clients, a paused one,
+leaders that change without new records, a leader that goes on taking acks=1 where nobody follows it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.links import CLIENTS, ZOOKEEPER, Links
+from tests.support.replicas import Writer, create, epochs_of, log_of, produce, read, same_logs, state
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "1000",
+    "replica.socket.timeout.ms": "1000",
+    "replica.fetch.backoff.ms": "200",
+    "min.insync.replicas": "2",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Network:
+    """The cluster, and what can be cut in it."""
+
+    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
+        self.cluster = cluster
+        self.links = links
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Three brokers; broker 1 is the controller as a rule."""
+    links = Links()
+    try:
+        with running_cluster(tmp_path_factory.mktemp("cut"), settings=SETTINGS, links=links) as cluster:
+            yield Network(cluster, links)
+    finally:
+        links.close()
+
+
+def a_follower_leaves(network: Network, topic: str, writer: Writer) -> None:
+    until(lambda: state(network.cluster, topic).isr == {1, 2})
+    writer.goes_on()
+
+
+def another_leads(network: Network, topic: str, writer: Writer) -> None:
+    until(lambda: state(network.cluster, topic).leader not in (-1, 2))
+    writer.goes_on()
+
+
+def nobody_acknowledges(network: Network, topic: str, writer: Writer) -> None:
+    """Alone it cannot shrink the set of those in sync: the controller does not hear it."""
+    before = writer.acknowledged
+    answer = produce(network.cluster.brokers[2], topic, "alone", timeout_ms=1_500)
+    assert answer.error_code in (7, 19, 20)  # timed out, or not enough replicas
+    assert writer.acknowledged <= before + 1
+    assert state(network.cluster, topic).leader == 2
+
+
+def the_writer_waits(network: Network, topic: str, writer: Writer) -> None:
+    """Nobody else notices that clients do not reach the leader."""
+    produce(network.cluster.brokers[2], topic, "near")
+    assert state(network.cluster, topic).isr == {1, 2, 3}
+
+
+SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, str, Writer], None]]] = {
+    # What the leader says does not reach a follower; what a follower says does not reach the leader.
+    "leader-unheard": ([(2, 3)], a_follower_leaves),
+    "follower-unheard": ([(3, 2)], a_follower_leaves),
+    # 2 and 3 do not see each other, both see 1: a bridge.
+    "bridge": ([(2, 3), (3, 2)], a_follower_leaves),
+    # Its session ends; it does not know.
+    "no-zookeeper": ([(2, ZOOKEEPER), (ZOOKEEPER, 2)], another_leads),
+    # Its session lives on.
+    "no-peers": ([(2, 1), (1, 2), (2, 3), (3, 2)], nobody_acknowledges),
+    # Brokers see each other, clients do not see the leader.
+    "no-clients": ([(2, CLIENTS), (CLIENTS, 2)], the_writer_waits),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_was_acknowledged_is_there_once_when_links_are_cut(network: Network, shape: str) -> None:
+    cuts, meanwhile = SHAPES[shape]
+    create(network.cluster, shape, [2, 3, 1])
+    writer = Writer(network.cluster, shape)
+    writer.start()
+    writer.goes_on()
+    try:
+        for cut in cuts:
+            network.links.cut(*cut)
+        meanwhile(network, shape, writer)
+    finally:
+        network.links.heal()
+    writer.goes_on()
+    acknowledged = writer.finish()
+    log = same_logs(network.cluster, shape)
+    # One leader in an epoch, and epochs in order: all replicas have the same bytes.
+    epochs = epochs_of(log)
+    assert epochs == sorted(epochs)
+    found = [value for value in read(network.cluster, shape) if value not in ("alone", "near")]
+    assert found[: len(acknowledged)] == acknowledged
+    assert len(found) <= len(acknowledged) + 1, "the last one may have been written and not acknowledged"
+
+
+def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> None:
+    """Killed ones are in test_under_load.py. It is stopped with SIGSTOP until its session is over; when it goes on,
+    it believes for a moment that it leads."""
+    create(network.cluster, "paused", [2, 3, 1])
+    writer = Writer(network.cluster, "paused")
+    writer.start()
+    writer.goes_on()
+    os.kill(network.cluster.brokers[2].pid, signal.SIGSTOP)
+    try:
+        until(lambda: state(network.cluster, "paused").leader not in (-1, 2))
+        writer.goes_on()
+    finally:
+        os.kill(network.cluster.brokers[2].pid, signal.SIGCONT)
+    acknowledged = writer.finish()
+    same_logs(network.cluster, "paused")
+    assert read(network.cluster, "paused")[: len(acknowledged)] == acknowledged
+
+
+def test_leaders_change_again_and_again_with_no_new_records(network: Network) -> None:
+    """Leader epochs without a record in them mislead nobody about what to cut off (KIP-101, KIP-279)."""
+    create(network.cluster, "restless", [2, 3])
+    produce(network.cluster.brokers[2], "restless", "first")
+    before = same_logs(network.cluster, "restless")
+    for number in (2, 3, 2):
+        # It comes back before its session is over, and leads again in a new epoch.
+        network.cluster.brokers[number].restart(crash=True)
+        # A clean stop hands the leadership over.
+        network.cluster.brokers[number].restart()
+        until(lambda number=number: state(network.cluster, "restless").leader not in (-1, number))
+        until(lambda: state(network.cluster, "restless").isr == {2, 3})
+    assert state(network.cluster, "restless").epoch >= 3
+    assert same_logs(network.cluster, "restless") == before
+    produce(network.cluster.brokers[state(network.cluster, "restless").leader], "restless", "last")
+    same_logs(network.cluster, "restless")
+    assert read(network.cluster, "restless") == ["first", "last"]
+
+
+def test_what_an_isolated_leader_took_with_acks_1_is_cut_off(network: Network) -> None:
+    """It was acknowledged by one broker only; with acks=all nothing is, there."""
+    create(network.cluster, "isolated", [2, 3, 1])
+    produce(network.cluster.brokers[2], "isolated", "kept")
+    same_logs(network.cluster, "isolated")
+    try:
+        network.links.cut_off(2, 1, 3, ZOOKEEPER)
+        assert produce(network.cluster.brokers[2], "isolated", "lost", acks=1).error_code == 0
+        assert produce(network.cluster.brokers[2], "isolated", "never", timeout_ms=500).error_code == 7
+        until(lambda: state(network.cluster, "isolated").leader == 3)
+        assert produce(network.cluster.brokers[3], "isolated", "newer").error_code == 0
+        assert b"lost" in log_of(network.cluster.brokers[2], "isolated")
+    finally:
+        network.links.heal()
+    same_logs(network.cluster, "isolated")
+    assert read(network.cluster, "isolated") == ["kept", "newer"]

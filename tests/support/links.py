@@ -1,0 +1,129 @@
+"""The network between the processes of a cluster, with links that can be cut one way or both: proxies on 127.0.0.1."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import struct
+import threading
+
+End = int | str
+"""A broker's id, or one of the names below."""
+CLIENTS = "clients"
+ZOOKEEPER = "zookeeper"
+
+_CLIENT_ID_AT = 12
+"""In a request's frame: behind its length, key, version and correlation id."""
+
+
+class Links:
+    """Passes bytes on. What is sent over a cut link waits until it is healed, as it does under TCP: it arrives late, or
+    at somebody who has given up."""
+
+    def __init__(self) -> None:
+        self._cut: set[tuple[End, End]] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._listeners: list[socket.socket] = []
+        self._open: list[socket.socket] = []
+
+    def to(self, target: End, port: int, source: End | None = None) -> int:
+        """The port to which others than the target are sent. `source`: who connects there; None: brokers, who say so in
+        their client id."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._listeners.append(listener)
+        threading.Thread(target=self._accept, args=(listener, target, port, source), daemon=True).start()
+        taken: int = listener.getsockname()[1]
+        return taken
+
+    def cut(self, source: End, target: End) -> None:
+        """What `source` sends reaches `target` no more; nobody is told."""
+        with self._changed:
+            self._cut.add((source, target))
+
+    def cut_off(self, one: End, *others: End) -> None:
+        """Both ways."""
+        for other in others:
+            self.cut(one, other)
+            self.cut(other, one)
+
+    def heal(self) -> None:
+        """Everything passes again, also what has waited."""
+        with self._changed:
+            self._cut.clear()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """No more connections."""
+        self._closed = True
+        self.heal()
+        for each in self._listeners + self._open:
+            _shut(each)
+
+    def _accept(self, listener: socket.socket, target: End, port: int, source: End | None) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._connect, args=(connection, target, port, source), daemon=True).start()
+
+    def _connect(self, near: socket.socket, target: End, port: int, source: End | None) -> None:
+        self._open.append(near)
+        first = b""
+        try:
+            if source is None:
+                first, source = _first_of_a_broker(near)
+            # A handshake takes both ways.
+            self._wait(source, target)
+            self._wait(target, source)
+            far = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            return _shut(near)
+        self._open.append(far)
+        threading.Thread(target=self._pump, args=(far, near, target, source, b""), daemon=True).start()
+        return self._pump(near, far, source, target, first)
+
+    def _pump(self, near: socket.socket, far: socket.socket, source: End, target: End, first: bytes) -> None:
+        try:
+            data = first or near.recv(1 << 16)
+            while data:
+                self._wait(source, target)
+                far.sendall(data)
+                data = near.recv(1 << 16)
+        except OSError:
+            pass
+        self._wait(source, target)
+        _shut(far)
+        _shut(near)
+
+    def _wait(self, source: End, target: End) -> None:
+        if (source, target) in self._cut:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or (source, target) not in self._cut)
+
+
+def _first_of_a_broker(connection: socket.socket) -> tuple[bytes, int]:
+    """What a broker has sent first, and its id."""
+    data = b""
+    while len(data) < _CLIENT_ID_AT + 2 or len(data) < _CLIENT_ID_AT + 2 + _length(data):
+        piece = connection.recv(1 << 16)
+        if not piece:
+            raise ConnectionResetError
+        data += piece
+    name = data[_CLIENT_ID_AT + 2 :][: _length(data)].decode()
+    found = re.match(r"broker-(\d+)", name)
+    assert found, f"a stranger on the listener for brokers: {name}"
+    return data, int(found[1])
+
+
+def _length(data: bytes) -> int:
+    found: int = struct.unpack_from(">h", data, _CLIENT_ID_AT)[0]
+    return found
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it was never connected, or has gone
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

@@ -1,0 +1,140 @@
+"""Looking at the replicas of a cluster's partition 0: who leads it, what each has on its disk, what it answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pybroker import native
+from pybroker.client import NewTopic, TopicPartition, blocking
+from pybroker.protocol import messages as m
+from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, until
+from tests.topic_ids import kit
+from tests.wire.client import WireClient
+
+
+def create(cluster: BrokerCluster, name: str, replicas: Sequence[int], **config: str) -> None:
+    """A topic of one partition; the first of the replicas leads it."""
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, replica_assignments={0: list(replicas)}, config=settings)])
+
+
+class State(NamedTuple):
+    """Of partition 0, as a broker shows it."""
+
+    leader: int
+    epoch: int
+    isr: frozenset[int]
+    replicas: tuple[int, ...]
+
+
+def state(cluster: BrokerCluster, topic: str, at: int = 1) -> State:
+    """As broker `at` shows it, past its links."""
+    with WireClient(cluster.brokers[at].port) as client:
+        found = kit.metadata(client, 12, topic).topics[0].partitions[0]
+    return State(found.leader_id, found.leader_epoch, frozenset(found.isr_nodes), tuple(found.replica_nodes))
+
+
+def produce(
+    broker: ClusterBroker, topic: str, *values: str, acks: int = -1, timeout_ms: int = 30_000, records: bytes = b""
+) -> Any:
+    """Produces one batch at this broker, past its links; gives the partition's row of the answer."""
+    data = m.ProduceRequest_TopicProduceData(
+        name=topic,
+        partition_data=[
+            m.ProduceRequest_PartitionProduceData(
+                index=0, records=records or kit.batch(*(value.encode() for value in values))
+            )
+        ],
+    )
+    with WireClient(broker.port) as client:
+        answer = client.call(m.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), 9)
+    return answer.responses[0].partition_responses[0]
+
+
+def log_of(broker: ClusterBroker, topic: str) -> bytes:
+    """The records on its disk: all segments."""
+    folder = broker.data_dir / f"{topic}-0"
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def same_logs(cluster: BrokerCluster, topic: str, at: int = 1) -> bytes:
+    """Waits until every replica is in sync and has the same bytes; gives them."""
+    every = set(state(cluster, topic, at).replicas)
+    until(lambda: state(cluster, topic, at).isr == every)
+    until(lambda: len({log_of(cluster.brokers[number], topic) for number in every}) == 1)
+    return log_of(cluster.brokers[min(every)], topic)
+
+
+def read(cluster: BrokerCluster, topic: str, **settings: Any) -> list[str]:
+    """All values, in their order, up to the end as it is now."""
+    found: list[str] = []
+    config = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest", **settings}
+    where = TopicPartition(topic, 0)
+    with blocking.Consumer(config) as consumer:
+        consumer.assign([where])
+        end = consumer.end_offsets([where])[where]
+
+        def all_read() -> bool:
+            found.extend(one.value.decode() for one in consumer.poll(1.0))
+            return bool(consumer.position(where) >= end)
+
+        until(all_read)
+    return found
+
+
+class Writer(threading.Thread):
+    """Writes numbers to partition 0 until it is told to stop, each once; `acknowledged`: how many came through."""
+
+    def __init__(self, cluster: BrokerCluster, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._servers = cluster.bootstrap
+        self._topic = topic
+        self._enough = threading.Event()
+        self.acknowledged = 0
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        settings = {
+            "bootstrap.servers": self._servers,
+            "acks": "all",
+            "request.timeout.ms": 1_000,
+            "delivery.timeout.ms": 120_000,
+        }
+        try:
+            with blocking.Producer(settings) as producer:
+                while not self._enough.is_set():
+                    producer.send(self._topic, str(self.acknowledged).encode(), partition=0)
+                    self.acknowledged += 1
+        except BaseException as problem:
+            self.problem = problem
+
+    def goes_on(self, records: int = 20) -> None:
+        """Waits until so many more are acknowledged."""
+        before = self.acknowledged
+        until(lambda: self.acknowledged >= before + records or self.problem)
+        assert self.problem is None
+
+    def finish(self) -> list[str]:
+        """Stops; gives what was acknowledged, in order."""
+        self._enough.set()
+        self.join(LIMIT_S)
+        assert self.problem is None
+        return [str(number) for number in range(self.acknowledged)]
+
+
+def epochs_of(log: bytes) -> list[int]:
+    """Leader epochs of its batches."""
+    found = []
+    while log:
+        size = int.from_bytes(log[8:12], "big") + 12
+        found.append(int.from_bytes(log[12:16], "big"))
+        log = log[size:]
+    return found
+
+
+def batch_of(size: int) -> bytes:
+    """One batch with a record of that many bytes, which do not compress."""
+    return native.build_batch([(None, bytes(size))], 0)
