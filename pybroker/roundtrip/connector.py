@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
-import time
 from pathlib import Path
 
+from pybroker.testing.cache import DownloadError
+from pybroker.testing.maven import copy_dependencies
+
 POM = Path(__file__).with_name("pom.xml")
-ATTEMPTS_MAX = 4
-TIMEOUT_S = 600
 
 
 class ConnectorError(Exception):
@@ -25,19 +23,9 @@ def connector_jars() -> list[str]:
     complete = folder / ".complete"
     if not complete.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _copy_dependencies(folder)
+        try:
+            copy_dependencies(POM, folder)
+        except DownloadError as problem:
+            raise ConnectorError(f"Spark's Kafka connector cannot be had: {problem}") from None
         complete.touch()
     return sorted(str(jar) for jar in folder.glob("*.jar"))
-
-
-def _copy_dependencies(folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise ConnectorError("Apache Maven (mvn) is needed to fetch Spark's Kafka connector")
-    command = [maven, "-B", "-q", "-ntp", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    for attempt in range(1, ATTEMPTS_MAX + 1):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-        if done.returncode == 0:
-            return
-        time.sleep(2 * attempt)
-    raise ConnectorError(f"mvn failed {ATTEMPTS_MAX} times:\n{(done.stdout + done.stderr)[-2000:]}")

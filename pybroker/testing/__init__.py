@@ -1,1 +1,26 @@
-"""For tests: `broker` runs one as a child process, `fixtures` is the pytest plugin and alone needs pytest."""
+"""For tests of users' own: `Broker`, one in a child process; `Cluster`, several with their ZooKeeper.
+
+`fixtures` is the pytest plugin, and alone needs pytest. It is loaded in every pytest run of an environment that has
+pybroker, so that nothing is imported here before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pybroker.testing.broker import Broker, BrokerProcessError
+    from pybroker.testing.cluster import Cluster
+
+__all__ = ["Broker", "BrokerProcessError", "Cluster"]
+
+_PLACES = {"Broker": "broker", "BrokerProcessError": "broker", "Cluster": "cluster"}
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module 'pybroker.testing' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"pybroker.testing.{place}"), name)

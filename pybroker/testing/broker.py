@@ -237,6 +237,14 @@ class Broker:
     ) -> None:
         await asyncio.to_thread(self.close)
 
+    def defaults(self) -> dict[str, str]:
+        """What is set where the caller's settings say nothing, at the next start."""
+        return {
+            **TEST_SETTINGS,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": str(self.data_dir),
+        }
+
     def _started(self) -> list[tuple[str, str, int]]:
         if not self._endpoints:
             raise BrokerProcessError("the broker was never started")
@@ -246,11 +254,6 @@ class Broker:
         """The caller's settings are in the file: passwords are among them, and command lines are shown to every user of
         the machine.
         """
-        settings = {
-            **TEST_SETTINGS,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
-            "log.dirs": str(self.data_dir),
-        }
         command = [
             sys.executable,
             "-m",
@@ -263,7 +266,7 @@ class Broker:
             "--config",
             settings_file,
         ]
-        for name, value in settings.items():
+        for name, value in self.defaults().items():
             if name not in self._settings:
                 command += ["--set", f"{name}={value}"]
         return command

@@ -1,10 +1,15 @@
-"""pytest plugin: the fixtures `pybroker` (a broker for one test) and `pybroker_session` (one for all tests).
+"""pytest plugin: the fixtures `pybroker` (a broker for one test), `pybroker_session` (one for all tests) and
+`pybroker_cluster` (three brokers on ZooKeeper for one test; needs a JVM).
 
     def test_roundtrip(pybroker):
         producer = Producer({"bootstrap.servers": pybroker.bootstrap})
 
     @pytest.mark.pybroker({"num.partitions": 3})      # settings of this test's broker
     def test_three_partitions(pybroker): ...
+
+    @pytest.mark.pybroker_cluster(brokers=5, settings={"num.partitions": 3})
+    def test_a_leader_is_lost(pybroker_cluster):
+        pybroker_cluster.kill(1)
 
 When a test fails, the end of the broker's log is added to its report. Loaded in every pytest run of an environment that
 has pybroker, so it imports nothing until a fixture is used.
@@ -19,14 +24,20 @@ import pytest
 
 if TYPE_CHECKING:
     from pybroker.testing.broker import Broker
+    from pybroker.testing.cluster import Cluster
 
 _BROKERS = pytest.StashKey[list["Broker"]]()
+_CLUSTER = pytest.StashKey["Cluster"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the marker known."""
     config.addinivalue_line(
         "markers", "pybroker(settings): broker settings, under Kafka's names, for the fixture `pybroker`"
+    )
+    config.addinivalue_line(
+        "markers",
+        "pybroker_cluster(brokers=3, settings=None, racks=()): size and settings of the fixture `pybroker_cluster`",
     )
 
 
@@ -51,6 +62,18 @@ def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def pybroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A running cluster of the test's own, with fresh data; its size and settings by
+    `@pytest.mark.pybroker_cluster(...)`."""
+    from pybroker.testing.cluster import Cluster
+
+    marker = request.node.get_closest_marker("pybroker_cluster")
+    with Cluster(*(marker.args if marker else ()), **(marker.kwargs if marker else {})) as cluster:
+        request.node.stash[_CLUSTER] = cluster
+        yield cluster
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds the broker's last words to the report of a failed test."""
@@ -61,4 +84,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             report.sections.append(("pybroker log", broker.log_tail()))
         for broker in item.session.stash.get(_BROKERS, []) if "pybroker_session" in fixtures else []:
             report.sections.append(("pybroker_session log", broker.log_tail()))
+        cluster = item.stash.get(_CLUSTER, None)
+        if cluster is not None:
+            report.sections.append(("pybroker_cluster logs", cluster.log_tail()))
     return report

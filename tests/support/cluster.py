@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pybroker.client import blocking
+from pybroker.testing.cluster import SESSION_MS, cluster_settings
 from tests.support.brokers import PybrokerProcess
 from tests.support.links import CLIENTS, ZOOKEEPER, Links
 from tests.support.wire import free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
-SESSION_MS = 2_000
-"""Of brokers with ZooKeeper: how long a broker is missed that was killed."""
-
+__all__ = ["LIMIT_S", "SESSION_MS", "BrokerCluster", "ClusterBroker", "isr", "running_cluster", "until"]
 
 LIMIT_S = 120.0
 """For what comes to pass by itself; a loaded machine takes longer."""
@@ -38,14 +37,8 @@ class ClusterBroker(PybrokerProcess):
         self.between_port = free_port()
         self.advertised_port = self.port
         self.settings |= {
-            "node.id": str(broker_id),
+            **cluster_settings(broker_id, connect, self.port, self.between_port),
             "offsets.topic.replication.factor": "3",
-            "metadata.store": "zookeeper",
-            "zookeeper.connect": connect,
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},BETWEEN://127.0.0.1:{self.between_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BETWEEN:PLAINTEXT",
-            "inter.broker.listener.name": "BETWEEN",
             **settings,
         }
 

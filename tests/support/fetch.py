@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybroker.roundtrip.connector import connector_jars
+from pybroker.testing.zookeeper.server import zookeeper_jars
 from tests.oracle import test_oracle
 from tests.support import go, java, maven
 
@@ -21,7 +22,7 @@ PROGRAMS = {
 def main() -> None:
     """Everything; quick when it is there already."""
     connector_jars()
-    maven.jars(maven.ZOOKEEPER)
+    zookeeper_jars()
     for source, libraries in PROGRAMS.items():
         java.compiled(TESTS / source, maven.jars(libraries))
     for libraries in test_oracle.RELEASES.values():

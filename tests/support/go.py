@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cache import built_once, run_download
+from pybroker.testing.cache import built_once, run_download
 
 
 def built(module: Path) -> Path:

@@ -6,12 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape
 
-from tests.support.cache import built_once, run_download
+from pybroker.testing.cache import built_once
+from pybroker.testing.maven import copy_dependencies
 
 KAFKA_VERSION = "4.4.0"
 # The newest release of kafka-tools whose dependencies are all in Maven Central: 4.4.0 lacks kafka-tools-api.
 KAFKA_TOOLS_VERSION = "4.3.1"
-ZOOKEEPER_VERSION = "3.9.4"
 
 # Each set: (group:artifact:version, artifacts to leave out).
 BROKER = (
@@ -30,14 +30,6 @@ TOOLS = (
     (f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS_VERSION}", ()),
     ("org.slf4j:slf4j-nop:1.7.36", ()),
 )
-ZOOKEEPER = (
-    (f"org.apache.zookeeper:zookeeper:{ZOOKEEPER_VERSION}", ("ch.qos.logback:logback-classic",)),
-    # Its server counts with these two, and asks for them at run time only.
-    ("io.dropwizard.metrics:metrics-core:4.2.40", ()),
-    ("org.xerial.snappy:snappy-java:1.1.10.8", ()),
-    ("org.slf4j:slf4j-simple:2.0.17", ()),
-)
-
 Libraries = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -54,23 +46,6 @@ def _pom(libraries: Libraries) -> str:
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>tests</groupId><artifactId>tests</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{''.join(dependencies)}</dependencies></project>"
-    )
-
-
-def copy_dependencies(pom: Path, folder: Path) -> None:
-    """Puts the jars that `pom` names, and theirs, into `folder`."""
-    run_download(
-        [
-            "mvn",
-            "-B",
-            "-q",
-            "-ntp",
-            "-f",
-            str(pom),
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={folder}",
-            "-DincludeScope=runtime",
-        ]
     )
 
 

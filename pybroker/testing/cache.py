@@ -1,4 +1,4 @@
-"""Where downloads and compiled helpers are kept between runs, and how two runs share the place."""
+"""Where downloads and what is built of them are kept between runs, and how two runs share the place."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ DOWNLOAD_ATTEMPTS_MAX = 4
 DOWNLOAD_TIMEOUT_S = 540
 
 
+class DownloadError(RuntimeError):
+    """Something could not be fetched; the text has the last words of what tried."""
+
+
 def cache_dir() -> Path:
-    """The folder of this user for what tests and benches fetch; `PYBROKER_TEST_CACHE` moves it."""
+    """The folder of this user for what tests fetch; `PYBROKER_TEST_CACHE` moves it."""
     named = os.environ.get("PYBROKER_TEST_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(named) if named else base / "pybroker-tests"
@@ -52,7 +56,8 @@ def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[P
 
 
 def run_download(command: Sequence[str], **options: Any) -> None:
-    """Runs a command that talks to a package registry, again if it fails: registries drop connections."""
+    """Runs a command that talks to a package registry, again if it fails: registries drop connections. Raises
+    DownloadError."""
     for attempt in range(1, DOWNLOAD_ATTEMPTS_MAX + 1):
         done = subprocess.run(
             command,
@@ -65,5 +70,5 @@ def run_download(command: Sequence[str], **options: Any) -> None:
         if done.returncode == 0:
             return
         if attempt == DOWNLOAD_ATTEMPTS_MAX:
-            raise RuntimeError(f"{command[0]} failed {attempt} times:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+            raise DownloadError(f"{command[0]} failed {attempt} times:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
         time.sleep(2 * attempt)

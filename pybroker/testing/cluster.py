@@ -1,0 +1,245 @@
+"""`pybroker.testing.Cluster`: several brokers and their ZooKeeper, for tests and experiments.
+
+    with Cluster(brokers=3) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        cluster.kill(1)
+        cluster.settle()             # the others have noticed, and lead what broker 1 led
+
+Every broker is a child process (`pybroker.Broker`), ZooKeeper a JVM beside them; all of them end with this process.
+ZooKeeper's jars are fetched from Maven Central the first time: that needs a JDK and Maven, later runs only a JVM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pybroker.testing.broker import Broker, BrokerProcessError
+from pybroker.testing.zookeeper.server import ZooKeeper
+
+BETWEEN = "BETWEEN"
+"""The listener on which brokers talk to each other."""
+
+SESSION_MS = 2_000
+"""How long a broker is missed that was killed. An operator's is 6 s."""
+
+SETTLE_SECONDS_MAX = 120.0
+REPLICAS = 3
+POLL_S = 0.02
+
+
+def cluster_settings(broker_id: int, connect: str, port: int = 0, between_port: int = 0) -> dict[str, str]:
+    """What makes a broker one of a cluster on this machine; a port of 0 takes a free one at each start."""
+    return {
+        "node.id": str(broker_id),
+        "metadata.store": "zookeeper",
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},{BETWEEN}://127.0.0.1:{between_port}",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:PLAINTEXT",
+        "inter.broker.listener.name": BETWEEN,
+    }
+
+
+class ClusterBroker(Broker):
+    """One broker of a cluster: what `pybroker.Broker` is alone. Its client port and its data outlive restarts."""
+
+    def __init__(self, broker_id: int, connect: str, settings: Mapping[str, object], data_dir: Path) -> None:
+        super().__init__(settings, data_dir=data_dir)
+        self.broker_id = broker_id
+        self._connect = connect
+
+    def defaults(self) -> dict[str, str]:
+        return super().defaults() | cluster_settings(self.broker_id, self._connect, self._port)
+
+
+class _Running:
+    """What must be undone even if the owner forgets the cluster."""
+
+    def __init__(self) -> None:
+        self.zookeeper: ZooKeeper | None = None
+        self.temporary: str | None = None
+
+    def clean(self) -> None:
+        if self.zookeeper is not None:
+            self.zookeeper.kill()
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            self.temporary = None
+
+
+class Cluster:
+    """Brokers 1 to `brokers`. A context manager (also `async with`), or `start()` and `close()`.
+
+    settings: of every broker, under Kafka's names, over what this class sets. racks: of the brokers in their order.
+    data_dir: where everything lives and stays; without it a temporary directory, removed by `close()`.
+
+    Topics get three replicas and `min.insync.replicas=2`, as in a cluster that is meant to keep what it acknowledged;
+    a cluster that is smaller, as many as it has brokers, and one.
+    """
+
+    def __init__(
+        self,
+        brokers: int = REPLICAS,
+        settings: Mapping[str, object] | None = None,
+        *,
+        racks: tuple[str, ...] = (),
+        data_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError("a cluster has at least one broker")
+        if racks and len(racks) != brokers:
+            raise ValueError(f"{brokers} brokers, {len(racks)} racks")
+        self._running = _Running()
+        self._finalizer = weakref.finalize(self, self._running.clean)
+        if data_dir is None:
+            self._running.temporary = data_dir = tempfile.mkdtemp(prefix="pybroker-cluster-")
+        folder = Path(data_dir)
+        self.zookeeper = self._running.zookeeper = ZooKeeper(folder / "zookeeper")
+        replicas = min(brokers, REPLICAS)
+        shared: dict[str, object] = {
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "offsets.topic.num.partitions": 4,
+            "min.insync.replicas": 2 if replicas == REPLICAS else 1,
+            **(settings or {}),
+        }
+        self.brokers: dict[int, ClusterBroker] = {}
+        """By node.id. Each can be stopped, killed, started and restarted by itself."""
+        for number in range(1, brokers + 1):
+            own = {"broker.rack": racks[number - 1]} if racks else {}
+            self.brokers[number] = ClusterBroker(
+                number, self.zookeeper.address, {**shared, **own}, folder / f"broker-{number}" / "data"
+            )
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of every broker, running or not, for clients' bootstrap.servers."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def cluster_id(self) -> str:
+        """The id that the cluster gave itself at the first start."""
+        return self.brokers[1].cluster_id
+
+    @property
+    def controller(self) -> int | None:
+        """Which broker is the controller, as the brokers know it; None while there is none."""
+        from pybroker.client import blocking
+
+        running = [broker.bootstrap for broker in self.brokers.values() if broker.running]
+        if not running:
+            raise BrokerProcessError("no broker is running")
+        with blocking.AdminClient({"bootstrap.servers": ",".join(running)}) as admin:
+            node = admin.describe_cluster().controller
+            return None if node is None else node.id
+
+    def start(self) -> Self:
+        """Starts ZooKeeper and all brokers; returns when every broker sees all others. Raises BrokerProcessError or
+        ZooKeeperError with the words of whoever did not start, DownloadError or NoJavaError for ZooKeeper's needs.
+        """
+        try:
+            if not self.zookeeper.running:
+                self.zookeeper.start()
+            waiting = [broker for broker in self.brokers.values() if not broker.running]
+            with ThreadPoolExecutor(len(self.brokers)) as pool:
+                list(pool.map(Broker.start, waiting))
+            self.settle()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def kill(self, broker: int) -> None:
+        """kill -9 of one broker, as a crash."""
+        self.brokers[broker].kill()
+
+    def stop(self, broker: int) -> None:
+        """A clean stop of one broker: others take over before it ends."""
+        self.brokers[broker].stop()
+
+    def start_broker(self, broker: int) -> None:
+        """Starts one broker again, on the same port and data; returns when it serves clients."""
+        self.brokers[broker].start()
+
+    def close(self) -> None:
+        """Ends everything and removes the temporary directory. Brokers are killed: nobody is left to take over."""
+        try:
+            self._end()
+        finally:
+            self._finalizer()
+
+    def _end(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+        self.zookeeper.kill()
+
+    def log_tail(self) -> str:
+        """The end of what each broker and ZooKeeper said, for the message of a failed test."""
+        said = {f"broker {number}": broker.log_tail() for number, broker in self.brokers.items()}
+        said["ZooKeeper"] = self.zookeeper.log_tail()
+        return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
+
+    def settle(self) -> None:
+        """Waits until the brokers that run, and no others, are seen by each of them, lead every partition that has a
+        replica on one of them, and are in sync. Raises BrokerProcessError if that does not come to pass.
+        """
+        self._until(self._settled, "the cluster did not settle")
+
+    def _settled(self) -> bool:
+        running = {number: broker for number, broker in self.brokers.items() if broker.running}
+        return all(_agrees(broker.bootstrap, set(running)) for broker in running.values())
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + SETTLE_SECONDS_MAX
+        while not condition():
+            if time.monotonic() > give_up:
+                raise BrokerProcessError(f"{what} within {SETTLE_SECONDS_MAX} s:\n{self.log_tail()}")
+            time.sleep(POLL_S)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def _agrees(bootstrap: str, running: set[int]) -> bool:
+    """Whether the broker at `bootstrap` shows the brokers in `running` alone, all that they can lead and have in sync
+    led and in sync."""
+    from pybroker.client import KafkaError, blocking
+
+    try:
+        with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+            if {node.id for node in admin.describe_cluster().nodes} != running:
+                return False
+            described = admin.describe_topics(list(admin.list_topics(list_internal=True))).all_topic_names()
+    except KafkaError:
+        return False  # a topic that has just gone, a broker that is not there yet
+    for topic in described.values():
+        for partition in topic.partitions:
+            there = {node.id for node in partition.replicas} & running
+            leader = None if partition.leader is None else partition.leader.id
+            if there and (leader not in there or {node.id for node in partition.isr} & running != there):
+                return False
+    return True

@@ -1,0 +1,40 @@
+"""Java libraries from Maven Central: the versions are pinned in a pom.xml, their bytes by a list of checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from pybroker.testing.cache import DownloadError, built_once, run_download
+
+
+def copy_dependencies(pom: Path, folder: Path) -> None:
+    """Puts the jars that `pom` names, and theirs, into `folder`. Raises DownloadError."""
+    if shutil.which("mvn") is None:
+        raise DownloadError("Apache Maven (mvn) is not installed: it fetches Java libraries")
+    arguments = ["-B", "-q", "-ntp", "-f", str(pom), "dependency:copy-dependencies"]
+    run_download(["mvn", *arguments, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"])
+
+
+def pinned_jars(kind: str, pom: Path, checksums: Path) -> Path:
+    """A folder with the jars that `pom` names, fetched once. checksums: lines as `sha256sum` writes them, one for each
+    jar. Raises DownloadError, also for a jar that is not the one of the list.
+    """
+    lines = checksums.read_text()
+    wanted = {name: digest for digest, name in (line.split() for line in lines.splitlines())}
+
+    def build(folder: Path) -> None:
+        copy_dependencies(pom, folder)
+        _compare(folder, wanted)
+
+    return built_once(kind, [pom.read_bytes(), lines], build)
+
+
+def _compare(folder: Path, wanted: dict[str, str]) -> None:
+    fetched = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    wrong: Sequence[str] = sorted(name for name in {*fetched, *wanted} if fetched.get(name) != wanted.get(name))
+    if wrong:
+        shutil.rmtree(folder)
+        raise DownloadError(f"not what is expected from Maven Central: {', '.join(wrong)}")

@@ -1,0 +1,167 @@
+"""One ZooKeeper server on 127.0.0.1, for tests: it keeps nothing that a power cut would take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pybroker.testing.java import java_command
+from pybroker.testing.lifeline import Guard
+from pybroker.testing.maven import pinned_jars
+from pybroker.testing.ports import free_port
+
+START_SECONDS_MAX = 90
+STOP_SECONDS_MAX = 60
+TICK_MS = 200
+"""Sessions last between 2 and 20 ticks: tests want short ones."""
+LOG_TAIL_CHARS = 3000
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_HERE = Path(__file__).parent
+
+
+class ZooKeeperError(RuntimeError):
+    """ZooKeeper did not start; the text has its last words."""
+
+
+def zookeeper_jars() -> Path:
+    """The folder with ZooKeeper's jars, fetched from Maven Central the first time. Raises DownloadError."""
+    return pinned_jars("zookeeper", _HERE / "pom.xml", _HERE / "checksums.sha256")
+
+
+class ZooKeeper:
+    """One server with its data and log below `directory`. It ends with this process.
+
+    settings: lines of zoo.cfg, over those of this class.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`, for `zookeeper.connect`."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """Where ZooKeeper keeps its snapshots and logs."""
+        return self.directory / "data"
+
+    @property
+    def log_path(self) -> Path:
+        """The file with what ZooKeeper says."""
+        return self.directory / "log.txt"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        if self._process is None:
+            raise ZooKeeperError("ZooKeeper is not running")
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Starts the process; does not wait."""
+        if self.running:
+            raise ZooKeeperError("ZooKeeper runs already")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "dataDir": str(self.data_dir),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": str(TICK_MS),
+            "maxSessionTimeout": "60000",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr",
+            "autopurge.purgeInterval": "0",
+            # Tests end the process, not the machine.
+            "forceSync": "no",
+            **self.settings,
+        }
+        config = self.directory / "zoo.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = java_command(f"{zookeeper_jars()}/*", _MAIN, [str(config)], heap="192m")
+        command[1:1] = ["-Dzookeeper.fsync.warningthresholdms=10000", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        with self.log_path.open("ab") as log:
+            # Ctrl-C in the terminal is the test's, which then stops the server.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._guard = Guard(self._process.pid)
+
+    def start(self) -> None:
+        """`launch` and `wait`."""
+        self.launch()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until clients are served (of an ensemble: until there is a quorum). Raises ZooKeeperError."""
+        give_up = time.monotonic() + START_SECONDS_MAX
+        while not self._serves():
+            if not self.running or time.monotonic() > give_up:
+                raise ZooKeeperError(f"ZooKeeper at {self.address} does not serve:\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 5) as connection:
+                connection.settimeout(5)
+                connection.sendall(b"srvr")
+                answer = b""
+                while piece := connection.recv(4096):
+                    answer += piece
+        except OSError:
+            return False
+        return b"Mode: " in answer
+
+    def log_tail(self) -> str:
+        """The end of what ZooKeeper said."""
+        return self.log_path.read_text(errors="replace")[-LOG_TAIL_CHARS:] if self.log_path.exists() else ""
+
+    def kill(self) -> None:
+        """kill -9. The data stays, `start` goes on with it. Harmless if it is not running."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM. The data stays. Harmless if it is not running."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.end()
+        if process is None:
+            return
+        if how is not signal.SIGKILL:
+            # One that is paused hears nothing else; but resumed, it would do what it was asked before it is killed.
+            process.send_signal(signal.SIGCONT)
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ZooKeeperError(f"ZooKeeper did not stop within {STOP_SECONDS_MAX} s:\n{self.log_tail()}") from None
+
+    def pause(self) -> None:
+        """It answers nobody until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """After `pause`."""
+        os.kill(self.pid, signal.SIGCONT)

@@ -1,0 +1,1 @@
+"""What the package brings for tests of users' own."""

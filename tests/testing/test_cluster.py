@@ -1,0 +1,162 @@
+"""`pybroker.testing.Cluster`: a cluster's life from a test's point of view."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pybroker.client import NewTopic, blocking
+from pybroker.testing import BrokerProcessError, Cluster
+from pybroker.testing.cache import DownloadError
+from pybroker.testing.maven import pinned_jars
+from tests.cli.test_broker import alive, gone
+
+pytest_plugins = "pytester"
+LIMIT_S = 120.0
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    with Cluster(3, {"num.partitions": 2}, racks=("a", "b", "c")) as cluster:
+        yield cluster
+
+
+def test_life_of_its_brokers(shared: Cluster) -> None:
+    addresses = shared.bootstrap.split(",")
+    assert len(set(addresses)) == 3
+    with blocking.AdminClient({"bootstrap.servers": shared.bootstrap}) as admin:
+        assert {(node.id, node.rack) for node in admin.describe_cluster().nodes} == {(1, "a"), (2, "b"), (3, "c")}
+        admin.create_topics([NewTopic("replicated")]).all()
+        described = admin.describe_topics(["replicated"]).all_topic_names()["replicated"]
+        assert [len(one.replicas) for one in described.partitions] == [3, 3]
+    controller = shared.controller
+    assert controller is not None
+    shared.kill(controller)
+    shared.settle()
+    successor = shared.controller
+    assert successor not in (None, controller)
+    shared.stop(successor)
+    shared.start_broker(controller)
+    shared.start_broker(successor)
+    shared.settle()
+    assert shared.bootstrap.split(",") == addresses, "ports outlive restarts"
+    assert len({broker.cluster_id for broker in shared.brokers.values()}) == 1
+    with blocking.AdminClient({"bootstrap.servers": shared.brokers[controller].bootstrap}) as admin:
+        assert list(admin.list_topics()) == ["replicated"]
+
+
+def test_brokers_outlive_zookeeper(shared: Cluster) -> None:
+    shared.zookeeper.kill()
+    assert not shared.zookeeper.running
+    with blocking.AdminClient({"bootstrap.servers": shared.bootstrap}) as admin:
+        assert len(admin.describe_cluster().nodes) == 3
+    shared.zookeeper.start()
+    shared.settle()
+
+
+def test_data_directory_of_the_callers_own(tmp_path: Path) -> None:
+    with Cluster(1, data_dir=tmp_path) as cluster:
+        cluster_id, pids = cluster.cluster_id, [cluster.zookeeper.pid, cluster.brokers[1].pid]
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.create_topics([NewTopic("kept")]).all()
+    assert not any(map(alive, pids))
+    with Cluster(1, data_dir=tmp_path) as cluster:
+        assert cluster.cluster_id == cluster_id
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            assert list(admin.list_topics()) == ["kept"]
+
+
+def test_misuse_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one broker"):
+        Cluster(0)
+    with pytest.raises(ValueError, match="3 brokers, 1 racks"):
+        Cluster(3, racks=("a",))
+    cluster = Cluster(1, data_dir=tmp_path)
+    with pytest.raises(BrokerProcessError, match="no broker is running"):
+        _ = cluster.controller
+    with pytest.raises(BrokerProcessError, match=r"did you mean num\.partitions\?"):
+        Cluster(1, {"num.partition": 3}, data_dir=tmp_path).start()
+    cluster.close()
+
+
+def test_what_is_not_the_expected_zookeeper_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stands between this machine and Maven Central puts nothing of its own into a test."""
+    monkeypatch.setenv("PYBROKER_TEST_CACHE", str(tmp_path / "cache"))
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "mvn").write_text(
+        '#!/bin/sh\nfor each in "$@"; do case $each in -DoutputDirectory=*) echo evil > "${each#*=}/zookeeper.jar";; '
+        "esac; done\n"
+    )
+    (commands / "mvn").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    pom, checksums = tmp_path / "pom.xml", tmp_path / "checksums"
+    pom.write_text("<project/>")
+    checksums.write_text(f"{'0' * 64}  zookeeper.jar\n{'1' * 64}  jute.jar\n")
+    for _ in range(2):
+        with pytest.raises(DownloadError, match=r"not what is expected from Maven Central: jute\.jar, zookeeper\.jar"):
+            pinned_jars("tested", pom, checksums)
+
+
+PARENT = """
+import sys, time
+from pybroker.testing import Cluster
+cluster = Cluster(1).start()
+print(cluster.zookeeper.pid, cluster.brokers[1].pid, flush=True)
+if sys.argv[1] == "fork":
+    import os
+    if os.fork() == 0:
+        time.sleep(600)
+if sys.argv[1] != "return":
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "return"])
+def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
+    """kill -9 of a parent whose forked child holds on to what the parent held, and a parent that forgets."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, how],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # nobody is left to remove what a killed parent made
+    )
+    try:
+        assert parent.stdout is not None
+        pids = [int(each) for each in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        if how != "return":
+            assert all(map(alive, pids))
+            parent.kill()
+        parent.wait(LIMIT_S)
+        assert all(map(gone, pids))
+    finally:
+        if how == "fork":
+            os.killpg(parent.pid, signal.SIGKILL)
+    if how == "return":
+        assert not list(tmp_path.glob("pybroker-*"))
+
+
+def examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_examples_of_the_page(number: int) -> None:
+    exec(compile(examples()[number], str(PAGE), "exec"), {})
+
+
+def test_fixtures(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(examples()[2] + "    assert False\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*pybroker_cluster logs*", "--- broker 2", "*pybroker is ready: *", "--- ZooKeeper"])
