@@ -46,8 +46,8 @@ test-rust: need-build ## tests of the Rust crates
 test-python: fetch ## tests of the Python side and of the whole product
 	$(BIN)/python -m pytest tests -m 'not slow' -n $(TEST_WORKERS) --dist loadfile --broker=$(BROKER) $(PYTEST_ARGS)
 
-test-slow: fetch ## the long runs: many kill -9 cycles, fuzzing of a live broker
-	$(BIN)/python -m pytest tests -m slow --timeout=7200 --broker=$(BROKER) $(PYTEST_ARGS)
+test-slow: fetch ## the long runs: many kill -9 cycles, an hour of trouble for a cluster, fuzzing of a live broker
+	$(BIN)/python -m pytest tests -m slow --timeout=14400 --broker=$(BROKER) $(PYTEST_ARGS)
 
 test-kafka: fetch ## the client tests against Apache Kafka: do the tests expect what Kafka does?
 	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=kafka $(PYTEST_ARGS)

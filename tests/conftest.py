@@ -31,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="pybroker",
         help="what client tests run against: the product, or Apache Kafka as the reference",
     )
+    parser.addoption("--chaos-seed", type=int, help="the seed of a run of tests/chaos, instead of the test's own")
+    parser.addoption("--chaos-seconds", type=float, help="how long a run of tests/chaos makes trouble")
 
 
 SPARK = "tests/spark"

@@ -74,6 +74,11 @@ class BrokerProcess(ABC):
 
     def start(self) -> None:
         """Starts the broker and returns once it answers Metadata."""
+        self.launch()
+        self.await_answers()
+
+    def launch(self) -> None:
+        """Starts the broker; does not wait."""
         assert self._child is None, "the broker runs already"
         command = self.command()
         with self.console.open("ab") as console:
@@ -86,6 +91,10 @@ class BrokerProcess(ABC):
                 preexec_fn=end_with_the_tests,  # noqa: PLW1509 (one call of libc, no lock is taken)
                 env=self.environment(),
             )
+
+    def await_answers(self) -> None:
+        """After `launch`: until it answers Metadata."""
+        assert self._child is not None, "the broker is not running"
         give_up = time.monotonic() + START_TIMEOUT_S
         while not answers_metadata(self.port):
             code = self._child.poll()
@@ -143,6 +152,13 @@ class BrokerProcess(ABC):
     def running(self) -> bool:
         """Whether the child is alive."""
         return self._child is not None and self._child.poll() is None
+
+    def ended(self) -> int | None:
+        """The exit code of a broker that has ended by itself, told once; None of one that runs or was ended."""
+        code = None if self._child is None else self._child.poll()
+        if code is not None:
+            self._child = None
+        return code
 
     def log_tail(self, lines: int = 60) -> str:
         """The end of what the broker wrote, for the message of a failed test."""

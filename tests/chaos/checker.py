@@ -1,0 +1,257 @@
+"""Compares what clients were told with what lies on the disks of all brokers after a clean stop."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from tests.chaos.history import History, Place, Session
+from tests.support.log_files import ReplicaLog
+
+Disks = Mapping[int, Sequence[ReplicaLog]]
+"""What each broker has, by its number."""
+
+SHOWN_MAX = 5
+"""Anomalies of one kind in one place."""
+
+
+def check(history: History, disks: Disks, compacted: frozenset[str]) -> list[str]:
+    """All that is wrong, in sentences; none of a good run. `compacted`: topics of which only the last value of each key
+    has to stay."""
+    replicas: dict[Place, dict[int, ReplicaLog]] = defaultdict(dict)
+    found: list[str] = list(history.problems)
+    for broker, logs in disks.items():
+        for log in logs:
+            place = Place(log.topic_id, log.partition)
+            if broker in replicas[place]:
+                found.append(f"broker {broker} has {log.topic}-{log.partition} ({log.topic_id}) twice")
+            replicas[place][broker] = log
+    for place, by_broker in sorted(replicas.items()):
+        found += _within_one_log(by_broker)
+        if next(iter(by_broker.values())).topic in compacted:
+            found += _differ_by_key(place, by_broker) + _stale_keys(history, place, by_broker)
+        else:
+            found += _differ(place, by_broker) + _against_history(history, place, by_broker)
+    found += _missing_places(history, replicas)
+    found += _incarnations(history, disks)
+    found += _consumed(history, replicas)
+    return found
+
+
+def _name(log: ReplicaLog) -> str:
+    return f"{log.topic}-{log.partition}"
+
+
+def _some(found: Sequence[str]) -> list[str]:
+    more = len(found) - SHOWN_MAX
+    return [*found[:SHOWN_MAX], *([f"… and {more} more of this kind"] if more > 0 else [])]
+
+
+# --- files of one replica and of several ------------------------------------------------------------------------------
+
+
+def _within_one_log(logs: Mapping[int, ReplicaLog]) -> list[str]:
+    """Offsets and leader epochs ascend; the batches of a producer follow upon each other."""
+    found = []
+    for broker, log in logs.items():
+        offset, epoch = -1, -1
+        sequences: dict[tuple[int, int], int] = {}
+        for batch in log.batches:
+            where = f"broker {broker}, {_name(log)} at offset {batch.base_offset}"
+            if batch.base_offset <= offset:
+                found.append(f"{where}: the offset before is {offset}")
+            if batch.leader_epoch < epoch:
+                found.append(f"{where}: leader epoch {batch.leader_epoch} after {epoch}")
+            offset, epoch = batch.last_offset, max(epoch, batch.leader_epoch)
+            if batch.producer_id >= 0:
+                producer = batch.producer_id, batch.producer_epoch
+                if batch.first_sequence <= sequences.get(producer, -1):
+                    found.append(f"{where}: sequence {batch.first_sequence} of producer {producer} comes again")
+                sequences[producer] = batch.first_sequence + batch.last_offset - batch.base_offset
+    return _some(found)
+
+
+def _differ(place: Place, logs: Mapping[int, ReplicaLog]) -> list[str]:
+    """Byte by byte below the high watermark, from where all of them begin."""
+    watermark = max(log.high_watermark for log in logs.values())
+    start = max(log.start for log in logs.values())
+    found = [
+        f"broker {broker}, {_name(log)} ({place.topic_id}): ends at {log.end}, and {watermark} is the high watermark"
+        for broker, log in logs.items()
+        if log.end < watermark
+    ]
+    first, *others = sorted(logs)
+    expected = logs[first].raw(start, watermark)
+    for other in others:
+        if logs[other].raw(start, watermark) != expected:
+            found.append(
+                f"{_name(logs[first])} ({place.topic_id}): brokers {first} and {other} differ below the high watermark "
+                f"{watermark}, first at offset {_first_difference(logs[first], logs[other], start)}"
+            )
+    return found
+
+
+def _first_difference(one: ReplicaLog, other: ReplicaLog, start: int) -> int:
+    pairs = zip(
+        (batch for batch in one.batches if batch.base_offset >= start),
+        (batch for batch in other.batches if batch.base_offset >= start),
+        strict=False,
+    )
+    return next((a.base_offset for a, b in pairs if a.raw != b.raw), min(one.end, other.end))
+
+
+def _last_values(log: ReplicaLog, below: int) -> dict[bytes | None, bytes]:
+    """None values have gone, or will go: when is each replica's own business."""
+    last = {record.key: record.value for record in log.records() if record.offset < below}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def _differ_by_key(place: Place, logs: Mapping[int, ReplicaLog]) -> list[str]:
+    watermark = max(log.high_watermark for log in logs.values())
+    first, *others = sorted(logs)
+    expected = _last_values(logs[first], watermark)
+    found = []
+    for other in others:
+        other_values = _last_values(logs[other], watermark)
+        found += _some(
+            [
+                f"{_name(logs[first])} ({place.topic_id}): key {key!r} is {expected.get(key)!r} on broker {first}, "
+                f"{other_values.get(key)!r} on broker {other}"
+                for key in expected.keys() | other_values.keys()
+                if expected.get(key) != other_values.get(key)
+            ]
+        )
+    return found
+
+
+def _stale_keys(history: History, place: Place, logs: Mapping[int, ReplicaLog]) -> list[str]:
+    found = []
+    for broker, log in logs.items():
+        values = _last_values(log, log.end)
+        for (where, key), number in history.keys.items():
+            value = values.get(key.encode())
+            have = -1 if value is None else int(value.rpartition(b"/")[2])
+            if where == place and have < number:
+                found.append(f"broker {broker}, {_name(log)}: key {key} is {value!r}; {number} was acknowledged")
+    return _some(found)
+
+
+# --- files and what writers were told ---------------------------------------------------------------------------------
+
+
+def _against_history(history: History, place: Place, logs: Mapping[int, ReplicaLog]) -> list[str]:
+    found = []
+    acknowledged = history.acknowledged.get(place, [])
+    for broker, log in logs.items():
+        where = f"broker {broker}, {_name(log)} ({place.topic_id})"
+        values = [(one.offset, one.value.decode()) for one in log.records() if one.value is not None]
+        if place.topic_id in history.lives or place.topic_id in history.topics.values():
+            by_offset = dict(values)
+            there = set(by_offset.values())
+            lost = [
+                one
+                for one in acknowledged
+                if (one.value not in there if one.offset < 0 else by_offset.get(one.offset) != one.value)
+            ]
+            found += _some(
+                [
+                    f"{where}: {one.value}, acknowledged at offset {one.offset}, is lost (there: "
+                    f"{by_offset.get(one.offset)}; the log ends at {log.end}, high watermark {log.high_watermark})"
+                    for one in lost
+                ]
+            )
+            doubled = [value for value, count in Counter(value for _, value in values).items() if count > 1]
+            found += _some([f"{where}: {value} is there more than once" for value in doubled])
+        if place.topic_id in history.topics.values():
+            found += _some([f"{where}: {line}" for line in _out_of_order(values)])
+        if place.topic_id in history.lives:
+            foreign = [value for _, value in values if not value.startswith(place.topic_id)]
+            found += _some([f"{where}: {value} was written to another incarnation" for value in foreign])
+    return found
+
+
+def _out_of_order(values: Iterable[tuple[int, str]]) -> list[str]:
+    found = []
+    last: dict[str, int] = {}
+    for offset, value in values:
+        writer, _, number = value.rpartition("/")
+        if int(number) < last.get(writer, -1):
+            found.append(f"{value} at offset {offset} comes after {writer}/{last[writer]}")
+        last[writer] = max(last.get(writer, -1), int(number))
+    return found
+
+
+def _missing_places(history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]]) -> list[str]:
+    """A partition of which something was acknowledged is somewhere, unless its topic was deleted."""
+    wanted = {place for place in history.acknowledged if place.topic_id not in history.deleted}
+    wanted |= {place for place, _ in history.keys}
+    return [
+        f"nobody has partition {place.partition} of topic {place.topic_id}, for which "
+        f"{len(history.acknowledged.get(place, ()))} records were acknowledged"
+        for place in sorted(wanted - replicas.keys())
+    ]
+
+
+def _incarnations(history: History, disks: Disks) -> list[str]:
+    """What was deleted is served nowhere; of each name that comes and goes there is one incarnation."""
+    found = []
+    for broker, logs in disks.items():
+        ids: dict[str, set[str]] = defaultdict(set)
+        for log in logs:
+            if log.topic_id in history.deleted:
+                found.append(f"broker {broker} still has {_name(log)} of {log.topic_id}, which was deleted")
+            ids[log.topic].add(log.topic_id)
+        for topic, several in ids.items():
+            if len(several) > 1:
+                found.append(f"broker {broker} has {len(several)} incarnations of {topic}: {sorted(several)}")
+    return found
+
+
+# --- files and what consumers were given ------------------------------------------------------------------------------
+
+
+def _consumed(history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]]) -> list[str]:
+    found = []
+    logs = {place: next(iter(by_broker.values())) for place, by_broker in replicas.items()}
+    values = {
+        place: {one.offset: (one.value or b"").decode() for one in logs[place].records()}
+        for place in {session.place for session in history.sessions}
+        if place in logs
+    }
+    for session in history.sessions:
+        there = values.get(session.place, {})
+        where = f"consumer of partition {session.place.partition}"
+        found += _some(
+            [
+                f"{where}: got {one.value} at offset {one.offset}, where {there.get(one.offset)} is"
+                for one in session.delivered
+                if there.get(one.offset) != one.value
+            ]
+        )
+        found += _skipped(where, session)
+    return _some(found) + _never_delivered(history, values)
+
+
+def _skipped(where: str, session: Session) -> list[str]:
+    found = []
+    if session.delivered and session.delivered[0].offset < session.committed_before:
+        first = session.delivered[0].offset
+        found.append(f"{where}: begins at {first}; the commit of {session.committed_before} had been acknowledged")
+    for before, after in zip(session.delivered, session.delivered[1:], strict=False):
+        if after.offset != before.offset + 1:
+            found.append(f"{where}: offset {after.offset} came after {before.offset}")
+    return found
+
+
+def _never_delivered(history: History, values: Mapping[Place, Mapping[int, str]]) -> list[str]:
+    delivered: dict[Place, set[int]] = defaultdict(set)
+    for session in history.sessions:
+        delivered[session.place].update(one.offset for one in session.delivered)
+    return _some(
+        [
+            f"no member of the group got offset {offset} of partition {place.partition}: {value}"
+            for place, there in values.items()
+            for offset, value in there.items()
+            if offset not in delivered[place]
+        ]
+    )

@@ -1,0 +1,178 @@
+"""Topics that are created, written to by id, deleted and created again under the same name."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pybroker.native import CodecError, Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode, error_name
+from tests.chaos.history import History, Place
+from tests.topic_ids.lives import Lives
+from tests.wire.client import WireClient
+
+PARTITIONS = 2
+RECORDS = (3, 25)
+"""How many records of an incarnation are to be acknowledged at least and at most."""
+ANSWER_S = 8.0
+PAUSE_S = 0.03
+STUCK_S = 300.0
+"""No run lasts so long with a cluster in which nothing can be decided."""
+
+MAY_PASS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+"""What requests may be answered in trouble. Everything else is a fault."""
+
+R = TypeVar("R")
+
+
+class Gone(Exception):
+    """The incarnation is not there any more."""
+
+
+class _Impatient(Lives):
+    """A broker may be paused."""
+
+    def call(self, request: Any, version: int) -> Any:
+        with WireClient(self.port, timeout_s=ANSWER_S) as client:
+            return client.call(request, version)
+
+
+class Churn(threading.Thread):
+    """One name. Each request goes to a broker of its own choice, as any can be asked."""
+
+    def __init__(self, name: str, ports: Mapping[int, int], history: History, seed: int) -> None:
+        """`ports`: of the brokers, for clients."""
+        super().__init__(daemon=True, name=name)
+        self._brokers = {number: _Impatient(port) for number, port in ports.items()}
+        self._history = history
+        self._random = random.Random(seed)
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        try:
+            before: Uuid | None = None
+            while True:
+                life = self._make(before)
+                if life is None or not self._fill(life) or self.enough.is_set() or not self._remove(life):
+                    return
+                before = life
+        except Exception as problem:
+            self._complain(f"ended: {problem!r}")
+
+    def _complain(self, what: str) -> None:
+        self._history.problems.append(f"topic {self.name}: {what}")
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _make(self, before: Uuid | None) -> Uuid | None:
+        """Until there is a topic of the name that is not the one before; None: it is enough."""
+        topic = m.CreateTopicsRequest_CreatableTopic(
+            name=self.name,
+            num_partitions=PARTITIONS,
+            replication_factor=3,
+            configs=[m.CreateTopicsRequest_CreatableTopicConfig(name="min.insync.replicas", value="2")],
+        )
+        request = m.CreateTopicsRequest(topics=[topic], timeout_ms=int(ANSWER_S * 1000))
+
+        def attempt(lives: Lives) -> Uuid | None:
+            answer = lives.call(request, 7).topics[0]
+            if answer.error_code == 0:
+                return answer.topic_id  # type: ignore[no-any-return]  # the wire's classes have no types
+            if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                # By an attempt whose answer was lost; the one before is deleted, but not everybody knows it yet.
+                found = lives.metadata(self.name)
+                return found.topic_id if found.error_code == 0 and found.topic_id != before else None
+            self._note("CreateTopics", answer.error_code)
+            return None
+
+        life = self._until(attempt, unless_enough=True)
+        if life is not None:
+            self._history.lives[life.hex] = self.name
+            self._history.counts["incarnations"] += 1
+        return life
+
+    def _fill(self, life: Uuid) -> bool:
+        """Writes until enough is acknowledged, each record once and under a value of its own; False: it is gone."""
+        wanted = self._random.randint(*RECORDS)
+        number = 0
+
+        def attempt(lives: Lives) -> int | None:
+            nonlocal number
+            partition = number % PARTITIONS
+            leader = self._leader(lives, life, partition)
+            if leader is None:
+                return None
+            value = f"{life.hex}/{number}"
+            number += 1
+            answer = leader.produce(life, value, partition=partition)
+            if answer.error_code:
+                self._note("Produce", answer.error_code)
+                return None
+            self._history.acknowledge(Place(life.hex, partition), answer.base_offset, value)
+            return 1
+
+        return all(self._until(attempt, unless_enough=True) for _ in range(wanted)) or self.enough.is_set()
+
+    def _remove(self, life: Uuid) -> bool:
+        def attempt(lives: Lives) -> bool | None:
+            answer = lives.delete(life)
+            if answer.error_code in (0, ErrorCode.UNKNOWN_TOPIC_ID):
+                # Of an unknown one: by an attempt whose answer was lost.
+                return True
+            self._note("DeleteTopics", answer.error_code)
+            return None
+
+        if self._until(attempt, unless_enough=False):
+            self._history.deleted.add(life.hex)
+            self._history.counts["deletions"] += 1
+            return True
+        return False
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _leader(self, lives: Lives, life: Uuid, partition: int) -> Lives | None:
+        found = lives.metadata(self.name)
+        if found.error_code or found.topic_id != life:
+            return None
+        return self._brokers.get(found.partitions[partition].leader_id)
+
+    def _until(self, attempt: Callable[[Lives], R | None], *, unless_enough: bool) -> R | None:
+        """Asks one broker after another until one gives a result; None if it is enough."""
+        give_up = time.monotonic() + STUCK_S
+        while not (unless_enough and self.enough.is_set()):
+            lives = self._random.choice(list(self._brokers.values()))
+            try:
+                found = attempt(lives)
+            except (OSError, CodecError):
+                found = None
+            if found is not None:
+                return found
+            if time.monotonic() > give_up:
+                self._complain(f"nothing came of it for {STUCK_S:.0f} s")
+                return None
+            time.sleep(PAUSE_S)
+        return None
+
+    def _note(self, what: str, code: int) -> None:
+        if code not in MAY_PASS:
+            self._complain(f"{what} is answered {error_name(code)}")

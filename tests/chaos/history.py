@@ -1,0 +1,65 @@
+"""What clients were told during a run. Threads append, the checker reads when they have ended."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A partition of one incarnation of a topic: `topic_id` in hexadecimal digits."""
+
+    topic_id: str
+    partition: int
+
+
+class Acknowledged(NamedTuple):
+    """A record that the cluster has promised to keep; offset -1: it did not say where."""
+
+    offset: int
+    value: str
+
+
+class Delivered(NamedTuple):
+    """A record that a consumer got."""
+
+    offset: int
+    value: str
+
+
+@dataclass
+class Session:
+    """One consumer's time with one partition, from its assignment to its loss."""
+
+    place: Place
+    committed_before: int
+    """The highest offset whose commit had been acknowledged before the assignment; -1 if there was none."""
+    delivered: list[Delivered] = field(default_factory=list)
+
+
+@dataclass
+class History:
+    """Of a run. Values are unique: `WRITER/NUMBER`, with ascending numbers for each writer and partition; those of
+    topics that come and go have the topic's id before them.
+    """
+
+    topics: dict[str, str] = field(default_factory=dict)
+    """The ids, in hexadecimal digits, of the topics that stay, by name."""
+    acknowledged: dict[Place, list[Acknowledged]] = field(default_factory=lambda: defaultdict(list))
+    sessions: list[Session] = field(default_factory=list)
+    keys: dict[tuple[Place, str], int] = field(default_factory=dict)
+    """Of compacted topics: the number that was acknowledged last for each key."""
+    lives: dict[str, str] = field(default_factory=dict)
+    """All incarnations of topics that come and go: names by id."""
+    deleted: set[str] = field(default_factory=set)
+    """The ids among them whose deletion was answered."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong for clients that nothing may go wrong for."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How much happened."""
+
+    def acknowledge(self, place: Place, offset: int, value: str) -> None:
+        """The cluster has answered that it keeps it."""
+        self.acknowledged[place].append(Acknowledged(offset, value))
+        self.counts["acknowledged"] += 1

@@ -1,0 +1,170 @@
+"""What befalls the cluster: steps drawn from a seed, and how each is done and undone.
+
+A step does not say how long: it lasts until so many records were acknowledged while the trouble went on, or until that
+is not to be expected any more. The order of steps is the seed's alone.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from tests.chaos.history import History
+from tests.support.cluster import BrokerCluster, ClusterBroker
+from tests.support.cluster_state import ClusterState, StateUnknownError
+from tests.support.wire import answers_metadata
+
+RECORDS = (20, 400)
+"""How many records are acknowledged during a step at least and at most …"""
+PATIENCE_S = 6.0
+"""… unless that takes longer."""
+
+
+class Step(NamedTuple):
+    """One thing that befalls the cluster."""
+
+    fault: str
+    first: int
+    """A broker; faults that choose by what is the case use it where there is nothing to choose."""
+    second: int
+    """Another one."""
+    records: int
+    settles: bool
+    """Whether all replicas are in sync again before the next step."""
+
+
+def plan(seed: int, brokers: int, faults: Mapping[str, int]) -> Iterator[Step]:
+    """Without end. `faults`: how often each comes, in parts of the whole."""
+    random_ = random.Random(seed)
+    names, weights = list(faults), list(faults.values())
+    left: list[str] = []
+    while True:
+        if not left:
+            # Each comes once before chance decides how often.
+            left = random_.sample(names, len(names)) + random_.choices(names, weights, k=len(names))
+        first, second = random_.sample(range(1, brokers + 1), 2)
+        yield Step(left.pop(0), first, second, random_.randint(*RECORDS), random_.random() < 0.6)
+
+
+class Nemesis:
+    """Does steps to a running cluster."""
+
+    def __init__(self, cluster: BrokerCluster, state: ClusterState, history: History) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._history = history
+        self.faults: dict[str, Callable[[Step], None]] = {
+            "kill": self._kill,
+            "kill the controller": self._kill_controller,
+            "kill the leader of most": self._kill_leader,
+            "kill and start at once": self._kill_and_start,
+            "kill while it starts": self._kill_while_it_starts,
+            "stop": self._stop,
+            "kill two": self._kill_two,
+            "kill all": self._kill_all,
+        }
+
+    def do(self, step: Step) -> None:
+        """One step, until it is undone; not until the cluster is whole again."""
+        self.faults[step.fault](step)
+        self._history.counts[step.fault] += 1
+
+    def heal(self) -> None:
+        """All brokers run."""
+        for broker in self._cluster.brokers.values():
+            self._run(broker)
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def _kill(self, step: Step) -> None:
+        self._kill_these(step, step.first)
+
+    def _kill_controller(self, step: Step) -> None:
+        self._kill_these(step, self._controller() or step.first)
+
+    def _kill_leader(self, step: Step) -> None:
+        self._kill_these(step, self._leader_of_most() or step.first)
+
+    def _kill_two(self, step: Step) -> None:
+        self._kill_these(step, step.first, step.second)
+
+    def _kill_all(self, step: Step) -> None:
+        self._kill_these(step, *self._cluster.brokers, records=0)
+
+    def _kill_these(self, step: Step, *numbers: int, records: int | None = None) -> None:
+        for number in numbers:
+            self._end(number)
+        self.progress(step.records if records is None else records)
+        for number in numbers:
+            self._run(self._cluster.brokers[number])
+
+    def _kill_and_start(self, step: Step) -> None:
+        self._end(step.first)
+        self._run(self._cluster.brokers[step.first])
+        self.progress(step.records)
+
+    def _kill_while_it_starts(self, step: Step) -> None:
+        broker = self._cluster.brokers[step.first]
+        for pause_s in (0.3, 0.6, 1.0):
+            self._end(step.first)
+            self._run(broker)
+            time.sleep(pause_s)
+        self.progress(step.records)
+
+    def _stop(self, step: Step) -> None:
+        broker = self._cluster.brokers[step.first]
+        self._look_at(broker)
+        if broker.running and answers_metadata(broker.port):
+            broker.stop()
+            self._history.counts["stops"] += 1
+        else:
+            self._end(step.first)
+        self.progress(step.records)
+        self._run(broker)
+
+    # --- means --------------------------------------------------------------------------------------------------------
+
+    def progress(self, records: int) -> bool:
+        """Waits until so many more were acknowledged; False if that took too long."""
+        counts = self._history.counts
+        until, give_up = counts["acknowledged"] + records, time.monotonic() + PATIENCE_S
+        while counts["acknowledged"] < until:
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _end(self, number: int) -> None:
+        broker = self._cluster.brokers[number]
+        self._look_at(broker)
+        if broker.running:
+            broker.kill()
+            self._history.counts["kills"] += 1
+
+    def _run(self, broker: ClusterBroker) -> None:
+        self._look_at(broker)
+        if not broker.running:
+            broker.launch()
+
+    def _look_at(self, broker: ClusterBroker) -> None:
+        """No broker ends by itself."""
+        code = broker.ended()
+        if code is not None:
+            self._history.problems.append(
+                f"broker {broker.broker_id} ended by itself with exit code {code}:\n{broker.log_tail(30)}"
+            )
+
+    def _controller(self) -> int | None:
+        try:
+            return self._state.controller()
+        except StateUnknownError:
+            return None
+
+    def _leader_of_most(self) -> int | None:
+        try:
+            leaders = [one.leader for one in self._state.partitions().values() if one.leader > 0]
+        except StateUnknownError:
+            return None
+        return max(leaders, key=leaders.count) if leaders else None

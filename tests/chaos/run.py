@@ -1,0 +1,237 @@
+"""A run: a cluster, clients, trouble from a seed until the time is over and enough has happened; then all is healed,
+the clients finish, the brokers are stopped, and their files are compared with what clients were told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pybroker.client import NewTopic, blocking
+from tests.chaos.checker import check
+from tests.chaos.churn import Churn
+from tests.chaos.group import Group, Member
+from tests.chaos.history import History, Place
+from tests.chaos.nemesis import Nemesis, Step, plan
+from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
+from tests.support.cluster import BrokerCluster, running_cluster
+from tests.support.cluster_state import ClusterState, StateUnknownError
+from tests.support.log_files import replica_logs
+
+SETTINGS: Mapping[str, str] = {
+    "replica.lag.time.max.ms": "3000",
+    "log.cleaner.backoff.ms": "1000",
+    "offsets.topic.num.partitions": "4",
+    "controlled.shutdown.max.retries": "1",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+STEADY, COMPACTED, CHURNED = "steady", "compacted", "churned"
+PARTITIONS = {STEADY: 4, COMPACTED: 2}
+BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
+HEALED_S = 180.0
+"""Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
+OVERTIME = 3.0
+"""How many times as long as it should a run may last until enough has happened."""
+
+Faults = Mapping[str, int]
+KILLS: Faults = {
+    "kill": 3,
+    "kill the controller": 2,
+    "kill the leader of most": 2,
+    "kill and start at once": 2,
+    "kill while it starts": 1,
+    "stop": 2,
+    "kill two": 1,
+    "kill all": 1,
+}
+
+
+@dataclass
+class Verdict:
+    """Of a run."""
+
+    seed: int
+    steps: list[Step] = field(default_factory=list)
+    anomalies: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: {len(self.steps)} steps, {dict(self.counts)}"]
+        return "\n".join([*lines, *(f"- {one}" for one in self.anomalies), *(str(step) for step in self.steps)])
+
+
+@dataclass(frozen=True)
+class Least:
+    """What must have happened, or a run says nothing."""
+
+    acknowledged: int = 1_000
+    elections: int = 10
+    isr_changes: int = 20
+    incarnations: int = 4
+    commits: int = 10
+
+    def missing(self, counts: Counter[str]) -> list[str]:
+        """What has not happened often enough yet."""
+        wanted = {
+            "acknowledged": self.acknowledged,
+            "elections": self.elections,
+            "ISR changes": self.isr_changes,
+            "incarnations": self.incarnations,
+            "commits": self.commits,
+        }
+        return [f"{counts[name]} of {least} {name}" for name, least in wanted.items() if counts[name] < least]
+
+
+def run(folder: Path, seed: int, seconds: float, faults: Faults = KILLS, least: Least | None = None) -> Verdict:
+    """One run; the verdict says what was wrong."""
+    least = least or Least()
+    history, verdict = History(), Verdict(seed)
+    with running_cluster(folder, settings=SETTINGS) as cluster, ClusterState(cluster.zookeeper.address) as state:
+        nemesis = Nemesis(cluster, state, history)
+        with _clients(cluster, state, history, seed) as finish:
+            _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
+            nemesis.heal()
+            verdict.anomalies += _heal(cluster, state)
+            verdict.anomalies += finish()
+        _count(state, history.counts)
+        for broker in cluster.brokers.values():
+            broker.stop()
+        disks = {number: replica_logs(broker.data_dir) for number, broker in cluster.brokers.items()}
+        verdict.anomalies += check(history, disks, BY_KEY)
+        verdict.anomalies += _complaints(cluster)
+    verdict.counts = history.counts
+    verdict.anomalies += [f"too little happened: {one}" for one in least.missing(history.counts)]
+    return verdict
+
+
+def _trouble(
+    nemesis: Nemesis,
+    state: ClusterState,
+    verdict: Verdict,
+    history: History,
+    wanted: tuple[int, float, Faults, Least],
+) -> None:
+    seed, seconds, faults, least = wanted
+    started = time.monotonic()
+    for step in plan(seed, 3, faults):
+        passed = time.monotonic() - started
+        if passed > seconds:
+            _count(state, history.counts)
+            if not least.missing(history.counts) or passed > seconds * OVERTIME:
+                return
+        verdict.steps.append(step)
+        nemesis.do(step)
+        if step.settles:
+            _until(lambda: not _out_of_sync(state), min(HEALED_S, 4 * seconds))
+
+
+@contextmanager
+def _clients(
+    cluster: BrokerCluster, state: ClusterState, history: History, seed: int
+) -> Iterator[Callable[[], list[str]]]:
+    """Clients at work; calling what it gives lets them finish, and tells what they could not."""
+    _create(cluster, history)
+    servers = cluster.bootstrap
+    writers: list[Writer] = [
+        LibrdkafkaWriter("rd", servers, STEADY, PARTITIONS[STEADY], history),
+        OwnWriter("own", servers, STEADY, PARTITIONS[STEADY], history),
+        LibrdkafkaWriter("keys", servers, COMPACTED, PARTITIONS[COMPACTED], history, keyed=True),
+    ]
+    group = Group("group", servers, STEADY, history)
+    members = [Member(group, f"member-{number}", seed + number) for number in range(2)]
+    churn = Churn(CHURNED, {number: one.port for number, one in cluster.brokers.items()}, history, seed)
+    threads: list[Writer | Member | Churn] = [*writers, *members, churn]
+    for one in threads:
+        one.start()
+
+    def finish() -> list[str]:
+        found = _end([*writers, churn])
+        ends = _ends(history)
+        if not _until(lambda: all(group.reached.get(place, 0) >= end for place, end in ends.items()), HEALED_S):
+            found.append(f"the group does not come to the end: {group.reached} of {ends}")
+        return found + _end(members) + _heal(cluster, state)
+
+    try:
+        yield finish
+    finally:
+        for one in threads:
+            one.enough.set()
+
+
+def _create(cluster: BrokerCluster, history: History) -> None:
+    both = {"min.insync.replicas": "2"}
+    small = {**both, "cleanup.policy": "compact", "segment.ms": "1500", "min.cleanable.dirty.ratio": "0.01"}
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics(
+            [
+                NewTopic(STEADY, PARTITIONS[STEADY], 3, config={**both, "segment.ms": "5000"}),
+                NewTopic(COMPACTED, PARTITIONS[COMPACTED], 3, config=small),
+            ]
+        )
+        for name, told in admin.describe_topics([STEADY, COMPACTED]).all_topic_names().items():
+            history.topics[name] = told.topic_id.hex
+
+
+def _end(threads: Sequence[Writer | Member | Churn]) -> list[str]:
+    give_up = time.monotonic() + HEALED_S
+    for one in threads:
+        one.enough.set()
+    for one in threads:
+        one.join(max(0.0, give_up - time.monotonic()))
+    return [f"{one.name} does not come to an end in a healed cluster" for one in threads if one.is_alive()]
+
+
+def _ends(history: History) -> dict[Place, int]:
+    """Behind the last acknowledged record of each partition of the topic that the group reads."""
+    places = [place for place in history.acknowledged if place.topic_id == history.topics[STEADY]]
+    return {place: max(one.offset for one in history.acknowledged[place]) + 1 for place in places}
+
+
+def _heal(cluster: BrokerCluster, state: ClusterState) -> list[str]:
+    for broker in cluster.brokers.values():
+        broker.await_answers()
+    if _until(lambda: not _out_of_sync(state), HEALED_S):
+        return []
+    return [f"replicas do not come back in sync: {_out_of_sync(state)}"]
+
+
+def _out_of_sync(state: ClusterState) -> list[str]:
+    try:
+        return [
+            f"{topic}-{partition}: leader {one.leader}, {sorted(one.isr)} of {sorted(one.replicas)}"
+            for (topic, partition), one in state.partitions().items()
+            if one.isr != one.replicas or one.leader not in one.isr
+        ]
+    except StateUnknownError as problem:
+        return [str(problem)]
+
+
+def _count(state: ClusterState, counts: Counter[str]) -> None:
+    """Of the topics that stay."""
+    found = [one for (topic, _), one in state.partitions().items() if topic != CHURNED]
+    counts["elections"] = sum(one.leader_epoch for one in found)
+    counts["ISR changes"] = sum(one.changes for one in found)
+
+
+def _until(condition: Callable[[], bool], patience_s: float) -> bool:
+    give_up = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _complaints(cluster: BrokerCluster) -> list[str]:
+    """Lines of brokers' logs that only a fault of the product writes."""
+    found = []
+    for number, broker in cluster.brokers.items():
+        for line in broker.console.read_text(errors="replace").splitlines():
+            if "Traceback" in line or "panicked" in line or "bug in pybroker" in line:
+                found.append(f"broker {number} wrote: {line}")
+    return found
+

@@ -1,0 +1,89 @@
+"""A cluster as its ZooKeeper has it: for tests that count elections, or wait until all replicas are in sync."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+TOPICS = "/brokers/topics"
+
+
+class PartitionState(NamedTuple):
+    """A partition as the controller wrote it last."""
+
+    replicas: frozenset[int]
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    changes: int
+    """How often it was written since the partition was made."""
+
+
+class StateUnknownError(Exception):
+    """ZooKeeper does not answer, or what it has changed while it was read."""
+
+
+class ClusterState:
+    """Reads; each call raises StateUnknownError while ZooKeeper is away."""
+
+    def __init__(self, connect: str) -> None:
+        """`connect`: host and port."""
+        self._client = KazooClient(connect, timeout=10.0)
+        self._client.start()
+
+    def controller(self) -> int | None:
+        """Its broker id; None while there is none."""
+        data = self._get("/controller")
+        return None if data is None else int(json.loads(data)["brokerid"])
+
+    def brokers(self) -> set[int]:
+        """Who is registered."""
+        return {int(name) for name in self._children("/brokers/ids")}
+
+    def partitions(self) -> dict[tuple[str, int], PartitionState]:
+        """All partitions of all topics."""
+        found: dict[tuple[str, int], PartitionState] = {}
+        for topic in self._children(TOPICS):
+            text = self._get(f"{TOPICS}/{topic}")
+            if text is None:
+                continue
+            for name, replicas in json.loads(text)["partitions"].items():
+                path = f"{TOPICS}/{topic}/partitions/{name}/state"
+                state, version = self._node(path)
+                if state is None:
+                    continue
+                told = json.loads(state)
+                found[topic, int(name)] = PartitionState(
+                    frozenset(replicas), told["leader"], told["leader_epoch"], frozenset(told["isr"]), version
+                )
+        return found
+
+    def _node(self, path: str) -> tuple[bytes | None, int]:
+        try:
+            if self._client.exists(path) is None:
+                return None, -1
+            data, stat = self._client.get(path)
+        except (KazooException, KazooTimeoutError) as problem:
+            raise StateUnknownError(f"{path}: {problem!r}") from problem
+        return data, stat.version
+
+    def _get(self, path: str) -> bytes | None:
+        return self._node(path)[0]
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            found: list[str] = self._client.get_children(path)
+        except (KazooException, KazooTimeoutError) as problem:
+            raise StateUnknownError(f"{path}: {problem!r}") from problem
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
