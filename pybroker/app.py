@@ -116,6 +116,8 @@ class Broker:
             # A controller tells a broker everything as soon as it is registered.
             native.listeners.start_accepting_brokers()
             await self._take_office(parts, scan)
+            assert parts.peers is not None
+            parts.peers.start()
             parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
         await self._join(parts)
         services.groups.start()
@@ -213,6 +215,8 @@ class Broker:
         self._native = self._dispatcher = None
         if clean and parts is not None and dispatcher is not None:
             await self._hand_over(parts)
+        if parts is not None:
+            parts.membership.stop_staying()
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:
@@ -224,6 +228,8 @@ class Broker:
             await parts.returned_offsets.stop()
             await parts.isr.stop()
             await parts.staging.stop()
+            if parts.peers is not None:
+                await parts.peers.stop()
             await parts.office.stop()
             if parts.disconnect is not None:
                 parts.disconnect()
@@ -244,7 +250,10 @@ def _broker_routes(parts: Parts) -> dict[int, Handler]:
     # What only a cluster needs is imported there only.
     from pybroker.broker_routes import broker_routes
 
-    return broker_routes(parts.services, parts.receiver, parts.own_port, lambda: parts.office.changes)
+    assert parts.peers is not None
+    return broker_routes(
+        parts.services, parts.receiver, parts.own_port, lambda: parts.office.changes, parts.peers.probe
+    )
 
 
 async def _both(office: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:

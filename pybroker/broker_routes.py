@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from pybroker.api import (
     k36_sasl_authenticate,
     k56_alter_partition,
     k58_envelope,
+    k32170_probe_broker,
 )
 from pybroker.api.control import ControlReceiver
 from pybroker.cluster.packed import UnreadableError
@@ -57,14 +58,19 @@ async def obey(receiver: ControlReceiver, context: RequestContext, message: Any)
 
 
 def broker_routes(
-    services: Services, receiver: ControlReceiver, port: OwnPort, changes: Callable[[], tuple[int, int]]
+    services: Services,
+    receiver: ControlReceiver,
+    port: OwnPort,
+    changes: Callable[[], tuple[int, int]],
+    probe: Callable[[int, int], Awaitable[bool]],
 ) -> dict[int, Callable[[RequestContext, Any], Any]]:
-    """`changes`: the controller epoch and the last change of this broker's controller."""
+    """`changes`: the controller epoch and the last change of this broker's controller. `probe`: see `PeerWatch`."""
     return {
         **dict.fromkeys(CONTROLLERS, partial(obey, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
         k17_sasl_handshake.API_KEY: partial(k17_sasl_handshake.handle, services.sasl),
         k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
+        k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, changes),
     }

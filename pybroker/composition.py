@@ -7,6 +7,7 @@ go into the port, from which the controller, built last, takes them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +30,7 @@ from pybroker.cluster.seat import Seat
 from pybroker.config import BrokerConfig
 from pybroker.controller.controller import Controller
 from pybroker.controller.election import Alone, Election
+from pybroker.controller.events import FenceBroker
 from pybroker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.controller.local_port import LocalPort
 from pybroker.coordinators.group.coordinator import GroupCoordinator
@@ -37,10 +39,11 @@ from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
-from pybroker.errors import FatalError
+from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.leader import IngestLeader
 from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas.closing import TopicClosing
@@ -63,6 +66,9 @@ from pybroker.services import Services
 if TYPE_CHECKING:
     # What only a cluster needs is imported there only.
     from pybroker.interbroker.dial import Dialer
+    from pybroker.interbroker.peer_watch import PeerWatch
+
+log = logging.getLogger(__name__)
 
 
 class Ground(NamedTuple):
@@ -120,6 +126,8 @@ class Parts:
     """Where this broker's controller takes events from, when it is the controller."""
     office: Alone | Election
     """How this broker is the controller, or comes to be it."""
+    peers: PeerWatch | None
+    """Notices brokers that were killed; None of a broker that is alone."""
     disconnect: Callable[[], None] | None
     """Ends the connection to another broker's controller, at a stop; None of a broker that is alone."""
 
@@ -136,6 +144,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     local = _local(ground)
     between = ground.config.between_brokers
     dial: Dialer | None = None
+    peers: PeerWatch | None = None
     port: ControllerPort = own_port
     disconnect: Callable[[], None] | None = None
     if between is not None:
@@ -173,6 +182,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             make_controller=make_controller,
             on_fatal=on_fatal,
         )
+        peers = _peer_watch(ground, local.view, seat, own_port, dial=dial, office=office)
     return Parts(
         services=_services(ground, local, followers, topics, port),
         membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal),
@@ -187,7 +197,27 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         port=port,
         own_port=own_port,
         office=office,
+        peers=peers,
         disconnect=disconnect,
+    )
+
+
+def _peer_watch(
+    ground: Ground, view: KnownCluster, seat: Seat, own_port: LocalPort, *, dial: Dialer, office: Election
+) -> PeerWatch:
+    from pybroker.interbroker.peer_watch import PeerWatch
+
+    async def fence(broker: BrokerImage) -> None:
+        try:
+            await own_port.submit(FenceBroker(broker.broker_id, broker.epoch))
+        except KafkaError as error:
+            log.info("broker %d is not fenced: %s", broker.broker_id, error)
+
+    async def unseat(broker: BrokerImage) -> None:
+        await office.unseat(broker.broker_id)
+
+    return PeerWatch(
+        broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat
     )
 
 

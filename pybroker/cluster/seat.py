@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Seat:
@@ -11,6 +12,11 @@ class Seat:
     def __init__(self) -> None:
         self._controller: int | None = None
         self._changed = asyncio.Event()
+        self._told: list[Callable[[], None]] = []
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """`tell` is called whenever somebody else is, or nobody."""
+        self._told.append(tell)
 
     @property
     def controller(self) -> int | None:
@@ -23,6 +29,8 @@ class Seat:
             self._controller = broker_id
             self._changed.set()
             self._changed = asyncio.Event()
+            for tell in self._told:
+                tell()
 
     async def changes(self) -> None:
         """Waits until somebody else is, or nobody."""

@@ -8,7 +8,7 @@ import msgspec
 
 from pybroker.cluster.events import ShutDownBroker
 from pybroker.controller.decision import Decision, decides, require_life
-from pybroker.controller.events import BrokersChanged, ReplicasOffline
+from pybroker.controller.events import BrokersChanged, FenceBroker, ReplicasOffline
 from pybroker.controller.leader_election import Election, elect
 from pybroker.controller.topics import encode_state
 from pybroker.metadata import znodes
@@ -19,7 +19,7 @@ from pybroker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.metadata.store import Operation, Set
+from pybroker.metadata.store import Delete, Operation, Set
 
 
 @decides(BrokersChanged)
@@ -70,6 +70,14 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         broker_epochs=epochs,
     )
     return Decision(tuple(operations), delta, None, separable=True)
+
+
+@decides(FenceBroker)
+def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
+    """Its registration goes, and with it, as after the end of a session, what it leads. If it lives all the same, it
+    finds itself unregistered and begins a new life; until then the epochs of its partitions keep it from harm."""
+    require_life(image, event.broker_id, event.broker_epoch)
+    return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
 
 @decides(ShutDownBroker)

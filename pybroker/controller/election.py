@@ -97,6 +97,14 @@ class Election:
             with contextlib.suppress(StoreError):
                 await self._store.delete(znodes.CONTROLLER)
 
+    async def unseat(self, broker_id: int) -> None:
+        """The process of the controller is dead, which others have seen before its session ends: the office is free.
+        A controller that lives all the same is refused by the store from the successor's first moment."""
+        with contextlib.suppress(StoreError):
+            node = await self._store.get(znodes.CONTROLLER)
+            if znodes.decode_controller(node.data) == broker_id:
+                await self._store.delete(znodes.CONTROLLER, node.version)
+
     def _session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             self._session_lost.set()

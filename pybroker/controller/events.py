@@ -25,6 +25,14 @@ class BrokersChanged(Event[None], frozen=True):
     gone: tuple[int, ...] = ()
 
 
+class FenceBroker(Event[None], frozen=True):
+    """The process of a broker is dead, which others have seen before its session with the store ends. KafkaError
+    STALE_BROKER_EPOCH: another life of that broker is registered."""
+
+    broker_id: int
+    broker_epoch: int
+
+
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
     """Every replica has its data back, or one of them cannot have it (`problem`)."""
 

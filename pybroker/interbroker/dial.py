@@ -8,6 +8,7 @@ from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.errors import BrokerConnectionError
 from pybroker.interbroker.connection import InterBrokerConnection
 from pybroker.metadata.image import BrokerImage
+from pybroker.metadata.znodes import Endpoint
 
 
 class Dialer:
@@ -17,9 +18,13 @@ class Dialer:
         self._broker_id = broker_id
         self._listener = listener
 
+    def endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """Where a broker listens for brokers."""
+        return next((one for one in broker.endpoints if one.listener == self._listener), None)
+
     async def __call__(self, broker: BrokerImage) -> InterBrokerConnection:
         """A connection. Raises what `UNREACHABLE` names."""
-        endpoint = next((one for one in broker.endpoints if one.listener == self._listener), None)
+        endpoint = self.endpoint(broker)
         if endpoint is None:
             raise BrokerConnectionError(
                 f"broker {broker.broker_id} has no listener {self._listener}; inter.broker.listener.name must be the "

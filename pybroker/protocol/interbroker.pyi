@@ -557,3 +557,15 @@ class SubmitEventResponse(msgspec.Struct):
     error_message: str | None = ""
     reply: bytes = b""
     in_force: bool = False
+
+class ProbeBrokerRequest(msgspec.Struct):
+    """Request, key 32170, versions 0-0."""
+
+    broker_id: int = 0
+    broker_epoch: int = 0
+
+class ProbeBrokerResponse(msgspec.Struct):
+    """Response, key 32170, versions 0-0."""
+
+    error_code: int = 0
+    refused: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pybroker.metadata.control_messages import UpdateCluster, UpdateClusterResponse
@@ -27,6 +27,11 @@ class KnownCluster:
         self._image = ClusterImage.initial(-1)
         self._number = 0
         self._reached: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
+        self._told: list[Callable[[], None]] = []
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when a change is in force here."""
+        self._told.append(tell)
 
     async def reached(self, controller_epoch: int, number: int) -> None:
         """Waits until this broker has heard of that change: of it, or of everything from a later controller."""
@@ -54,6 +59,8 @@ class KnownCluster:
         for one in self._obeyed_by:
             await one.obey(before, after, change)
         self._tell_who_waits((after.controller_epoch, request.number))
+        for tell in self._told:
+            tell()
         return UpdateClusterResponse()
 
     def _tell_who_waits(self, reached: tuple[int, int]) -> None:

@@ -24,17 +24,16 @@ from pybroker.metadata import znodes
 from pybroker.metadata.store import (
     BadVersionError,
     Create,
-    Delete,
     MetadataStore,
     MultiError,
     NodeExistsError,
     NoNodeError,
     Operation,
-    SessionState,
     Set,
     StoreClosedError,
     UnavailableError,
     UnknownOutcomeError,
+    WatchEvent,
     get_or_none,
 )
 from pybroker.metadata.znodes import BrokerNode, Endpoint, RunningNode
@@ -71,8 +70,8 @@ class Membership:
         self._on_fatal = on_fatal
         self._path = f"{znodes.BROKER_IDS}/{broker_id}"
         self._running_path = f"{znodes.RUNNING}/{broker_id}"
-        self._again: asyncio.Task[None] | None = None
-        self._lost = False
+        self._staying: asyncio.Task[None] | None = None
+        self._epoch = -1
 
     async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> int:
         """Creates the node, and gives its creation number: the broker epoch of this life (KIP-380). The node tells the
@@ -94,34 +93,43 @@ class Membership:
         directory_id: str,
         registered: Callable[[int], None],
     ) -> None:
-        """From now on: registers again when the session with the store was lost, and tells the new epoch. Nothing is
-        lost by that, the process lives."""
+        """From now on: registers again when the registration is gone, and tells the new epoch: the session with the
+        store was lost, or the controller took this broker for dead. Nothing is lost by that, the process lives."""
 
-        def told(state: SessionState) -> None:
-            if state is SessionState.LOST:
-                self._lost = True
-            elif state is SessionState.CONNECTED and self._lost:
-                self._lost = False
-                node = BrokerNode(endpoints, rack, self._clock.wall_ms(), True, directory_id)
-                self._again = asyncio.create_task(self._register_again(node, registered), name="register-again")
+        def node() -> BrokerNode:
+            return BrokerNode(endpoints, rack, self._clock.wall_ms(), True, directory_id)
 
-        self._store.on_session(told)
+        self._staying = asyncio.create_task(self._stay(node, registered), name="registration")
 
-    async def _register_again(self, node: BrokerNode, registered: Callable[[int], None]) -> None:
+    async def _stay(self, node: Callable[[], BrokerNode], registered: Callable[[int], None]) -> None:
         while True:
             try:
-                epoch = await self._create(node, RunningNode(boot_id(), self._flush_mode))
+                await self._until_gone()
+                epoch = await self._create(node(), RunningNode(boot_id(), self._flush_mode))
             except (UnavailableError, UnknownOutcomeError) as problem:
-                log.warning("this broker cannot register again yet: %s", problem)
+                # What has become of it, the next look tells.
+                log.warning("the metadata store does not say whether this broker is registered: %s", problem)
                 continue
             except StoreClosedError:
                 return
             except StartError as problem:
                 self._on_fatal(FatalError(str(problem)))
                 return
-            log.warning("the session with the metadata store was lost; registered again, broker epoch %d", epoch)
+            log.warning("this broker was not registered any more; registered again, broker epoch %d", epoch)
             registered(epoch)
-            return
+
+    async def _until_gone(self) -> None:
+        """Returns when the store says that this life of the broker is not registered."""
+        while True:
+            changed = asyncio.Event()
+
+            def fired(_: WatchEvent, changed: asyncio.Event = changed) -> None:
+                changed.set()
+
+            there = await self._store.exists(self._path, fired)
+            if there is None or there.created_zxid != self._epoch:
+                return
+            await changed.wait()
 
     async def _create(self, node: BrokerNode, running: RunningNode) -> int:
         while True:
@@ -138,7 +146,8 @@ class Membership:
                     raise
                 await self._replace_own(node.directory_id)
                 continue
-            return (await self._store.get(self._path)).created_zxid
+            self._epoch = (await self._store.get(self._path)).created_zxid
+            return self._epoch
 
     async def _replace_own(self, directory_id: str) -> None:
         there = await get_or_none(self._store, self._path)
@@ -155,8 +164,14 @@ class Membership:
     def _outlived(before: RunningNode, now: RunningNode) -> bool:
         return before.flush_mode == "commit" or (bool(now.boot_id) and before.boot_id == now.boot_id)
 
+    def stop_staying(self) -> None:
+        """This broker is about to leave: whoever takes it for dead now is right soon."""
+        if self._staying is not None:
+            self._staying.cancel()
+
     async def leave(self) -> None:
-        """After everything is on disk: the next start finds nothing to doubt."""
-        if self._again is not None:
-            self._again.cancel()
-        await self._store.multi([Delete(self._path), Delete(self._running_path)])
+        """After everything is on disk: the next start finds nothing to doubt. Raises StoreError."""
+        self.stop_staying()
+        for path in (self._path, self._running_path):
+            with contextlib.suppress(NoNodeError):
+                await self._store.delete(path)

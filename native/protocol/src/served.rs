@@ -42,6 +42,7 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::CloseTopics, 0, true),
     own(ApiKey::ReopenTopics, 0, true),
     own(ApiKey::SubmitEvent, 0, true),
+    own(ApiKey::ProbeBroker, 0, true),
 ];
 
 impl Api {
@@ -160,6 +161,7 @@ mod tests {
                 (ApiKey::CloseTopics, 0, 0),
                 (ApiKey::ReopenTopics, 0, 0),
                 (ApiKey::SubmitEvent, 0, 0),
+                (ApiKey::ProbeBroker, 0, 0),
             ]
         );
     }

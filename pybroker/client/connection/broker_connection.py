@@ -282,6 +282,10 @@ class BrokerConnection(asyncio.Protocol):
         if transport is not None:
             await asyncio.shield(self._closed)
 
+    async def lost(self) -> None:
+        """Waits until the connection is over, for whatever reason."""
+        await asyncio.shield(self._closed)
+
     def abort(self, reason: Exception | None = None) -> None:
         """Ends the connection at once."""
         self._fail(reason or BrokerConnectionError(f"the connection to {self.address} was closed here"))

@@ -117,7 +117,7 @@ pub(super) static CLIENT: [SchemaFile; 109] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static INTER_BROKER: [SchemaFile; 18] = [
+pub(super) static INTER_BROKER: [SchemaFile; 19] = [
     SchemaFile::new("interbroker/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/interbroker/k000_produce.schema")),
     SchemaFile::new("interbroker/k001_fetch.schema", Some(1), &["FetchRequest", "FetchResponse"], include_str!("../../schema/interbroker/k001_fetch.schema")),
     SchemaFile::new("interbroker/k002_list_offsets.schema", Some(2), &["ListOffsetsRequest", "ListOffsetsResponse"], include_str!("../../schema/interbroker/k002_list_offsets.schema")),
@@ -136,4 +136,5 @@ pub(super) static INTER_BROKER: [SchemaFile; 18] = [
     SchemaFile::new("interbroker/k32162_close_topics.schema", Some(32162), &["CloseTopicsRequest", "CloseTopicsResponse"], include_str!("../../schema/interbroker/k32162_close_topics.schema")),
     SchemaFile::new("interbroker/k32163_reopen_topics.schema", Some(32163), &["ReopenTopicsRequest", "ReopenTopicsResponse"], include_str!("../../schema/interbroker/k32163_reopen_topics.schema")),
     SchemaFile::new("interbroker/k32164_submit_event.schema", Some(32164), &["SubmitEventRequest", "SubmitEventResponse"], include_str!("../../schema/interbroker/k32164_submit_event.schema")),
+    SchemaFile::new("interbroker/k32170_probe_broker.schema", Some(32170), &["ProbeBrokerRequest", "ProbeBrokerResponse"], include_str!("../../schema/interbroker/k32170_probe_broker.schema")),
 ];

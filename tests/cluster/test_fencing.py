@@ -1,0 +1,82 @@
+"""A broker that was killed is missed at once; one that hangs, or lives on, when its session is over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from pybroker.client import NewTopic, blocking
+from tests.support.cluster import BrokerCluster, isr, running_cluster, until
+
+SESSION_S = 60
+
+
+@pytest.fixture
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Sessions that end so late that nothing here can be their doing."""
+    settings = {"zookeeper.session.timeout.ms": str(1_000 * SESSION_S)}
+    with running_cluster(tmp_path_factory.mktemp("fencing"), settings=settings) as running:
+        yield running
+
+
+def leaders(cluster: BrokerCluster, topic: str) -> list[int | None]:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        described = admin.describe_topics([topic]).all_topic_names()[topic]
+        return [None if one.leader is None else one.leader.id for one in described.partitions]
+
+
+@pytest.mark.checklist("R40")
+def test_killed_brokers_are_missed_long_before_their_session_ends(patient: BrokerCluster) -> None:
+    """The controller among them: whoever is killed first is in office (it was started first)."""
+    with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
+        admin.create_topics([NewTopic("led", 6, 3)])
+    assert set(leaders(patient, "led")) == {1, 2, 3}
+    for number in (1, 3):
+        broker = patient.brokers[number]
+        killed = time.monotonic()
+        broker.kill()
+        until(lambda number=number: number not in leaders(patient, "led"))
+        print(f"broker {number} killed: others lead after {time.monotonic() - killed:.2f} s")
+        with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
+            admin.create_topics([NewTopic(f"without-{number}", 1, 2)])
+        broker.start()
+        until(lambda: isr(patient, "led") == [{1, 2, 3}] * 6)
+        assert time.monotonic() - killed < SESSION_S, "the session may have ended by itself"
+
+
+@pytest.mark.checklist("R40")
+def test_a_broker_that_hangs_is_not_taken_for_dead(patient: BrokerCluster) -> None:
+    with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
+        admin.create_topics([NewTopic("led", 6, 3)])
+    pid = patient.brokers[2].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        # More than any verdict takes; nothing can be waited for where nothing is to happen.
+        time.sleep(2)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert 2 in leaders(patient, "led")
+
+
+@pytest.mark.checklist("R40", "R27")
+def test_a_broker_that_was_taken_for_dead_and_lives_registers_again(patient: BrokerCluster) -> None:
+    with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
+        admin.create_topics([NewTopic("led", 6, 3)])
+    client = KazooClient(hosts=patient.zookeeper.address)
+    client.start()
+    try:
+        client.delete("/brokers/ids/2")
+        until(lambda: client.exists("/brokers/ids/2"))
+    finally:
+        client.stop()
+        client.close()
+    with blocking.Producer({"bootstrap.servers": patient.bootstrap, "acks": "all"}) as producer:
+        for number in range(60):
+            producer.enqueue("led", b"%d" % number, partition=number % 6)
+        producer.flush()
+    until(lambda: isr(patient, "led") == [{1, 2, 3}] * 6)
