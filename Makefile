@@ -27,11 +27,11 @@ retry = for attempt in 1 2 3 4; do $(1) && break; [ $$attempt = 4 ] && exit 1; e
 install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
-.PHONY: help build run test test-rust test-python test-slow test-kafka kip-coverage lint types fmt fmt-check clippy bench clean \
+.PHONY: help build run test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
 	lock fetch need-build need-java need-go need-openssl
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(VENV)/.built ## install pybroker into .venv (native core built with cargo's release profile)
 
@@ -51,6 +51,9 @@ test-slow: fetch ## the long runs: many kill -9 cycles, an hour of trouble for a
 
 test-kafka: fetch ## the client tests against Apache Kafka: do the tests expect what Kafka does?
 	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=kafka $(PYTEST_ARGS)
+
+test-cluster-clients: fetch ## the client tests against three brokers on ZooKeeper
+	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=cluster $(PYTEST_ARGS)
 
 kip-coverage: $(VENV)/.locked ## which test or sentence settles each point of the KIPs: writes docs/kip-coverage.md
 	$(BIN)/python -m tests.kip.coverage

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.brokers import KINDS, BrokerProcess
+from tests.support.brokers import BrokerProcess
+from tests.support.kinds import KINDS
 
 # How fast this machine is says nothing about the code; and the same state of the code has the same result each time.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -29,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--broker",
         choices=sorted(KINDS),
         default="pybroker",
-        help="what client tests run against: the product, or Apache Kafka as the reference",
+        help="what client tests run against: the product, a cluster of it, or Apache Kafka as the reference",
     )
     parser.addoption("--chaos-seed", type=int, help="the seed of a run of tests/chaos, instead of the test's own")
     parser.addoption("--chaos-seconds", type=float, help="how long a run of tests/chaos makes trouble")
@@ -71,7 +72,7 @@ def _brokers(config: pytest.Config, folder: Path, shown: Callable[[], bool]) -> 
     for broker in started:
         if shown():
             print(f"--- end of the log of {broker.name}, {broker.console}\n{broker.log_tail()}")
-        broker.kill()
+        broker.end()
 
 
 @pytest.hookimpl(wrapper=True)

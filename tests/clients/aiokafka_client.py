@@ -135,7 +135,8 @@ class Aiokafka(Client):
         return self._loop.run(call())
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        new = NewTopic(topic, partitions, 1)
+        # This client cannot leave the number of replicas to the broker.
+        new = NewTopic(topic, partitions, min(3, len(self._bootstrap.split(","))))
         _refuse_errors(self._admin(lambda admin: admin.create_topics([new], timeout_ms=60_000)), "topic_errors")
 
     def delete_topic(self, topic: str) -> None:

@@ -107,7 +107,7 @@ class Client(ABC):
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int) -> None:
-        """With one replica."""
+        """With as many replicas as the broker gives by default."""
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:

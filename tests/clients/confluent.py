@@ -132,7 +132,7 @@ class Confluent(Client):
         self._admin = AdminClient(self._common)
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=-1)
         with _translated():
             self._admin.create_topics([wanted], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 

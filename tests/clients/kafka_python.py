@@ -107,7 +107,7 @@ class KafkaPython(Client):
 
     def create_topic(self, topic: str, partitions: int) -> None:
         with _translated():
-            self._admin.create_topics([NewTopic(topic, partitions, 1)], timeout_ms=TIMEOUT_MS)
+            self._admin.create_topics([NewTopic(topic, partitions, -1)], timeout_ms=TIMEOUT_MS)
 
     def delete_topic(self, topic: str) -> None:
         with _translated():

@@ -28,11 +28,14 @@ def test_topics_are_created_shown_extended_and_deleted(broker: BrokerProcess, to
     head = re.search(r"TopicId: (\S+)\s+PartitionCount: (\d+)\s+ReplicationFactor: (\d+)\s+Configs: (\S+)", shown)
     assert head, shown
     assert len(head[1]) == 22
-    assert (head[2], head[3]) == ("3", "1")
+    assert (head[2], head[3]) == ("3", str(broker.size))
     assert "retention.ms=12345" in head[4].split(",")
-    rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\d+)\s+Isr: (\d+)", shown)
+    rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", shown)
     assert [row[0] for row in rows] == ["0", "1", "2"]
-    assert all(leader == replicas == isr for _, leader, replicas, isr in rows)
+    for _, leader, replicas, in_sync in rows:
+        assert leader == replicas.split(",")[0]
+        assert len(replicas.split(",")) == broker.size
+        assert set(in_sync.split(",")) == set(replicas.split(","))
 
     on(broker, "kafka-topics", "--alter", "--topic", topic, "--partitions", "5")
     assert "PartitionCount: 5" in on(broker, "kafka-topics", "--describe", "--topic", topic)

@@ -36,7 +36,7 @@ def _batch(producer: ck.Producer, topic: str, keyless: set[int]) -> dict[int, in
 def test_librdkafka_hears_which_records_of_a_batch_have_no_key(broker: BrokerProcess, topic: str) -> None:
     """Ten records without a key in a compacted topic are INVALID_RECORD; the others hear that it was not they."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    new = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})
+    new = NewTopic(topic, 1, -1, config={"cleanup.policy": "compact"})
     admin.create_topics([new])[topic].result(60)
     # A batch goes when it is full, however slow the machine.
     producer = ck.Producer(

@@ -16,7 +16,8 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.hostile.attack import attack
 from tests.hostile.beside import WorkingClients
-from tests.support.brokers import KINDS, BrokerProcess
+from tests.support.brokers import BrokerProcess
+from tests.support.kinds import KINDS
 from tests.wire.client import WireClient
 
 ANSWER_S = 60.0
@@ -29,7 +30,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     started = KINDS[request.config.getoption("--broker")](tmp_path_factory.mktemp("beside"))
     started.start()
     yield started
-    started.kill()
+    started.end()
 
 
 @pytest.fixture

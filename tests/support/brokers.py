@@ -41,6 +41,8 @@ class BrokerProcess(ABC):
     """One broker in a child process, with a data directory and a port that outlive restarts."""
 
     name: str
+    # How many brokers there are, and how many replicas a topic has by default.
+    size = 1
     # What the process may exit with after SIGTERM: a JVM reports the signal.
     clean_exit_codes: frozenset[int] = frozenset({0})
 
@@ -126,6 +128,10 @@ class BrokerProcess(ABC):
             raise RuntimeError(f"{self.name} still runs:\n{self.log_tail()}") from None
         self._child = None
         return code
+
+    def end(self) -> None:
+        """Leaves nothing behind that runs."""
+        self.kill()
 
     def _end(self, how: signal.Signals) -> int:
         child = self._child
@@ -232,6 +238,3 @@ class KafkaProcess(BrokerProcess):
     def environment(self) -> dict[str, str]:
         options = f"-Dlog4j2.configurationFile=file:{self.folder / 'log4j2.properties'}"
         return {**os.environ, "JDK_JAVA_OPTIONS": options}
-
-
-KINDS: Mapping[str, type[BrokerProcess]] = {"pybroker": PybrokerProcess, "kafka": KafkaProcess}

@@ -9,12 +9,21 @@ from pathlib import Path
 
 from pybroker.client import blocking
 from pybroker.testing.cluster import SESSION_MS, cluster_settings
-from tests.support.brokers import PybrokerProcess
+from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.links import CLIENTS, ZOOKEEPER, Links
 from tests.support.wire import free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
-__all__ = ["LIMIT_S", "SESSION_MS", "BrokerCluster", "ClusterBroker", "isr", "running_cluster", "until"]
+__all__ = [
+    "LIMIT_S",
+    "SESSION_MS",
+    "BrokerCluster",
+    "ClusterBroker",
+    "ClusterProcess",
+    "isr",
+    "running_cluster",
+    "until",
+]
 
 LIMIT_S = 120.0
 """For what comes to pass by itself; a loaded machine takes longer."""
@@ -72,6 +81,13 @@ class BrokerCluster:
         """All brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
+    def start(self) -> None:
+        """All brokers at once."""
+        for broker in self.brokers.values():
+            broker.launch()
+        for broker in self.brokers.values():
+            broker.await_answers()
+
 
 @contextmanager
 def running_cluster(
@@ -84,12 +100,66 @@ def running_cluster(
             for broker in cluster.brokers.values():
                 broker.behind(links, server.port)
         try:
-            for broker in cluster.brokers.values():
-                broker.start()
+            cluster.start()
             yield cluster
         finally:
             for broker in cluster.brokers.values():
                 broker.kill()
+
+
+class ClusterProcess(BrokerProcess):
+    """Three brokers and their ZooKeeper in the place of one broker, for tests that know of one only: what is created
+    without saying more has three replicas. `restart` is of all brokers at once, their ZooKeeper goes on."""
+
+    name = "pybroker, three brokers on ZooKeeper"
+    size = 3
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, settings)
+        self._zookeeper = ZooKeeperServer(folder / "zookeeper")
+        chosen = {"default.replication.factor": "3", "min.insync.replicas": "2", **(settings or {})}
+        self.cluster = BrokerCluster(folder, self.size, self._zookeeper, chosen)
+        self._up = False
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    @property
+    def data_dir(self) -> Path:
+        """Of the first broker; each of them has a replica of everything."""
+        return self.cluster.brokers[1].data_dir
+
+    def command(self) -> list[str]:
+        raise NotImplementedError("each broker has a command of its own")
+
+    def start(self) -> None:
+        if not self._up:
+            self._zookeeper.start()
+            self._up = True
+        self.cluster.start()
+
+    def stop(self) -> None:
+        for broker in self.cluster.brokers.values():
+            broker.stop()
+
+    def kill(self) -> int:
+        for broker in self.cluster.brokers.values():
+            broker.kill()
+        return 0
+
+    def end(self) -> None:
+        self.kill()
+        self._zookeeper.kill()
+
+    @property
+    def running(self) -> bool:
+        return all(broker.running for broker in self.cluster.brokers.values())
+
+    def log_tail(self, lines: int = 60) -> str:
+        return "\n".join(
+            f"--- broker {number}\n{broker.log_tail(lines)}" for number, broker in self.cluster.brokers.items()
+        )
 
 
 def isr(cluster: BrokerCluster, topic: str) -> list[set[int]]:

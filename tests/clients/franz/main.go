@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -57,13 +58,13 @@ var compressions = map[string]kgo.CompressionCodec{
 }
 
 func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.bootstrap)}, options...)...)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(d.bootstrap, ",")...)}, options...)...)
 }
 
 func (d *driver) run(ctx context.Context, c command) (any, error) {
 	switch c.Op {
 	case "create":
-		_, err := d.admin.CreateTopic(ctx, c.Partitions, 1, nil, c.Topic)
+		_, err := d.admin.CreateTopic(ctx, c.Partitions, -1, nil, c.Topic)
 		return nil, err
 	case "delete":
 		_, err := d.admin.DeleteTopic(ctx, c.Topic)

@@ -80,7 +80,7 @@ public class ClientDriver {
         String topic = command.path("topic").asText();
         switch (command.path("op").asText()) {
             case "create":
-                admin.createTopics(List.of(new NewTopic(topic, command.path("partitions").asInt(), (short) 1))).all().get();
+                admin.createTopics(List.of(new NewTopic(topic, command.path("partitions").asInt(), (short) -1))).all().get();
                 return JSON.nullNode();
             case "delete":
                 admin.deleteTopics(List.of(topic)).all().get();

@@ -1,0 +1,105 @@
+"""Each client library at a cluster, of which one broker is killed while producers and groups are at work.
+
+`make test-cluster-clients` runs everything of tests/clients against a cluster; here is the part of it that one broker
+cannot show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+
+from pybroker.client import blocking
+from tests.clients.api import ALL_ACKS, Client, Member, Producer
+from tests.clients.conftest import CLIENTS
+from tests.clients.expectations import PARTITIONS, Polling, check_log, records
+from tests.support.cluster import BrokerCluster, running_cluster
+
+BEFORE = 40
+COMMITTED = dict.fromkeys(range(PARTITIONS), 6)
+IDEMPOTENT = ALL_ACKS[3]
+
+
+@dataclass
+class AtWork:
+    """A client in the middle of its work."""
+
+    client: Client
+    topic: str
+    producer: Producer
+    member: Member
+    polling: Polling
+    offsets: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        self.producer.close()
+        self.member.close()
+        self.client.close()
+
+
+def begin(kind: str, cluster: BrokerCluster) -> AtWork:
+    """Creates, produces, consumes in a group, commits."""
+    client = CLIENTS[kind](cluster.bootstrap)
+    topic = f"work-of-{kind}"
+    client.create_topic(topic, PARTITIONS)
+    producer = client.producer(IDEMPOTENT)
+    offsets = producer.send(topic, records(BEFORE))
+    member = client.join(f"{topic}-group", topic)
+    polling = Polling(member)
+    polling.until_received(BEFORE)
+    member.commit(COMMITTED)
+    return AtWork(client, topic, producer, member, polling, offsets)
+
+
+def leader(cluster: BrokerCluster, topic: str) -> int:
+    """Of the first partition."""
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        return int(admin.describe_topics([topic]).all_topic_names()[topic].partitions[0].leader.id)
+
+
+@pytest.fixture(scope="module")
+def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[AtWork]]]:
+    """All clients, each a future: at work when one of four brokers was killed, which led a partition."""
+    settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+    with running_cluster(tmp_path_factory.mktemp("clients"), 4, settings) as cluster:
+        with ThreadPoolExecutor(len(CLIENTS)) as threads:
+            begun = {kind: threads.submit(begin, kind, cluster) for kind in CLIENTS}
+        first = next(one.result() for one in begun.values() if one.exception() is None)
+        cluster.brokers[leader(cluster, first.topic)].kill()
+        yield begun
+        for one in begun.values():
+            if one.exception() is None:
+                one.result().close()
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_work_goes_on_when_a_broker_is_killed(at_work: dict[str, Future[AtWork]], kind: str) -> None:
+    """The producer that was open goes on, nothing is lost or twice, the group goes on and commits; and while the broker
+    is away a topic is deleted and created again."""
+    work = at_work[kind].result()
+    topic, client = work.topic, work.client
+    before, after = records(BEFORE), records(BEFORE, tag="after")
+    offsets = [*work.offsets, *work.producer.send(topic, after)]
+    check_log(client.read(topic, PARTITIONS, 2 * BEFORE), [*before, *after], offsets)
+    work.polling.until_received(2 * BEFORE)
+    ends = dict.fromkeys(range(PARTITIONS), 2 * BEFORE // PARTITIONS)
+    work.member.commit(ends)
+    work.member.close()
+    work.member = client.join(f"{topic}-group", topic)
+    late = Polling(work.member)
+    more = records(4, tag="late")
+    work.producer.send(topic, more)
+    late.until_received(4)
+    assert {(one.partition, one.offset) for one in late.received} == set(ends.items()), "what was committed came again"
+
+    name = f"again-{kind}"
+    client.create_topic(name, PARTITIONS)
+    client.produce(name, records(20, tag="old"))
+    client.delete_topic(name)
+    client.create_topic(name, PARTITIONS)
+    sent = records(20, tag="new")
+    offsets = client.produce(name, sent)
+    check_log(client.read(name, PARTITIONS, 20), sent, offsets)

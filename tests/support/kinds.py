@@ -1,0 +1,14 @@
+"""What tests that know of one broker can run against: `--broker`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.support.cluster import ClusterProcess
+
+KINDS: Mapping[str, type[BrokerProcess]] = {
+    "pybroker": PybrokerProcess,
+    "kafka": KafkaProcess,
+    "cluster": ClusterProcess,
+}
