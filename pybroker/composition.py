@@ -48,6 +48,7 @@ from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
+from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.fence import Fence
 from pybroker.replicas.following import Following
 from pybroker.replicas.isr import IsrKeeper
@@ -236,14 +237,15 @@ def _local(ground: Ground) -> Local:
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
     # Who may do what comes before the settings of topics: it must not wait for them.
     view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native)])
-    staging = Staging(native, ground.store, ground.clock, ground.broker_id)
+    known = KnownTopics(view, ground.store, ground.broker_id, complete=config.in_cluster)
+    staging = Staging(native, ground.store, ground.clock, ground.broker_id, known)
     following = Following(native, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
         native=native,
         view=view,
         config=config,
         staging=staging,
-        strays=Strays(native, ground.store),
+        strays=Strays(native, ground.store, known, lambda: config.get_int("stale.replicas.max.percent")),
         following=following,
     )
     cache = MetadataCache(native, ground.cluster_id)

@@ -76,6 +76,13 @@ DIRECTORIES = (
         at_least(0),
     ),
     ConfigKey(
+        "stale.replicas.max.percent",
+        INT,
+        10,
+        "At most so much of what lies on a broker is put aside (and always ten partitions) because the controller does not name it and no deletion proves why; above that nothing is touched and an operator is asked. Not one of Kafka's settings.",
+        between(0, 100),
+    ),
+    ConfigKey(
         "topic.history.max.incarnations",
         INT,
         10000,

@@ -6,13 +6,12 @@ each decision has its number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pybroker.controller.activation import Office
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.store import (
-    MULTI_BYTES_MAX,
     MetadataStore,
     MultiError,
     Operation,
@@ -22,12 +21,9 @@ from pybroker.metadata.store import (
     UnavailableError,
     UnknownOutcomeError,
     ValueTooLargeError,
-    operation_bytes,
+    in_parts,
 )
 from pybroker.protocol.error_codes import ErrorCode
-
-PART_OPERATIONS_MAX = 2_000
-"""Of a decision that is written in parts: others have their turn in between."""
 
 
 class ResignedError(KafkaError):
@@ -56,7 +52,7 @@ class Writer:
         Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
         KAFKA_STORAGE_ERROR (the store has failed); FatalError: somebody else writes to the store.
         """
-        for part in _parts(operations) if separable else (operations,):
+        for part in in_parts(operations) if separable else (operations,):
             await self._write(part)
 
     async def _write(self, operations: Sequence[Operation]) -> None:
@@ -109,17 +105,3 @@ class Writer:
             )
         # The image says that this write fits, the store says it does not: somebody else writes to the store.
         return FatalError(f"the metadata store was changed by somebody else: {error}")
-
-
-def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    part: list[Operation] = []
-    size = 0
-    for operation in operations:
-        taken = operation_bytes(operation)
-        if part and (size + taken > MULTI_BYTES_MAX // 2 or len(part) >= PART_OPERATIONS_MAX):
-            yield part
-            part, size = [], 0
-        part.append(operation)
-        size += taken
-    if part:
-        yield part

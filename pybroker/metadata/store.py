@@ -8,7 +8,7 @@ delivered there too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -175,6 +175,25 @@ def operation_bytes(operation: Operation) -> int:
     """What an operation takes of MULTI_BYTES_MAX, at most."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
+
+
+PART_OPERATIONS_MAX = 2_000
+"""Of what is written in parts: others have their turn in between."""
+
+
+def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
+    """Cuts what need not be done at once into multis that every store takes, in order."""
+    part: list[Operation] = []
+    size = 0
+    for operation in operations:
+        taken = operation_bytes(operation)
+        if part and (size + taken > MULTI_BYTES_MAX // 2 or len(part) >= PART_OPERATIONS_MAX):
+            yield part
+            part, size = [], 0
+        part.append(operation)
+        size += taken
+    if part:
+        yield part
 
 
 class MetadataStore(Protocol):

@@ -430,6 +430,7 @@ class StagedNode(msgspec.Struct, frozen=True):
     topic: str
     staged_ms: int
     remove_after_ms: int
+    """-1: never by itself. Nobody knows of its topic, and missing information never deletes."""
     boot_id: str = ""
     """The run of the machine to which `monotonic_ms` belongs; "" if the system does not tell."""
     monotonic_ms: int = 0
@@ -438,6 +439,11 @@ class StagedNode(msgspec.Struct, frozen=True):
     promised: bool = False
     """Stored before the data was moved, and nothing is stored of the move yet: the delay has not begun, or nobody
     knows when."""
+
+    @property
+    def endless(self) -> bool:
+        """It waits for an operator."""
+        return self.remove_after_ms < 0
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})

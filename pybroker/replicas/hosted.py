@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from pybroker.native import Uuid
@@ -22,6 +24,15 @@ class Hosted:
 
     def __contains__(self, topic_id: Uuid) -> bool:
         return topic_id in self._topics
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def all(self) -> Iterator[tuple[Uuid, str, int, int]]:
+        """Topic id, name, partition and leader epoch of each."""
+        for topic_id, topic in self._topics.items():
+            for partition, epoch in topic.epochs.items():
+                yield topic_id, topic.name, partition, epoch
 
     def id_at(self, name: str, partition: int) -> Uuid | None:
         """The incarnation that has a place."""

@@ -105,7 +105,9 @@ class ReplicaManager:
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Becomes leader; a FULL request is also compared with what lies on disk."""
         if request.type == LeaderAndIsrType.FULL or self._strays.any:
-            await self._strays.settle(request, self._staging, self._delay_ms)
+            gone = await self._strays.settle(request, self._hosted, self._stop, self._staging, self._delay_ms)
+            for slot in gone:
+                self._hosted.remove(*slot)
         outcome = _Outcome(topic.topic_id for topic in request.topic_states)
         wanted, replaced = self._check_all(request, outcome)
         if replaced:

@@ -24,7 +24,9 @@ contain all partitions); from an INCREMENTAL one nothing follows for them.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+_Id = TypeVar("_Id")
 
 
 class Evidence(Enum):
@@ -55,10 +57,10 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
-class Found(NamedTuple):
+class Found(NamedTuple, Generic[_Id]):
     """A directory."""
 
-    topic_id: object | None
+    topic_id: _Id | None
     """None: it has none that can be read."""
     last_epoch: int
     """The highest leader epoch in it; -1: it never had one."""
@@ -66,10 +68,10 @@ class Found(NamedTuple):
     """No other directory of this place with this id comes before it in `log.dirs`."""
 
 
-class Claim(NamedTuple):
+class Claim(NamedTuple, Generic[_Id]):
     """What the request says about the directory's place."""
 
-    topic_id: object
+    topic_id: _Id
     leader_epoch: int
     present: bool
     """A directory with that id is there."""
@@ -77,7 +79,7 @@ class Claim(NamedTuple):
     """No other directory is there than the one in question."""
 
 
-def decide(found: Found, claim: Claim | None, evidence: Evidence, *, full: bool) -> Outcome:
+def decide(found: Found[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> Outcome:
     """The outcome for one directory. Without a claim, only of a FULL request (`full`) does anything follow."""
     if claim is None and not full:
         return Outcome.KEPT

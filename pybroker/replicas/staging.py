@@ -5,14 +5,17 @@ finds it again; that it has begun is stored within a second after (`NOTE_MS`). I
 full delay counts from the next start, as for a directory without a promise. What counts down is monotonic time. It goes
 on across restarts of the broker as long as the machine runs (same boot id), so that a wall clock that was set moves
 nothing; after a restart of the machine wall time says how much is left, and never more than the whole delay.
+
+Of what is removed, the store is asked again when the time has come (`may_go`): with several brokers the topic may have
+come back, or its replica may have been given to this broker again. What nobody knows anything of has no deadline at
+all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -22,16 +25,23 @@ from pybroker.metadata.deletion_records import UNDELETING, DeletionHead, decode_
 from pybroker.metadata.store import (
     Create,
     MetadataStore,
+    MultiError,
+    NodeExistsError,
     NoNodeError,
     Operation,
     Set,
     StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
     ensure_path,
     get_or_none,
+    in_parts,
 )
 from pybroker.metadata.times import time_text
 from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
+from pybroker.replicas.evidence import KnownTopics, Replica
 from pybroker.replicas.membership import boot_id
+from pybroker.replicas.reconcile import Evidence
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +69,11 @@ def ranges(numbers: Iterable[int]) -> str:
 class Staging:
     """Deadlines and removal. Everything but the native calls runs on the loop's thread."""
 
-    def __init__(self, native: NativeBroker, store: MetadataStore, clock: Clock, broker_id: int) -> None:
+    def __init__(
+        self, native: NativeBroker, store: MetadataStore, clock: Clock, broker_id: int, known: KnownTopics
+    ) -> None:
         self._native = native
+        self._known = known
         self._store = store
         self._clock = clock
         self._path = f"{znodes.STAGED}/{broker_id}"
@@ -85,9 +98,9 @@ class Staging:
         return self._nodes
 
     def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Time until the removal; None if nothing of the topic waits here."""
+        """Time until the removal; None if nothing of the topic waits here, or it waits for an operator."""
         node = self._nodes.get(topic_id)
-        if node is None:
+        if node is None or node.endless:
             return None
         due = self._due.get(topic_id)
         return self._left_ms(node) if due is None else max(0, due - self._clock.monotonic_ms())
@@ -127,14 +140,14 @@ class Staging:
         """After a restart of the machine: its new clock takes over from wall time, once."""
         operations: list[Operation] = []
         for topic_id, node in self._nodes.items():
-            if not node.boot_id or node.boot_id != self._boot:
+            if not node.endless and (not node.boot_id or node.boot_id != self._boot):
                 counted = msgspec.structs.replace(
                     node, boot_id=self._boot, monotonic_ms=self._clock.monotonic_ms(), left_ms=self._left_ms(node)
                 )
                 self._nodes[topic_id] = counted
                 operations.append(Set(f"{self._path}/{topic_id}", counted.encode()))
-        if operations:
-            await self._store.multi(operations)
+        for part in in_parts(operations):
+            await self._store.multi(part)
 
     async def start(self, delay_ms: int) -> None:
         """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
@@ -146,16 +159,26 @@ class Staging:
         self._task.add_done_callback(_ended)
 
     async def take_over(self, delay_ms: int) -> set[Uuid]:
-        """What lies in `deleting/` and was promised no time waits its whole delay from now on; the topics of all that
-        lies there."""
+        """What lies in `deleting/` and was promised no time waits its whole delay from now on, or for an operator
+        where nobody knows of its topic; the topics of all that lies there."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
         on_disk = {topic_id for topic_id, _ in found}
-        unknown = on_disk - self._nodes.keys()
-        await self.promise(dict.fromkeys(unknown, ""), delay_ms)
-        self.say(logging.WARNING, "left over on disk", [one for one in found if one[0] in unknown])
-        self.staged(unknown)
+        new = on_disk - self._nodes.keys()
+        endless = await self._unknown(one for one in found if one[0] in new)
+        for topics, wait_ms in ((new - endless, delay_ms), (endless, None)):
+            await self.promise(dict.fromkeys(topics, ""), wait_ms)
+            self.say(logging.WARNING, "left over on disk", [one for one in found if one[0] in topics])
+            self.staged(topics)
         return on_disk
+
+    async def _unknown(self, partitions: Iterable[tuple[Uuid, int]]) -> set[Uuid]:
+        """Topics of which nothing is known, where that says something. An operator who puts directories into
+        `deleting/` of a broker that is alone has decided."""
+        if not self._known.complete:
+            return set()
+        evidence = await self._known.of(Replica(topic_id, partition, None) for topic_id, partition in partitions)
+        return {replica.topic_id for replica, what in evidence.items() if what is Evidence.NOTHING}
 
     async def stop(self) -> None:
         """Ends the removal; what is left goes on after the next start."""
@@ -168,34 +191,62 @@ class Staging:
         except StoreError as problem:
             log.warning("deleted topics wait their whole delay again after the next start: %s", problem)
 
-    async def promise(self, topics: Mapping[Uuid, str], delay_ms: int) -> None:
-        """Stores the deadlines of topics of which data is about to be staged; nothing is removed before `staged`.
+    async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
+        """Stores the deadlines of topics of which data is about to be staged (None: they have none); nothing is removed
+        before `staged`.
 
         One that waits already keeps the later deadline: each partition stays its whole delay. A name that is not known
         ("": directories by id do not have it) is that of the stored deletion.
         """
-        operations: list[Operation] = []
         nodes: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, given in topics.items():
             record = None if given else await self._record(topic_id)
             name = given if record is None else record.topic
             known = self._nodes.get(topic_id)
-            left_ms = delay_ms if known is None else max(delay_ms, self._left_ms(known))
-            node = nodes[topic_id] = self._counted(name, left_ms, promised=True)
-            make = Create if known is None else Set
-            operations.append(make(f"{self._path}/{topic_id}", node.encode()))
+            if delay_ms is None:
+                nodes[topic_id] = znodes.StagedNode(name, self._clock.wall_ms(), -1)
+            else:
+                left_ms = delay_ms if known is None else max(delay_ms, self._left_ms(known))
+                nodes[topic_id] = self._counted(name, left_ms, promised=True)
             self._held.discard(topic_id)
             self._moved.discard(topic_id)
             self._due.pop(topic_id, None)
-        if operations:
-            await self._store.multi(operations)
+        await self._write(nodes)
         self._nodes |= nodes
+
+    async def _write(self, nodes: Mapping[Uuid, znodes.StagedNode]) -> None:
+        """However long the store cannot be reached: what has begun to move cannot stay without its deadline."""
+        known = set(self._nodes)
+        operations = {
+            topic_id: (Set if topic_id in known else Create)(f"{self._path}/{topic_id}", node.encode())
+            for topic_id, node in nodes.items()
+        }
+        for part in in_parts(list(operations.values())):
+            await self._write_part(part)
+
+    async def _write_part(self, part: Sequence[Operation]) -> None:
+        while True:
+            try:
+                await self._store.multi(part)
+                return
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                log.warning("the time when deleted topics are removed cannot be stored, trying again: %s", problem)
+            except MultiError as error:
+                if not isinstance(error.cause, NodeExistsError | NoNodeError):
+                    raise
+                # An earlier try was done after all.
+                part = [await self._fitting(one) for one in part]
+
+    async def _fitting(self, operation: Operation) -> Operation:
+        assert isinstance(operation, Create | Set)
+        there = await get_or_none(self._store, operation.path)
+        return (Create if there is None else Set)(operation.path, operation.data)
 
     def staged(self, topics: Iterable[Uuid]) -> None:
         """The data of these topics lies in `deleting/`: from now on their removal may come."""
         for topic_id in topics:
             node = self._nodes.get(topic_id)
-            if node is None or topic_id in self._held:
+            if node is None or node.endless or topic_id in self._held:
                 continue
             if node.promised:
                 # The delay begins when the data has been moved, which was at some time since the promise.
@@ -216,10 +267,14 @@ class Staging:
 
     async def _note_moves(self) -> None:
         """Stores when the delays began that began lately."""
-        moved = [topic_id for topic_id in self._moved if topic_id in self._nodes]
+        moved = {topic_id: self._nodes[topic_id] for topic_id in self._moved if topic_id in self._nodes}
         self._moved.clear()
-        if moved:
-            await self._store.multi([Set(f"{self._path}/{one}", self._nodes[one].encode()) for one in moved])
+        for part in in_parts([Set(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in moved.items()]):
+            try:
+                await self._store.multi(part)
+            except StoreError:
+                self._moved.update(moved)
+                raise
 
     def hold(self, topic_id: Uuid) -> bool:
         """Puts off the removal of a topic that comes back, until `promise` or `returned`. False if it has begun."""
@@ -258,6 +313,17 @@ class Staging:
             node = self._nodes.get(topic_id)
             if node is None:
                 continue
+            if node.endless:
+                log.log(
+                    level,
+                    "%s: topic %s (id %s), partitions %s: nothing is known of that id; they are not served, and stay "
+                    "in deleting/ until `pybroker topics deletions` is told what becomes of them",
+                    what,
+                    node.topic or UNKNOWN,
+                    topic_id,
+                    ranges(indexes),
+                )
+                continue
             log.log(
                 level,
                 "%s: topic %s (id %s), partitions %s will be removed from disk after %s",
@@ -279,8 +345,15 @@ class Staging:
         self._due.pop(topic_id, None)
         self._held.discard(topic_id)
         self._moved.discard(topic_id)
-        with contextlib.suppress(NoNodeError):
-            await self._store.delete(f"{self._path}/{topic_id}")
+        while True:
+            try:
+                await self._store.delete(f"{self._path}/{topic_id}")
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                log.warning("that topic %s is gone from here cannot be stored, trying again: %s", topic_id, problem)
+                continue
+            except NoNodeError:
+                pass
+            return
 
     async def _run(self) -> None:
         while True:
@@ -291,7 +364,11 @@ class Staging:
                 await self._remove(due)
                 continue
             if self._moved and self._note_at <= now:
-                await self._note_moves()
+                try:
+                    await self._note_moves()
+                except (UnavailableError, UnknownOutcomeError) as problem:
+                    log.warning("when deleted topics were moved cannot be stored, trying again: %s", problem)
+                    self._note_at = self._clock.monotonic_ms() + NOTE_MS
                 continue
             times = [*self._due.values(), *([self._note_at] if self._moved else ())]
             wait_s = (min(times) - now) / 1000 if times else None
@@ -303,11 +380,10 @@ class Staging:
                 continue
 
     async def _remove(self, due: list[Uuid]) -> None:
-        loop = asyncio.get_running_loop()
         by_topic: dict[Uuid, list[StagedDirectory]] = {}
         self._removing.update(due)
         try:
-            directories = await loop.run_in_executor(None, self._native.log_dirs.staged)
+            directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         except NativeError as problem:
             log.error("what waits for removal cannot be listed, trying again: %s", problem)
             for topic_id in due:
@@ -322,27 +398,53 @@ class Staging:
             if at is None or at > self._clock.monotonic_ms():
                 # Promised again since the round began: what is staged now has its own deadline.
                 continue
-            freed = 0
-            try:
-                for directory in by_topic.get(topic_id, []):
-                    freed += await loop.run_in_executor(None, self._native.log_dirs.purge, directory.path)
-            except NativeError as problem:
-                log.error(
-                    "the data of deleted topic %s (id %s) cannot be removed, trying again: %s",
-                    self._nodes[topic_id].topic or UNKNOWN,
-                    topic_id,
-                    problem,
-                )
-                if self._due.get(topic_id) == at:
-                    self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
-                continue
-            if self._due.get(topic_id) != at:
-                # Promised again while files were removed: more of the topic is on its way here.
-                continue
-            name = self._nodes[topic_id].topic or UNKNOWN
-            log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
-            await self._forget(topic_id)
+            await self._remove_topic(topic_id, at, by_topic.get(topic_id, []))
+
+    async def _remove_topic(self, topic_id: Uuid, at: int, directories: list[StagedDirectory]) -> None:
+        if self._known.complete and not await self._may_go(topic_id, directories):
             self._removing.discard(topic_id)
+            return
+        freed = 0
+        try:
+            for directory in directories:
+                freed += await asyncio.get_running_loop().run_in_executor(
+                    None, self._native.log_dirs.purge, directory.path
+                )
+        except NativeError as problem:
+            log.error(
+                "the data of deleted topic %s (id %s) cannot be removed, trying again: %s",
+                self._nodes[topic_id].topic or UNKNOWN,
+                topic_id,
+                problem,
+            )
+            if self._due.get(topic_id) == at:
+                self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+            return
+        if self._due.get(topic_id) != at:
+            # Promised again while files were removed: more of the topic is on its way here.
+            return
+        name = self._nodes[topic_id].topic or UNKNOWN
+        log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
+        await self._forget(topic_id)
+        self._removing.discard(topic_id)
+
+    async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
+        """Whether nobody needs the data, by the store as it is now; else when to look again is settled."""
+        try:
+            evidence = await self._known.in_store(topic_id, [directory.partition for directory in directories])
+        except (UnavailableError, UnknownOutcomeError) as problem:
+            log.warning("whether topic %s is still deleted cannot be read, trying again: %s", topic_id, problem)
+            self._due[topic_id] = self._clock.monotonic_ms() + NOTE_MS
+            return False
+        if evidence is Evidence.NOTHING:
+            await self.promise({topic_id: self._nodes[topic_id].topic}, None)
+            self.say(logging.WARNING, "kept", [(topic_id, directory.partition) for directory in directories])
+            return False
+        if evidence in (Evidence.DEAD, Evidence.ELSEWHERE):
+            return True
+        log.warning("topic %s lives: what waits here for its removal stays", topic_id)
+        self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+        return False
 
 
 def _ended(task: asyncio.Task[None]) -> None:

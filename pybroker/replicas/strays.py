@@ -1,53 +1,55 @@
-"""Partition directories that the scan at start found and that no request has claimed yet.
+"""Partitions on this broker that a request does not name, or names otherwise: directories that the scan at start found
+and nobody has claimed yet, and, when a FULL request comes, also what is served.
 
-Each is settled by the first row that fits:
+What becomes of each is `reconcile.decide`; what is known of its topic, `evidence`. Here it is carried out:
 
-| directory | what happens |
+| outcome | what happens |
 |---|---|
-| claimed by a request with its own id | it is opened |
-| `partition.metadata` damaged or foreign | put aside: not served, not touched, KAFKA_STORAGE_ERROR for that partition |
-| no `partition.metadata`, and its log never held a byte | takes the id of the request (checklist 138) |
-| no `partition.metadata`, its topic has just got its first id | takes the id of the request (checklist 211) |
-| no `partition.metadata`, and it holds data | put aside |
-| its id is that of a live topic of another name | put aside |
-| its id has a deletion record | staged for removal: its topic is dead, that is proof |
-| its name and partition belong to another id whose leader epoch is above every epoch in this directory | staged |
-| its name and partition belong to another id, epochs say nothing | put aside (INCONSISTENT_TOPIC_ID, |
-|  | unless its own directory is there, too) |
-| the id of the request, a second time | the first of `log.dirs` is opened, the other put aside |
-| nothing is known of its id | left alone: absence of information never deletes |
+| staged | moved to `deleting/`, removed after `delete.topic.delay.ms` |
+| unknown | several brokers: moved to `deleting/` without a deadline, an operator decides; alone: stays where it is |
+| adopted | no `partition.metadata`: takes the id of the request if its log never held a byte (checklist 138), or |
+|  | if its topic has just got its first id (checklist 211) |
+| aside, refused | not served, not touched; a place that nothing else can fill answers an error |
+| kept | waits for a request that names it |
 
-A FULL request that would stage more than a tenth of what lies here (and more than ten) on epochs alone stages none of
-them and waits for an operator.
+A FULL request that would put aside more than a tenth of what lies here (and more than ten) because its topics are
+elsewhere, unknown, or replaced by what only epochs prove, puts none of them aside and waits for an operator
+(`stale.replicas.max.percent`). What a deletion record proves is not counted: each topic was deleted by name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pybroker.files import read_bounded
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
-from pybroker.metadata.deletion_records import DEAD_STATES, decode_deletion_head
-from pybroker.metadata.store import MetadataStore, get_or_none
+from pybroker.metadata.store import MetadataStore, StoreError, get_or_none
 from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas import partition_metadata
+from pybroker.replicas.evidence import KnownTopics, Replica
+from pybroker.replicas.hosted import Hosted
 from pybroker.replicas.partition_metadata import PartitionMetadataError
+from pybroker.replicas.reconcile import Claim, Evidence, Found, Outcome, decide
 from pybroker.replicas.staging import Staging
 
 log = logging.getLogger(__name__)
 
-STAGED_SHARE_MAX = 10
-"""One in so many local partitions may be staged on epochs alone …"""
 STAGED_MIN = 10
-"""… and always this many."""
+"""So many may always be put aside."""
 
 EPOCH_CHECKPOINT_BYTES_MAX = 1 << 20
+
+
+Place = tuple[str, int]
+"""Name and partition."""
+
+Stop = Callable[[list[StopOrder]], Awaitable[list[int]]]
 
 
 class Problem(NamedTuple):
@@ -62,30 +64,65 @@ def _by_id(topic_id: Uuid) -> str:
     return f"/{topic_id}"
 
 
-def _place(directory: LocalPartition) -> tuple[str, int]:
+def _place(directory: LocalPartition) -> Place:
     if directory.topic is not None:
         return directory.topic, directory.partition
     return "" if directory.topic_id is None else _by_id(directory.topic_id), directory.partition
 
 
-class _Claim(NamedTuple):
-    """What a request says about a place."""
+class _Candidate(NamedTuple):
+    """What a decision is needed for."""
 
-    topic_id: Uuid
-    leader_epoch: int
-    served: bool
-    """Its own directory is there, too: what is wrong with others does not concern it."""
+    place: Place
+    partition: int
+    topic_id: Uuid | None
+    """None: it has none that can be read."""
+    directory: LocalPartition | None
+    """None: it is served."""
+    epoch: int | None = None
+    """The highest leader epoch in it, if it is served."""
+
+    @property
+    def replica(self) -> Replica | None:
+        if self.topic_id is None:
+            return None
+        by_id = self.directory is not None and self.directory.topic is None
+        return Replica(self.topic_id, self.partition, None if by_id else self.place[0])
+
+    def __str__(self) -> str:
+        if self.directory is not None:
+            return self.directory.directory
+        return f"partition {self.place[0]}-{self.partition} (id {self.topic_id})"
+
+
+class _Plan:
+    """What is to be done, gathered from single decisions."""
+
+    def __init__(self) -> None:
+        self.dead: list[_Candidate] = []
+        self.staged: list[_Candidate] = []
+        """On less than a deletion record."""
+        self.unknown: list[_Candidate] = []
+        self.nameless: list[tuple[LocalPartition, Uuid]] = []
+        self.copies: list[str] = []
 
 
 class Strays:
     """See the module."""
 
-    def __init__(self, native: NativeBroker, store: MetadataStore) -> None:
+    def __init__(
+        self, native: NativeBroker, store: MetadataStore, known: KnownTopics, share_max: Callable[[], int]
+    ) -> None:
+        """`share_max` is `stale.replicas.max.percent`."""
         self._native = native
         self._store = store
-        self._by_place: dict[tuple[str, int], list[LocalPartition]] = {}
-        self._problems: dict[tuple[str, int], Problem] = {}
-        self.left_alone: set[tuple[str, int]] = set()
+        self._known = known
+        self._share_max = share_max
+        self._by_place: dict[Place, list[LocalPartition]] = {}
+        self._problems: dict[Place, Problem] = {}
+        self._undecided: set[Place] = set()
+        """Places with a problem that the next FULL request may solve."""
+        self.left_alone: set[Place] = set()
         """Places of directories of which nothing is known. A later topic of the name may put them aside."""
         self._count = 0
 
@@ -119,116 +156,171 @@ class Strays:
                 if place[1] == partition:
                     self._keep(place, [d for d in directories if d.topic_id != topic_id])
 
-    def _keep(self, place: tuple[str, int], directories: list[LocalPartition]) -> None:
+    def _keep(self, place: Place, directories: list[LocalPartition]) -> None:
         if directories:
             self._by_place[place] = directories
         else:
             self._by_place.pop(place, None)
 
-    async def settle(self, request: LeaderAndIsrRequest, staging: Staging, delay_ms: int) -> None:
-        """Before a request is applied: claims, stages and puts aside. A FULL request settles every directory."""
-        if request.type == LeaderAndIsrType.FULL and self._by_place:
-            await self._set_copies_aside({topic.topic_id: topic.topic_name for topic in request.topic_states})
-        doubtful: dict[tuple[str, int], list[LocalPartition]] = {}
-        claims: dict[tuple[str, int], _Claim] = {}
+    async def settle(
+        self, request: LeaderAndIsrRequest, hosted: Hosted, stop: Stop, staging: Staging, delay_ms: int
+    ) -> list[tuple[Uuid, int]]:
+        """Before a request is applied: claims, stages and puts aside. A FULL request settles everything that is here.
+        Gives what is not served any more; `stop` stops it."""
+        full = request.type == LeaderAndIsrType.FULL
+        if full and not self._known.is_of(request.controller_epoch):
+            log.error("a FULL request came before what its controller knows: what it does not name stays as it is")
+            full = False
+        if full:
+            for place in self._undecided:
+                self._problems.pop(place, None)
+            self._undecided.clear()
+        claims: dict[Place, Claim[Uuid]] = {}
+        candidates = list(self._claimed(request, hosted, claims, full=full))
+        if full:
+            candidates += self._unclaimed(request, hosted)
+        if not candidates:
+            return []
+        count = max(self._count, len(hosted))
+        plan = await self._plan(candidates, claims, full=full)
+        await self._adopt(plan.nameless)
+        if plan.copies:
+            await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.set_aside, plan.copies)
+        if len(plan.staged) + len(plan.unknown) > max(STAGED_MIN, count * self._share_max() // 100):
+            self._wait_for_operator(plan, claims, count)
+        return [
+            *await self._stage(plan.dead + plan.staged, stop, staging, delay_ms),
+            *await self._stage(plan.unknown, stop, staging, None),
+        ]
+
+    def _claimed(
+        self, request: LeaderAndIsrRequest, hosted: Hosted, claims: dict[Place, Claim[Uuid]], *, full: bool
+    ) -> Iterable[_Candidate]:
+        """What has a place that the request wants for another id, or has no id."""
         for topic in request.topic_states:
             for state in topic.partition_states:
-                place = (topic.topic_name, state.partition_index)
+                index = state.partition_index
+                place = (topic.topic_name, index)
                 directories = [
                     *self._by_place.pop(place, ()),
-                    *self._by_place.pop((_by_id(topic.topic_id), state.partition_index), ()),
+                    *self._by_place.pop((_by_id(topic.topic_id), index), ()),
                 ]
-                if not directories:
-                    continue
                 others = [found for found in directories if found.topic_id != topic.topic_id or found.problem]
-                if others:
-                    doubtful[place] = others
-                    claims[place] = _Claim(topic.topic_id, state.leader_epoch, len(others) < len(directories))
-        if request.type == LeaderAndIsrType.FULL:
-            doubtful |= self._by_place
-            self._by_place = {}
-        if doubtful:
-            await self._settle(doubtful, claims, staging, delay_ms)
-
-    async def _set_copies_aside(self, names: dict[Uuid, str]) -> None:
-        """A directory with the id of a topic of another name is a copy that somebody has made."""
-        copies = []
-        for (name, partition), directories in list(self._by_place.items()):
-            kept = []
-            for directory in directories:
-                owner = names.get(directory.topic_id) if directory.topic_id is not None else None
-                if directory.topic is None or owner in (None, name):
-                    kept.append(directory)
+                served = hosted.id_at(*place) if full else None
+                if served == topic.topic_id:
+                    served = None
+                if not others and served is None:
                     continue
-                why = f"{directory.directory} holds the id {directory.topic_id} of topic {owner!r}"
-                log.error("%s is put aside: it was copied there, or renamed", why)
-                self._problems[name, partition] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
-                copies.append(directory.directory)
-            if len(kept) == len(directories):
-                continue
-            if kept:
-                self._problems.pop((name, partition), None)
-            self._keep((name, partition), kept)
-        if copies:
-            await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.set_aside, copies)
+                present = len(others) < len(directories) or hosted.epoch(topic.topic_id, index) is not None
+                claims[place] = Claim(topic.topic_id, state.leader_epoch, present, len(others) == 1)
+                for found in others:
+                    yield _Candidate(place, index, None if found.problem else found.topic_id, found)
+                if served is not None:
+                    yield _Candidate(place, index, served, None, hosted.epoch(served, index))
 
-    async def _settle(
-        self,
-        doubtful: dict[tuple[str, int], list[LocalPartition]],
-        claims: dict[tuple[str, int], _Claim],
-        staging: Staging,
-        delay_ms: int,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        dead = await self._dead({d.topic_id for found in doubtful.values() for d in found if d.topic_id is not None})
-        proven: list[LocalPartition] = []
-        outdated: list[LocalPartition] = []
-        nameless: list[tuple[LocalPartition, Uuid]] = []
-        for place, directories in doubtful.items():
-            claim = claims.get(place)
-            for directory in directories:
-                if directory.problem is not None or directory.topic_id is None:
-                    why = directory.problem or f"it has no {partition_metadata.FILE_NAME}"
-                    if claim is None or claim.served:
-                        log.error("%s is put aside: %s", directory.directory, why)
-                    elif len(directories) == 1:
-                        nameless.append((directory, claim.topic_id))
-                    else:
-                        self._problems[place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.directory}: {why}")
-                elif directory.topic_id in dead:
-                    proven.append(directory)
-                elif claim is None:
-                    self.left_alone.add(place)
-                    log.warning(
-                        "%s belongs to topic id %s, of which nothing is known: it is not served and stays where it is",
-                        directory.directory,
-                        directory.topic_id,
-                    )
-                elif claim.leader_epoch > await loop.run_in_executor(None, _last_epoch, directory):
-                    outdated.append(directory)
-                else:
-                    text = (
-                        f"{directory.directory} holds topic id {directory.topic_id}, and nothing proves that "
-                        f"topic {place[0]} of id {claim.topic_id} comes after it"
-                    )
-                    if claim.served:
-                        log.error("%s is put aside: %s", directory.directory, text)
-                    else:
-                        self._problems[place] = Problem(ErrorCode.INCONSISTENT_TOPIC_ID, text)
-        await self._adopt(nameless)
-        if len(outdated) > max(STAGED_MIN, self._count // STAGED_SHARE_MAX):
-            log.error(
-                "%d of %d local partitions would be staged for deletion because their topics have other ids now; "
-                "nothing is touched and these partitions are not served until an operator has looked at it",
-                len(outdated),
-                self._count,
+    def _unclaimed(self, request: LeaderAndIsrRequest, hosted: Hosted) -> Iterable[_Candidate]:
+        """What a FULL request does not name."""
+        rest, self._by_place = self._by_place, {}
+        for place, directories in rest.items():
+            for found in directories:
+                yield _Candidate(place, place[1], None if found.problem else found.topic_id, found)
+        named = {
+            (topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+        for topic_id, name, partition, epoch in hosted.all():
+            if (name, partition) not in named:
+                yield _Candidate((name, partition), partition, topic_id, None, epoch)
+
+    async def _plan(self, candidates: list[_Candidate], claims: Mapping[Place, Claim[Uuid]], *, full: bool) -> _Plan:
+        evidence = await self._known.of(one.replica for one in candidates if one.replica is not None)
+        plan = _Plan()
+        for one in candidates:
+            claim = claims.get(one.place)
+            what = Evidence.NOTHING if one.replica is None else evidence[one.replica]
+            epoch = one.epoch if one.epoch is not None else -1
+            if claim is not None and what is Evidence.NOTHING and one.topic_id is not None and one.directory:
+                epoch = await asyncio.get_running_loop().run_in_executor(None, _last_epoch, one.directory)
+            match decide(Found(one.topic_id, epoch), claim, what, full=full):
+                case Outcome.STAGED:
+                    (plan.dead if what is Evidence.DEAD else plan.staged).append(one)
+                case Outcome.UNKNOWN:
+                    self._unknown(one, plan)
+                case Outcome.ADOPTED:
+                    assert one.directory is not None
+                    assert claim is not None
+                    plan.nameless.append((one.directory, claim.topic_id))
+                case Outcome.ASIDE:
+                    self._aside(one, claim, what, plan)
+                case Outcome.KEPT:
+                    self._kept(one, claim, what)
+                case Outcome.REFUSED:
+                    assert claim is not None
+                    self._problems[one.place] = _refused(one, claim)
+        return plan
+
+    def _unknown(self, one: _Candidate, plan: _Plan) -> None:
+        if self._known.complete:
+            plan.unknown.append(one)
+            return
+        if one.directory is None:
+            return
+        self.left_alone.add(one.place)
+        log.warning(
+            "%s belongs to topic id %s, of which nothing is known: it is not served and stays where it is",
+            one,
+            one.topic_id,
+        )
+
+    def _aside(self, one: _Candidate, claim: Claim[Uuid] | None, what: Evidence, plan: _Plan) -> None:
+        if one.directory is None:
+            log.error("%s is served under a name that its topic does not have any more", one)
+            return
+        if what is not Evidence.OTHER_NAME:
+            why = one.directory.problem or f"it has no {partition_metadata.FILE_NAME}"
+            if one.topic_id is not None and claim is not None:
+                why = _refused(one, claim).text
+            log.error("%s is put aside: %s", one, why)
+            return
+        why = f"{one} holds the id {one.topic_id} of a topic of another name"
+        log.error("%s is put aside: it was copied there, or renamed", why)
+        plan.copies.append(one.directory.directory)
+        if claim is None or not claim.present:
+            self._problems[one.place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+    def _kept(self, one: _Candidate, claim: Claim[Uuid] | None, what: Evidence) -> None:
+        if one.directory is not None:
+            self._by_place.setdefault(one.place, []).append(one.directory)
+        if claim is not None and not claim.present:
+            self._problem_until_full(
+                one.place,
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{one} has its place, and its topic {'comes back' if what is Evidence.RETURNING else 'lives'}",
             )
-            for directory in outdated:
-                self._problems[directory.topic or "", directory.partition] = Problem(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.directory} is one of too many to stage"
+
+    def _problem_until_full(self, place: Place, code: int, text: str) -> None:
+        self._problems[place] = Problem(code, text)
+        self._undecided.add(place)
+
+    def _wait_for_operator(self, plan: _Plan, claims: Mapping[Place, Claim[Uuid]], count: int) -> None:
+        doubtful = plan.staged + plan.unknown
+        log.error(
+            "%d of %d local partitions would be put aside, because their topics are unknown, elsewhere, or have other "
+            "ids now; nothing is touched until an operator has looked at it: should it be right, raise "
+            "stale.replicas.max.percent for one start",
+            len(doubtful),
+            count,
+        )
+        for one in doubtful:
+            if one.directory is not None:
+                self._by_place.setdefault(one.place, []).append(one.directory)
+            if one.place in claims:
+                self._problem_until_full(
+                    one.place, ErrorCode.KAFKA_STORAGE_ERROR, f"{one} is one of too many to put aside"
                 )
-            outdated = []
-        await self._stage(proven + outdated, staging, delay_ms)
+        plan.staged.clear()
+        plan.unknown.clear()
 
     async def _adopt(self, nameless: list[tuple[LocalPartition, Uuid]]) -> None:
         """Gives ids to directories without one, all in one native call. A directory that cannot be read or written
@@ -261,7 +353,11 @@ class Strays:
     async def _first_id(self, name: str) -> Uuid | None:
         """The id of a topic whose migration is not finished."""
         path = znodes.topic_id_path(name)
-        node = await get_or_none(self._store, path)
+        try:
+            node = await get_or_none(self._store, path)
+        except StoreError as problem:
+            log.error("whether topic %s has just got its id cannot be read: %s", name, problem)
+            return None
         if node is None:
             return None
         try:
@@ -270,44 +366,43 @@ class Strays:
             log.error("the record of a migration is damaged: %s", problem)
             return None
 
-    async def _dead(self, ids: set[Uuid]) -> set[Uuid]:
-        """Those that have a deletion record which says so: a damaged one, too, but not that of an undeletion."""
-        dead = set()
-        for topic_id in ids:
-            path = znodes.deletion_path(topic_id)
-            node = await get_or_none(self._store, path)
-            if node is None:
-                continue
-            try:
-                returning = decode_deletion_head(path, node.data).state not in DEAD_STATES
-            except znodes.DamagedNodeError:
-                returning = False
-            if not returning:
-                dead.add(topic_id)
-        return dead
-
-    async def _stage(self, directories: list[LocalPartition], staging: Staging, delay_ms: int) -> None:
-        if not directories:
-            return
-        await staging.promise({d.topic_id: d.topic or "" for d in directories if d.topic_id is not None}, delay_ms)
-        staging.say(
-            logging.WARNING,
-            "left over on disk",
-            [(d.topic_id, d.partition) for d in directories if d.topic_id is not None],
-        )
-        orders = [
-            StopOrder(d.topic_id, d.partition, leader_epoch=-1, delete=True)
-            for d in directories
-            if d.topic_id is not None
-        ]
-        codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
-        staging.staged({d.topic_id for d in directories if d.topic_id is not None})
-        for directory, code in zip(directories, codes, strict=True):
+    async def _stage(
+        self, candidates: list[_Candidate], stop: Stop, staging: Staging, delay_ms: int | None
+    ) -> list[tuple[Uuid, int]]:
+        """Gives what is not served any more."""
+        moved = [(one, one.topic_id) for one in candidates if one.topic_id is not None]
+        if not moved:
+            return []
+        names = {
+            topic_id: "" if one.replica is None or one.replica.name is None else one.replica.name
+            for one, topic_id in moved
+        }
+        await staging.promise(names, delay_ms)
+        staging.say(logging.WARNING, "left over on disk", [(topic_id, one.partition) for one, topic_id in moved])
+        codes = await stop([StopOrder(topic_id, one.partition, -1, delete=True) for one, topic_id in moved])
+        staging.staged(names)
+        stopped = []
+        for (one, topic_id), code in zip(moved, codes, strict=True):
             if code:
-                log.error("%s cannot be staged for deletion: %s", directory.directory, error_name(code))
-                self._problems[directory.topic or "", directory.partition] = Problem(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.directory} cannot be staged"
-                )
+                log.error("%s cannot be staged for deletion: %s", one, error_name(code))
+                self._problems[one.place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{one} cannot be staged")
+            elif one.directory is None:
+                stopped.append((topic_id, one.partition))
+        return stopped
+
+
+def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
+    """Why a place cannot be filled as long as this is there."""
+    if one.topic_id is None:
+        why = f"it has no {partition_metadata.FILE_NAME}"
+        if one.directory is not None and one.directory.problem:
+            why = one.directory.problem
+        return Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{one}: {why}")
+    return Problem(
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        f"{one} holds topic id {one.topic_id}, and nothing proves that topic {one.place[0]} of id {claim.topic_id} "
+        "comes after it",
+    )
 
 
 def _refusal(directory: LocalPartition, first_id: bool) -> str | None:

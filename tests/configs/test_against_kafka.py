@@ -56,6 +56,7 @@ OURS = {
     "metrics.listener",
     "shutdown.timeout.ms",
     "super.users",
+    "stale.replicas.max.percent",
     "topic.history.max.incarnations",
 } | OF_ZOOKEEPER
 

@@ -36,21 +36,21 @@ class Lives:
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
-    def create(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
+    def create(self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str) -> Uuid:
         """Creates a topic and gives its id."""
-        result = self.try_create(name, partitions, **configs)
+        result = self.try_create(name, partitions, replicas=replicas, **configs)
         assert result.error_code == 0, (result.error_code, result.error_message)
         topic_id: Uuid = result.topic_id
         return topic_id
 
-    def try_create(self, name: str, partitions: int = 1, **configs: str) -> Any:
+    def try_create(self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str) -> Any:
         """The answer to CreateTopics."""
         settings = [
             m.CreateTopicsRequest_CreatableTopicConfig(name=key.replace("_", "."), value=value)
             for key, value in configs.items()
         ]
         topic = m.CreateTopicsRequest_CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, configs=settings
+            name=name, num_partitions=partitions, replication_factor=replicas, configs=settings
         )
         return self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7).topics[0]
 

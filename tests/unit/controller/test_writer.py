@@ -9,11 +9,12 @@ import pytest
 import pytest_asyncio
 
 from pybroker.controller.activation import take_office
-from pybroker.controller.writer import PART_OPERATIONS_MAX, ResignedError, Writer
+from pybroker.controller.writer import ResignedError, Writer
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import (
+    PART_OPERATIONS_MAX,
     Create,
     MetadataStore,
     Operation,

@@ -37,6 +37,7 @@ from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, StopOrder, Uuid
 from pybroker.replicas.closing import TopicClosing
+from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.fence import Fence
 from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.manager import ReplicaManager
@@ -63,18 +64,24 @@ class NoGroups:
 class Host:
     """A replica manager on a fake disk."""
 
-    def __init__(self, store: EmbeddedStore, directory: Path) -> None:
+    def __init__(self, store: EmbeddedStore, directory: Path, *, several: bool = False) -> None:
         self.store = store
         self.directory = directory
         self.native = FakeNative()
         native = cast(NativeBroker, self.native)
         self.clock = FakeClock()
-        self.staging = Staging(native, store, self.clock, 1)
+        self.view = KnownCluster([])
+        self.share_max = 10
+        known = KnownTopics(self.view, store, 1, complete=several)
+        self.staging = Staging(native, store, self.clock, 1, known)
         self.cache = MetadataCache(native, "cluster")
         config, _ = load_config(None, ["log.dirs=/data"])
-        self.view = KnownCluster([])
         self.manager = ReplicaManager(
-            native=native, view=self.view, config=config, staging=self.staging, strays=Strays(native, store)
+            native=native,
+            view=self.view,
+            config=config,
+            staging=self.staging,
+            strays=Strays(native, store, known, lambda: self.share_max),
         )
         self.removed: list[tuple[str, Uuid]] = []
         fence = Fence()

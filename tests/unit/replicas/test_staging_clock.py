@@ -16,6 +16,8 @@ from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas import staging as module
+from pybroker.replicas.evidence import KnownTopics
+from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.staging import Staging
 from tests.support.fake_native import FakeLocalPartition, FakeNative
 
@@ -39,7 +41,8 @@ class Machine:
     async def start(self) -> None:
         """Starts a broker on it."""
         self._patch.setattr(module, "boot_id", lambda: self.boot)
-        self.staging = Staging(cast(NativeBroker, self.native), self.store, self.clock, 1)
+        known = KnownTopics(KnownCluster([]), self.store, 1, complete=False)
+        self.staging = Staging(cast(NativeBroker, self.native), self.store, self.clock, 1, known)
         await self.staging.load()
         await self.staging.start(DELAY_MS)
 
