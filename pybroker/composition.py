@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pybroker.admin.acls import AclAdmin
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.configs import ConfigAdmin
+from pybroker.admin.elections import ElectionAdmin
 from pybroker.admin.history import HistoryAdmin
 from pybroker.admin.lineage import LineageAdmin
 from pybroker.admin.log_dirs import LogDirAdmin
@@ -168,7 +169,8 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             broker_id=ground.broker_id,
             channels=_channels(ground.broker_id, LocalChannel(receiver.handle), dial),
             between=between,
-            tombstones_max=lambda: ground.config["topic.history.max.incarnations"],
+            settings=ground.config,
+            unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
             on_fatal=on_fatal,
         )
 
@@ -303,6 +305,7 @@ def _services(ground: Ground, local: Local, followers: Followers, topics: TopicA
         lineage=LineageAdmin(view, port, config, ground.clock),
         history=HistoryAdmin(view, native, ground.broker_id, local.staging),
         cluster=ClusterAdmin(local.cache),
+        elections=ElectionAdmin(port),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),
         log_dirs=LogDirAdmin(native.log_dirs, local.cache.topic_id),

@@ -40,6 +40,7 @@ from pybroker.api import (
     k36_sasl_authenticate,
     k37_create_partitions,
     k42_delete_groups,
+    k43_elect_leaders,
     k44_incremental_alter_configs,
     k47_offset_delete,
     k50_describe_user_scram_credentials,
@@ -129,6 +130,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs, authorizer),
         k37_create_partitions.API_KEY: partial(k37_create_partitions.handle, services.topics, authorizer),
         k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, authorizer),
+        k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, authorizer),
         k44_incremental_alter_configs.API_KEY: partial(
             k44_incremental_alter_configs.handle, services.configs, authorizer
         ),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pybroker.admin.acls import AclAdmin
     from pybroker.admin.cluster import ClusterAdmin
     from pybroker.admin.configs import ConfigAdmin
+    from pybroker.admin.elections import ElectionAdmin
     from pybroker.admin.history import HistoryAdmin
     from pybroker.admin.lineage import LineageAdmin
     from pybroker.admin.log_dirs import LogDirAdmin
@@ -42,6 +43,7 @@ class Services:
     lineage: LineageAdmin
     history: HistoryAdmin
     cluster: ClusterAdmin
+    elections: ElectionAdmin
     records: RecordAdmin
     configs: ConfigAdmin
     log_dirs: LogDirAdmin

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pybroker.client.admin.configs import LogDirDescription, ReplicaInfo
     from pybroker.client.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pybroker.client.admin.ingests import IngestListing, IngestPartition, IngestState
+    from pybroker.client.admin.placement_types import ElectionType, PartitionReassignment
     from pybroker.client.admin.results import (
         CreateTopicsResult,
         DeleteTopicsResult,
@@ -124,6 +125,7 @@ __all__ = [
     "Delivery",
     "DescribeTopicsResult",
     "Deserializer",
+    "ElectionType",
     "ErrorCode",
     "GroupDescription",
     "GroupListing",
@@ -151,6 +153,7 @@ __all__ = [
     "OnDelivery",
     "OpType",
     "PartitionInfo",
+    "PartitionReassignment",
     "PatternType",
     "Producer",
     "ProducerInterceptor",
@@ -212,6 +215,7 @@ _MODULES = {
         "IngestPartition",
         "IngestState",
     ),
+    "pybroker.client.admin.placement_types": ("ElectionType", "PartitionReassignment"),
     "pybroker.client.admin.results": (
         "CreateTopicsResult",
         "DeleteTopicsResult",

@@ -241,6 +241,24 @@ class ShutDownBroker(Event[tuple[tuple[str, int], ...]], frozen=True):
     broker_epoch: int
 
 
+class ElectionOutcome(msgspec.Struct, frozen=True):
+    """What became of one partition's election: 0, or why there was none."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+    error_message: str | None = None
+
+
+class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
+    """Elects the preferred leaders, or with `unclean` any replica where nobody leads (KIP-460). Reply: one for each, in
+    order; where none are named, one for each partition that needed an election."""
+
+    unclean: bool
+    partitions: tuple[tuple[str, int], ...] | None
+    """None: all there are."""
+
+
 # --- staged ingests ---------------------------------------------------------------------------------------------------
 
 

@@ -128,4 +128,24 @@ REPLICATION = (
     ConfigKey(
         "controlled.shutdown.retry.backoff.ms", LONG, 5000, "How long it waits in between.", at_least(0)
     ),
+    ConfigKey(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        True,
+        "Whether preferred leaders lead again by themselves when they are back in sync.",
+    ),
+    ConfigKey(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        300,
+        "How often the controller looks whether preferred leaders lead.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "leader.imbalance.per.broker.percentage",
+        INT,
+        10,
+        "Preferred leaders come back when a broker does not lead more than this part of the partitions that it is preferred for.",
+        at_least(0),
+    ),
 )

@@ -77,7 +77,7 @@ SINGLE_MEMBER: dict[str, str] = {
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-auto.include.jmx.reporter auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id.generation.enable
+auto.include.jmx.reporter broker.heartbeat.interval.ms broker.id.generation.enable
 broker.session.timeout.ms controller.listener.names controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
@@ -109,8 +109,7 @@ group.streams.num.standby.replicas group.streams.num.warmup.replicas group.strea
 group.streams.session.timeout.ms group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
 initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage log.dir.failure.timeout.ms
-log.message.downconversion.enable log.message.format.version metadata.log.dir
+log.dir.failure.timeout.ms log.message.downconversion.enable log.message.format.version metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads

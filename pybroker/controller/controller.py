@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.cluster.channel import Channels
 from pybroker.cluster.events import Event
 from pybroker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
+from pybroker.controller.balance import LeaderBalance
 from pybroker.controller.broker_watch import BrokerWatch
 from pybroker.controller.closing import Closing
 from pybroker.controller.confirmations import Confirmations
 from pybroker.controller.decision import Decision, rule_of
 from pybroker.controller.deletions import Deletions
-from pybroker.controller.events import FinishMigrations
+from pybroker.controller.events import ElectAnyLeaders, FinishMigrations
 from pybroker.controller.families import FAMILIES
 from pybroker.controller.in_force import Decided, InForce
+from pybroker.controller.leader_election import allows_more, unclean_elections_of
 from pybroker.controller.local_port import LocalPort, Submission
 from pybroker.controller.migration import Migrations
 from pybroker.controller.outbox import Outbox, Sent
@@ -52,11 +56,12 @@ class Controller:
         broker_id: int,
         channels: Channels,
         between: str | None,
-        tombstones_max: Callable[[], int],
+        settings: Mapping[str, Any],
+        unclean_elections: bool,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
-        """`between`: the listener that brokers use among themselves, if there is one. `tombstones_max` is
-        `topic.history.max.incarnations`."""
+        """`between`: the listener that brokers use among themselves, if there is one. `settings`: of this broker, as
+        they are in force; `unclean_elections`: what its file says of them."""
         self._port = port
         self._store = store
         self._clock = clock
@@ -65,7 +70,9 @@ class Controller:
         self._image = ClusterImage.initial(0)
         self._writer: Writer
         self._migrations = Migrations()
-        self._deletions = Deletions(store, port, self._send_deletions_again, tombstones_max)
+        self._deletions = Deletions(
+            store, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
+        )
         self._confirmations = Confirmations(
             self._migrations, self._deletions, lambda: self._image, self._report, self._send_whole
         )
@@ -73,6 +80,8 @@ class Controller:
         self._closing = Closing(broker_id, self._outbox)
         self._in_force = InForce(port, self._deletions, clock.wall_ms)
         self._brokers = BrokerWatch(store, self._report)
+        self._balance = None if between is None else LeaderBalance(port, settings)
+        self._unclean = unclean_elections
         self.resigned = asyncio.Event()
         """Set when a write was refused because another controller is in office."""
         self._loop: asyncio.Task[None] | None = None
@@ -88,7 +97,7 @@ class Controller:
         office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
         self._writer = Writer(self._store, office)
         loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
-        self._image = loaded.image
+        self._image = self._with_unclean_elections(loaded.image)
         gone = self._migrations.start(self._image, loaded.unfinished)
         self._port.open()
         self._loop = asyncio.create_task(self._run(), name="controller")
@@ -97,6 +106,8 @@ class Controller:
             await self._port.submit(FinishMigrations(gone))
         # Brokers are announced by their registrations, which also elects leaders for what they host.
         self._brokers.start()
+        if self._balance is not None:
+            self._balance.start()
         log.info(
             "broker %d is controller with epoch %d: %d topics, %d deletions in progress",
             self._broker_id,
@@ -111,6 +122,8 @@ class Controller:
         self._port.close()
         self._writer.give_up()
         await self._brokers.stop()
+        if self._balance is not None:
+            await self._balance.stop()
         await self._deletions.stop()
         if self._loop is not None:
             self._loop.cancel()
@@ -171,12 +184,22 @@ class Controller:
         decision = rule_of(event).decide(before, event, *closed)
         if decision.operations:
             await self._write(decision)
-        self._image = before.apply(decision.delta)
+        for sentence in decision.warnings:
+            log.warning("%s", sentence)
+        self._image = self._with_unclean_elections(before.apply(decision.delta))
+        if allows_more(before, self._image, decision.delta):
+            self._report(ElectAnyLeaders())
         self._deletions.observe(self._image, decision.delta)
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
             self._report(FinishMigrations(self._migrations.settled(self._image)))
         return Decided(decision.reply, self._send(before, decision.delta))
+
+    def _with_unclean_elections(self, image: ClusterImage) -> ClusterImage:
+        allowed = unclean_elections_of(image.broker_configs, self._broker_id, self._unclean)
+        if allowed == image.unclean_elections:
+            return image
+        return msgspec.structs.replace(image, unclean_elections=allowed)
 
     async def _answer(self, submission: Submission, decided: Decided) -> None:
         try:

@@ -29,6 +29,8 @@ class Decision(msgspec.Struct, frozen=True):
     separable: bool = False
     """The operations may be made durable one after another, in several multis: what a crash leaves undone, the next
     controller decides again."""
+    warnings: tuple[str, ...] = ()
+    """What the operator is told when it is durable."""
 
 
 def require_life(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:

@@ -60,3 +60,14 @@ class FinishMigrations(Event[None], frozen=True):
     """Old topics whose replicas have all written their new id to `partition.metadata`."""
 
     topics: tuple[str, ...]
+
+
+class BalanceLeaders(Event[int], frozen=True):
+    """Preferred leaders come back where a broker lacks more than `percentage` of those that it is preferred for. Reply:
+    how many were elected."""
+
+    percentage: int
+
+
+class ElectAnyLeaders(Event[None], frozen=True):
+    """Topics have come to prefer losing records to having no leader: where nobody leads, any replica does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pybroker.controller import (
     brokers,
     configs,
+    elect_leaders,
     ingests,
     isr,
     migration,
@@ -15,4 +16,16 @@ from pybroker.controller import (
     undelete,
 )
 
-FAMILIES = (brokers, configs, ingests, isr, migration, security, topic_deletion, topics, truncate, undelete)
+FAMILIES = (
+    brokers,
+    configs,
+    elect_leaders,
+    ingests,
+    isr,
+    migration,
+    security,
+    topic_deletion,
+    topics,
+    truncate,
+    undelete,
+)

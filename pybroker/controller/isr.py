@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.cluster.events import AlterIsr, IsrChange, IsrOutcome
-from pybroker.controller.brokers import with_partitions
 from pybroker.controller.decision import Decision, decides, require_life
+from pybroker.controller.partition_states import with_partitions
 from pybroker.controller.topics import encode_state
 from pybroker.metadata import znodes
 from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from pybroker.metadata.image import NO_LEADER, PartitionImage
+from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 
 
 class Election(NamedTuple):
@@ -14,9 +16,15 @@ class Election(NamedTuple):
     isr: tuple[int, ...]
 
 
-def elect(partition: PartitionImage, alive: frozenset[int], suspect: frozenset[int] = frozenset()) -> Election:
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def elect(
+    partition: PartitionImage, alive: frozenset[int], suspect: frozenset[int] = frozenset(), *, unclean: bool = False
+) -> Election:
     """The first replica in assignment order that is in sync and alive. Without one there is no leader and the ISR stays
-    what it was: only those replicas hold all that was acknowledged (unclean election is off).
+    what it was: only those replicas hold all that was acknowledged. With `unclean` any replica that is alive leads
+    then, alone in the ISR.
 
     `suspect` are replicas that may have lost the end of what they held: they leave every ISR that has another member,
     alive or not, and so lead only where nobody else was in sync.
@@ -26,4 +34,40 @@ def elect(partition: PartitionImage, alive: frozenset[int], suspect: frozenset[i
     for replica in partition.replicas:
         if replica in isr and replica in alive:
             return Election(replica, tuple(member for member in isr if member in alive))
+    if unclean:
+        for replica in sorted(partition.replicas, key=lambda one: one in suspect):
+            if replica in alive:
+                return Election(replica, (replica,))
     return Election(NO_LEADER, isr)
+
+
+def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
+    """Whether a topic rather loses records than to be without a leader."""
+    own = topic.config.get(UNCLEAN)
+    return image.unclean_elections if own is None else own == "true"
+
+
+def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:
+    """What holds for topics that do not say, where that broker is the controller; `static` is what its file says."""
+    for name in (str(broker_id), DEFAULT_BROKER_CONFIG):
+        stored = broker_configs.get(name)
+        if stored is not None and UNCLEAN in stored.config:
+            return stored.config[UNCLEAN] == "true"
+    return static
+
+
+def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> bool:
+    """Whether a change allows unclean elections where they were not allowed."""
+    if after.unclean_elections and not before.unclean_elections:
+        return True
+    return any(
+        known.config != topic.config and may_elect_uncleanly(after, topic) and not may_elect_uncleanly(before, known)
+        for topic in delta.topics
+        if (known := before.topics.get(topic.name)) is not None
+    )
+
+
+def preferred(partition: PartitionImage, alive: frozenset[int]) -> Election | None:
+    """The first replica of the assignment as leader; None if it is not alive and in sync."""
+    first = partition.replicas[0]
+    return Election(first, partition.isr) if first in alive and first in partition.isr else None

@@ -148,6 +148,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """Live brokers that are about to stop: they lead nothing that another one can lead, and come into no ISR."""
     topic_ids: bool = True
     """False: `inter.broker.protocol.version` is below 2.8, nothing outside shows an id (checklist 206)."""
+    unclean_elections: bool = False
+    """`unclean.leader.election.enable` of topics that do not set it, as the controller takes it."""
 
     @staticmethod
     def initial(controller_epoch: int) -> ClusterImage:
@@ -242,6 +244,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             broker_epochs={**self.broker_epochs, **delta.broker_epochs} if delta.broker_epochs else self.broker_epochs,
             leaving=leaving,
             topic_ids=self.topic_ids or delta.raised,
+            unclean_elections=self.unclean_elections,
         )
 
 

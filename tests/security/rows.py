@@ -165,6 +165,11 @@ def _move(name: str, _id: Uuid) -> Any:
     return m.AlterReplicaLogDirsRequest(dirs=[directory])
 
 
+def _elect(name: str, _id: Uuid) -> Any:
+    topic = m.ElectLeadersRequest_TopicPartitions(topic=name, partitions=[0])
+    return m.ElectLeadersRequest(topic_partitions=[topic], timeout_ms=10_000)
+
+
 THIS_CLUSTER = "this cluster"
 """Stands for the broker's cluster id in a request."""
 
@@ -283,6 +288,7 @@ ROWS = (
         Grant(T, Op.ALTER),
     ),
     Row(42, "group", lambda name, _: m.DeleteGroupsRequest(groups_names=[name]), Grant(G, Op.DELETE)),
+    Row(43, "cluster", _elect, Grant(C, Op.ALTER)),
     Row(44, "topic", lambda name, _: _incremental(TOPIC_CONFIG, name), Grant(T, Op.ALTER_CONFIGS)),
     Row(44, "broker", lambda *_: _incremental(BROKER_CONFIG, "1"), Grant(C, Op.ALTER_CONFIGS)),
     Row(47, "group", _offset_delete, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),

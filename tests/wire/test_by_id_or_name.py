@@ -32,6 +32,7 @@ BY_NAME_ONLY = {
     "AlterReplicaLogDirs",
     "DescribeLogDirs",
     "CreatePartitions",
+    "ElectLeaders",
     "OffsetDelete",
     "DescribeTopicPartitions",
 }

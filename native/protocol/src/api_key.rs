@@ -198,7 +198,7 @@ apis! {
     40 ExpireDelegationToken 0..=2 flexible 2 Python dormant;
     41 DescribeDelegationToken 0..=3 flexible 2 Python dormant;
     42 DeleteGroups 0..=3 flexible 2 Python served;
-    43 ElectLeaders 0..=2 flexible 2 Python dormant;
+    43 ElectLeaders 0..=2 flexible 2 Python served;
     44 IncrementalAlterConfigs 0..=1 flexible 1 Python served;
     45 AlterPartitionReassignments 0..=1 flexible 0 Python dormant;
     46 ListPartitionReassignments 0..=0 flexible 0 Python dormant;

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pybroker.client.admin.configs import ConfigsAdmin
 from pybroker.client.admin.groups import GroupsAdmin
 from pybroker.client.admin.ingests import IngestsAdmin
+from pybroker.client.admin.placement import PlacementAdmin
 from pybroker.client.admin.records import RecordsAdmin
 from pybroker.client.admin.security import SecurityAdmin
 from pybroker.client.admin.topic_lives import TopicLivesAdmin
@@ -26,7 +27,16 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(TopicsAdmin, TopicLivesAdmin, IngestsAdmin, ConfigsAdmin, GroupsAdmin, RecordsAdmin, SecurityAdmin):
+class AdminClient(
+    TopicsAdmin,
+    TopicLivesAdmin,
+    PlacementAdmin,
+    IngestsAdmin,
+    ConfigsAdmin,
+    GroupsAdmin,
+    RecordsAdmin,
+    SecurityAdmin,
+):
     """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
 
         async with AdminClient({"bootstrap.servers": "127.0.0.1:9092"}) as admin:

@@ -15,7 +15,6 @@ TABLES = {"broker_network.py", "broker_log.py", "broker_groups.py", "foreign.py"
 
 # Setting → why no code needs to read it.
 BY_NATURE = {
-    "unclean.leader.election.enable": "the only replica of a partition is always in sync",
     "internal.segment.bytes": "becomes segment.bytes when a topic's settings are resolved",
     "compression.lz4.level": "lz4 has one level here; the value is checked and accepted, as files have it",
     "group.coordinator.rebalance.protocols": "its only value is what is served",

@@ -1,0 +1,164 @@
+"""Who leads: by request, by itself, and never without having been in sync unless somebody allows it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.client import ElectionType, KafkaError, NewTopic, TopicPartition, blocking
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import LIMIT_S, BrokerCluster, isr, running_cluster, until
+from tests.support.kafka_tools import run_tool
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Leaders move when a test wants it."""
+    settings = {"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "4000"}
+    with running_cluster(tmp_path_factory.mktemp("elections"), settings=settings) as running:
+        yield running
+
+
+def create(cluster: BrokerCluster, name: str, *replicas: tuple[int, ...], **config: str) -> None:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        wanted = NewTopic(
+            name, replica_assignments=dict(enumerate(replicas)), config={"min.insync.replicas": "1", **config}
+        )
+        admin.create_topics([wanted])
+
+
+def leaders(cluster: BrokerCluster, topic: str) -> list[int | None]:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        described = admin.describe_topics([topic]).all_topic_names()[topic]
+        return [None if one.leader is None else one.leader.id for one in described.partitions]
+
+
+def elect(cluster: BrokerCluster, kind: ElectionType, *partitions: TopicPartition) -> list[int]:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        found = admin.elect_leaders(kind, partitions or None)
+        return [0 if found[one] is None else error_code(found[one]) for one in partitions or sorted(found)]
+
+
+def error_code(error: KafkaError | None) -> int:
+    assert error is not None
+    return error.code
+
+
+def produce(cluster: BrokerCluster, topic: str, values: range) -> None:
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for value in values:
+            producer.enqueue(topic, str(value).encode(), partition=0)
+        producer.flush()
+
+
+def read(cluster: BrokerCluster, topic: str, count: int) -> list[int]:
+    found: list[int] = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest"}
+    with blocking.Consumer(settings) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        give_up = time.monotonic() + LIMIT_S
+        while len(found) < count and time.monotonic() < give_up:
+            found += [int(record.value) for record in consumer.poll(0.5)]
+    return found
+
+
+def in_sync(cluster: BrokerCluster, topic: str, brokers: set[int]) -> None:
+    until(lambda: set(map(frozenset, isr(cluster, topic))) == {frozenset(brokers)})
+
+
+def said(cluster: BrokerCluster, *words: str) -> bool:
+    """Whether a broker's log has a line with all of these."""
+    lines = (line for broker in cluster.brokers.values() for line in broker.console.read_text().splitlines())
+    return any(all(word in line for word in words) for line in lines)
+
+
+def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> None:
+    create(cluster, "asked", (1, 2, 3), (2, 3, 1))
+    # A controlled shutdown that is cut short by a kill hands over all the same.
+    stopping = cluster.brokers[1]
+    produce(cluster, "asked", range(100))
+    assert stopping._child is not None
+    stopping._child.send_signal(signal.SIGTERM)
+    stopping.kill()
+    until(lambda: leaders(cluster, "asked")[0] in (2, 3))
+    where = TopicPartition("asked", 0)
+    assert elect(cluster, ElectionType.PREFERRED, where) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+    stopping.start()
+    in_sync(cluster, "asked", {1, 2, 3})
+    assert read(cluster, "asked", 100) == list(range(100))
+    assert leaders(cluster, "asked")[0] != 1, "nothing moves unasked"
+    tool = run_tool(
+        "kafka-leader-election",
+        ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"],
+    )
+    assert "Successfully completed leader election (PREFERRED) for partitions asked-0" in tool
+    until(lambda: leaders(cluster, "asked") == [1, 2])
+    assert elect(cluster, ElectionType.PREFERRED, where, TopicPartition("asked", 7)) == [
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert elect(cluster, ElectionType.UNCLEAN, where) == [ErrorCode.ELECTION_NOT_NEEDED]
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        refused = admin.send(m.ElectLeadersRequest(election_type=7, topic_partitions=None))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluster) -> None:
+    """What only the lost replica had is gone; the epoch says so to consumers, and the log to the operator."""
+    create(cluster, "strict", (1, 2))
+    create(cluster, "willing", (1, 2), **{"unclean.leader.election.enable": "true"})
+    for topic in ("strict", "willing"):
+        produce(cluster, topic, range(10))
+    cluster.brokers[2].kill()
+    for topic in ("strict", "willing"):
+        in_sync(cluster, topic, {1})
+        produce(cluster, topic, range(10, 15))
+    cluster.brokers[1].kill()
+    until(lambda: leaders(cluster, "strict") == [None])
+    cluster.brokers[2].start()
+    until(lambda: leaders(cluster, "willing") == [2])
+    until(lambda: said(cluster, "willing-0", "not in sync", "lost"))
+    assert leaders(cluster, "strict") == [None]
+    where = TopicPartition("strict", 0)
+    assert elect(cluster, ElectionType.PREFERRED, where) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+    named = ["--topic", "strict", "--partition", "0"]
+    tool = run_tool(
+        "kafka-leader-election", ["--bootstrap-server", cluster.bootstrap, "--election-type", "unclean", *named]
+    )
+    assert "Successfully completed leader election (UNCLEAN) for partitions strict-0" in tool
+    until(lambda: leaders(cluster, "strict") == [2])
+    assert said(cluster, "strict-0", "not in sync", "lost")
+    produce(cluster, "strict", range(100, 103))
+    # Who had read further learns that those records are not there any more.
+    epoch = m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(partition=0, leader_epoch=1, current_leader_epoch=-1)
+    asked = m.OffsetForLeaderEpochRequest(
+        topics=[m.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(topic="strict", partitions=[epoch])]
+    )
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        (topic_end,) = admin.send(asked, node=2).topics
+    assert topic_end.partitions[0].end_offset == 10
+    cluster.brokers[1].start()
+    for topic in ("strict", "willing"):
+        in_sync(cluster, topic, {1, 2})
+    assert read(cluster, "strict", 13) == [*range(10), 100, 101, 102]
+    assert elect(cluster, ElectionType.PREFERRED, where) == [0]
+    assert read(cluster, "strict", 13) == [*range(10), 100, 101, 102], "the replicas are the same"
+
+
+def test_preferred_leaders_come_back_by_themselves(cluster: BrokerCluster) -> None:
+    """A controller that may: it looks from time to time."""
+    create(cluster, "back", (1, 2, 3), (2, 3, 1), (1, 3, 2))
+    looking = cluster.brokers[3]
+    looking.settings |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "1"}
+    looking.restart()
+    in_sync(cluster, "back", {1, 2, 3})
+    for number in (1, 2):
+        cluster.brokers[number].kill()
+    until(lambda: leaders(cluster, "back") == [3, 3, 3])
+    for number in (1, 2):
+        cluster.brokers[number].start()
+    until(lambda: leaders(cluster, "back") == [1, 2, 1])
