@@ -8,44 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from benches.compare import load
+from benches.compare.case import CPU_GB, CPU_REQUEST, RATE, Bar, Case, Figures
 from benches.compare.peers import PEERS, cpu_seconds, resident_mib, timed_start
 from tests.support.brokers import BrokerProcess
 
-Figures = dict[str, Any]
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A figure of `peer` against the same figure of `against` (a peer, or `limit`): at most or at least `ratio`."""
-
-    figure: str
-    peer: str
-    against: str
-    ratio: float
-    at_least: bool = False
-
-
-@dataclass(frozen=True)
-class Case:
-    """One measurement: `measure` with a running broker, or `live` when it starts and stops brokers itself."""
-
-    name: str
-    bars: tuple[Bar, ...]
-    measure: Callable[[BrokerProcess], Figures] | None = None
-    live: Callable[[str, Path], Figures] | None = None
-    limit: Callable[[Path], Figures] | None = None
-    peers: tuple[str, ...] = ("kafka", "pybroker os", "pybroker")
-    figures: tuple[str, ...] = field(default=())
-
-    def shown(self) -> tuple[str, ...]:
-        """The figures of the table: those with a bar, then the others."""
-        return tuple(dict.fromkeys([*(bar.figure for bar in self.bars), *self.figures]))
 
 
 def fresh(kind: str) -> str:
@@ -172,7 +142,6 @@ def _busy_python(broker: BrokerProcess) -> Figures:
         load.run(broker, "delete", **others)
 
 
-CPU_GB, CPU_REQUEST, RATE = "broker_cpu_s_per_gb", "broker_cpu_us_per_request", "requests_per_s"
 OS, DURABLE, KAFKA, KAFKA_FLUSH = "pybroker os", "pybroker", "kafka", "kafka flush"
 
 CASES = (

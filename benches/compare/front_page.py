@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benches.compare.cases import CPU_GB, CPU_REQUEST, DURABLE, KAFKA, OS, RATE
+from benches.compare.case import CPU_GB, CPU_REQUEST, RATE
+from benches.compare.cases import DURABLE, KAFKA, OS
 from benches.readme import shown
 
 README = Path(__file__).resolve().parents[2] / "README.md"

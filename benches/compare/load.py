@@ -6,20 +6,36 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
-
-from tests.support.brokers import BrokerProcess
+from typing import Any, Protocol
 
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent
 TIMEOUT_S = 300
 
 
+class Target(Protocol):
+    """What is loaded: a broker, or several that are one cluster."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes whose CPU counts."""
+        ...
+
+
 def build() -> None:
     """Builds the load client (Go) and the limit program (Rust); cheap when nothing has changed."""
-    target().mkdir(parents=True, exist_ok=True)
-    subprocess.run(["go", "build", "-o", str(_client()), "."], cwd=HERE / "load", check=True, timeout=900)
+    build_client()
     build_limit()
+
+
+def build_client() -> None:
+    """Builds the load client alone."""
+    target_dir().mkdir(parents=True, exist_ok=True)
+    subprocess.run(["go", "build", "-o", str(_client()), "."], cwd=HERE / "load", check=True, timeout=900)
 
 
 def build_limit() -> None:
@@ -27,28 +43,28 @@ def build_limit() -> None:
     subprocess.run(["cargo", "build", "-q", "--release", "-p", "pybroker-limit"], cwd=ROOT, check=True, timeout=900)
 
 
-def target() -> Path:
+def target_dir() -> Path:
     """Cargo's target directory, where the built programs are kept."""
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
 
 
 def _client() -> Path:
-    return target() / "bench-load"
+    return target_dir() / "bench-load"
 
 
-def command(broker: BrokerProcess, operation: str, **options: object) -> list[str]:
+def command(target: Target, operation: str, **options: object) -> list[str]:
     """The command line of one measurement."""
     flags = [part for name, value in options.items() for part in (f"-{name.replace('_', '-')}", str(value))]
-    return [str(_client()), operation, "-bootstrap", broker.bootstrap, "-pid", str(broker.pid), *flags]
+    return [str(_client()), operation, "-bootstrap", target.bootstrap, "-pids", ",".join(map(str, target.pids)), *flags]
 
 
-def run(broker: BrokerProcess, operation: str, **options: object) -> dict[str, Any]:
-    """One measurement of `broker`: the figures, named with their units."""
+def run(target: Target, operation: str, **options: object) -> dict[str, Any]:
+    """One measurement of `target`: the figures, named with their units."""
     done = subprocess.run(
-        command(broker, operation, **options), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        command(target, operation, **options), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     if done.returncode:
-        raise RuntimeError(f"{broker.name}: {done.stderr.strip()[-500:]}")
+        raise RuntimeError(f"{target.name}: {done.stderr.strip()[-500:]}")
     figures: dict[str, Any] = json.loads(done.stdout)
     return figures
 
@@ -69,7 +85,7 @@ def limit(
     """
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [str(target() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder),
+        [str(target_dir() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder),
          str(frame), str(pace), str(sync)],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from benches import readme
-from benches.compare.cases import Figures
+from benches.compare.case import Figures
 from benches.compare.peers import PEERS
 from benches.identity.requests import (
     BY_ID,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from benches.compare.cases import Figures
+from benches.compare.case import Figures
 from benches.compare.peers import cpu_seconds
 from pybroker.native import Uuid, build_batch, encode_request
 from pybroker.protocol import messages

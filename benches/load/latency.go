@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,7 @@ func many(o options) (result, error) {
 	batch := recordBatch(1, o.size)
 	var mutex sync.Mutex
 	var all []time.Duration
-	r, m := result{}, startMeter(o.pid)
+	r, m := result{}, startMeter(o.pids)
 	end := m.start.Add(o.duration)
 	err = inParallel(o, func(i int, w *wire) error {
 		q := produceRequest(o.topic, id, o.acks)
@@ -71,13 +72,14 @@ func endToEnd(o options) (result, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
 	defer cancel()
-	producer, err := kgo.NewClient(kgo.SeedBrokers(o.bootstrap), kgo.DefaultProduceTopic(o.topic), kgo.ProducerLinger(0),
+	seeds := strings.Split(o.bootstrap, ",")
+	producer, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic(o.topic), kgo.ProducerLinger(0),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
 		return nil, err
 	}
 	defer producer.Close()
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(o.bootstrap), kgo.ConsumeTopics(o.topic), kgo.FetchMinBytes(1),
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.ConsumeTopics(o.topic), kgo.FetchMinBytes(1),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	if err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func endToEnd(o options) (result, error) {
 		for i := range total {
 			time.Sleep(time.Until(due(i)))
 			if i == skip {
-				m = startMeter(o.pid)
+				m = startMeter(o.pids)
 			}
 			value := append([]byte(nil), filler...)
 			copy(value, fmt.Sprintf("%012d", i))

@@ -8,11 +8,15 @@
 //	load firstwrite   how long until the first, then until every partition takes a record
 //	load metadata     Metadata of all topics, again and again
 //	load recreate     delete, create again under the same name, first acknowledged record
+//	load reuse        delete topics that exist, create them again under their names, first acknowledged record
 //	load delete       delete the topics that `topics` made
 //	load describe     keep the control plane busy with DescribeConfigs
+//	load gap          write to one partition all the time: the longest while without an acknowledgement
+//	load insync       wait until every replica of the topics is in sync
 //
 // The client's own cost is kept low (requests are encoded once where possible), so that the broker is the
-// limit. With -pid the broker's CPU time is read from /proc around the timed part only.
+// limit. With -pids the CPU time of the brokers, together, is read from /proc around the timed part only.
+// Of several brokers each is sent what it leads.
 package main
 
 import (
@@ -26,7 +30,8 @@ import (
 // options are the flags of every operation; an operation reads those it knows.
 type options struct {
 	bootstrap   string
-	pid         int
+	pids        string
+	replication int
 	topic       string
 	topics      int
 	partitions  int
@@ -49,17 +54,19 @@ type options struct {
 var operations = map[string]func(options) (result, error){
 	"produce": produce, "fetch": fetch, "many": many, "e2e": endToEnd, "topics": createAndWrite,
 	"firstwrite": firstWrite, "metadata": metadataStorm, "recreate": recreate, "delete": deleteAll, "describe": describe,
+	"gap": longestGap, "reuse": reuse, "insync": allInSync,
 }
 
 func main() {
 	if len(os.Args) < 2 || operations[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete|describe [flags]")
+		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete|describe|gap|insync|reuse [flags]")
 		os.Exit(2)
 	}
 	var o options
 	f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	f.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of the broker")
-	f.IntVar(&o.pid, "pid", 0, "process id of the broker, for its CPU time")
+	f.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of the broker; of several, with commas")
+	f.StringVar(&o.pids, "pids", "", "process ids of the brokers, with commas, for their CPU time")
+	f.IntVar(&o.replication, "replication", 1, "replicas of each partition")
 	f.StringVar(&o.topic, "topic", "load", "topic, or the prefix of the topics")
 	f.IntVar(&o.topics, "topics", 1, "number of topics")
 	f.IntVar(&o.partitions, "partitions", 16, "partitions of each topic")
@@ -73,7 +80,7 @@ func main() {
 	f.IntVar(&o.rate, "rate", 5000, "records a second (e2e)")
 	f.IntVar(&o.idle, "idle", 200, "idle connections (many)")
 	f.IntVar(&o.rounds, "rounds", 1000, "rounds (metadata, recreate)")
-	f.DurationVar(&o.duration, "duration", 8*time.Second, "measured time (many, e2e)")
+	f.DurationVar(&o.duration, "duration", 8*time.Second, "measured time (many, e2e, gap)")
 	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "time before measuring (e2e)")
 	f.DurationVar(&o.limit, "limit", 120*time.Second, "give up after this time")
 	f.Int64Var(&o.since, "since", 0, "firstwrite: epoch nanoseconds to count from")

@@ -29,6 +29,17 @@ func processCPU(pid int) float64 {
 	return (user + system) / clockTicks
 }
 
+// brokersCPU is the time of all brokers together, in seconds.
+func brokersCPU(pids string) float64 {
+	all := 0.0
+	for _, one := range strings.Split(pids, ",") {
+		if pid, err := strconv.Atoi(one); err == nil {
+			all += processCPU(pid)
+		}
+	}
+	return all
+}
+
 // ownCPU is this program's user plus system time, in seconds.
 func ownCPU() float64 {
 	var u syscall.Rusage
@@ -49,21 +60,21 @@ func machineCPU() float64 {
 	return busy
 }
 
-// meter measures a timed part: wall time, the broker's and this program's CPU, and what others used.
+// meter measures a timed part: wall time, the brokers' and this program's CPU, and what others used.
 type meter struct {
-	pid                  int
+	pids                 string
 	start                time.Time
 	broker, own, machine float64
 }
 
-func startMeter(pid int) meter {
-	return meter{pid, time.Now(), processCPU(pid), ownCPU(), machineCPU()}
+func startMeter(pids string) meter {
+	return meter{pids, time.Now(), brokersCPU(pids), ownCPU(), machineCPU()}
 }
 
 // stop adds the figures of `requests` requests that moved `payload` bytes.
 func (m meter) stop(r result, requests, payload int64) {
 	seconds := time.Since(m.start).Seconds()
-	broker, own := processCPU(m.pid)-m.broker, ownCPU()-m.own
+	broker, own := brokersCPU(m.pids)-m.broker, ownCPU()-m.own
 	r["seconds"] = seconds
 	r["requests"] = requests
 	r["requests_per_s"] = float64(requests) / seconds
@@ -71,7 +82,7 @@ func (m meter) stop(r result, requests, payload int64) {
 		r["mb_per_s"] = float64(payload) / 1e6 / seconds
 		r["client_cpu_s_per_gb"] = own / float64(payload) * 1e9
 	}
-	if m.pid == 0 {
+	if m.pids == "" {
 		return
 	}
 	if payload > 0 {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -41,21 +44,51 @@ func prepare(o options) ([16]byte, error) {
 		return [16]byte{}, err
 	}
 	defer w.conn.Close()
-	if err := create(w, []string{o.topic}, o.partitions); err != nil {
+	if err := create(o, w, []string{o.topic}); err != nil {
 		return [16]byte{}, err
 	}
-	if err := writeEach(o, w, o.topic, every(o.partitions)); err != nil {
+	if err := writeEach(o, o.topic, every(o.partitions)); err != nil {
 		return [16]byte{}, err
 	}
 	found, err := ids(w, []string{o.topic})
 	return found[o.topic], err
 }
 
+// shares gives each connection a broker in turn, and the partitions of the topic that it walks over: of those that its
+// broker leads, its part.
+func shares(o options) ([]string, [][]int32, error) {
+	brokers := newBrokers(o)
+	defer brokers.close()
+	found, err := brokers.leaders(o.topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	led := found.of(every(o.partitions))
+	addresses := slices.Sorted(maps.Keys(led))
+	at, walked := make([]string, o.connections), make([][]int32, o.connections)
+	for i := range o.connections {
+		at[i] = addresses[i%len(addresses)]
+		rank, of := i/len(addresses), (o.connections-i%len(addresses)+len(addresses)-1)/len(addresses)
+		for n := rank; n < len(led[at[i]]); n += of {
+			walked[i] = append(walked[i], led[at[i]][n])
+		}
+		if len(walked[i]) == 0 {
+			return nil, nil, fmt.Errorf("%d partitions are too few for %d connections", o.partitions, o.connections)
+		}
+	}
+	return at, walked, nil
+}
+
 // inParallel runs one function a connection and returns the first error.
 func inParallel(o options, work func(i int, w *wire) error) error {
+	return inParallelAt(o, slices.Repeat(strings.Split(o.bootstrap, ",")[:1], o.connections), work)
+}
+
+// inParallelAt does so with a broker for each connection.
+func inParallelAt(o options, addresses []string, work func(i int, w *wire) error) error {
 	wires := make([]*wire, o.connections)
 	for i := range wires {
-		w, err := dial(o)
+		w, err := dialAt(o, addresses[i], o.limit)
 		if err != nil {
 			return err
 		}
@@ -80,6 +113,10 @@ func produce(o options) (result, error) {
 	if err != nil {
 		return nil, err
 	}
+	at, walked, err := shares(o)
+	if err != nil {
+		return nil, err
+	}
 	batch := recordBatch(o.batch, o.size)
 	payload := int64(o.batch * o.size)
 	perConnection := max(int64(o.megabytes)*1_000_000/payload/int64(o.connections), 1)
@@ -92,14 +129,14 @@ func produce(o options) (result, error) {
 		for range o.connections {
 			<-ready
 		}
-		once.Do(func() { m = startMeter(o.pid) })
+		once.Do(func() { m = startMeter(o.pids) })
 		close(gate)
 	}()
-	err = inParallel(o, func(i int, w *wire) error {
+	err = inParallelAt(o, at, func(i int, w *wire) error {
 		var frames [][]byte
-		for p := i % o.partitions; p < o.partitions; p += o.connections {
+		for _, p := range walked[i] {
 			q := produceRequest(o.topic, id, o.acks)
-			q.Topics[0].Partitions = append(q.Topics[0].Partitions, producePartition(int32(p), batch))
+			q.Topics[0].Partitions = append(q.Topics[0].Partitions, producePartition(p, batch))
 			frames = append(frames, w.frame(q))
 		}
 		reply := kmsg.NewPtrProduceResponse()
@@ -153,7 +190,7 @@ func fetch(o options) (result, error) {
 	}
 	var moved, requests atomic.Int64
 	target := int64(o.megabytes) * 1_000_000
-	r, m := result{}, startMeter(o.pid)
+	r, m := result{}, startMeter(o.pids)
 	err = inParallel(o, func(i int, w *wire) error {
 		offsets := make([]int64, o.partitions)
 		for turn := i; moved.Load() < target; turn++ {

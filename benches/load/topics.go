@@ -21,24 +21,26 @@ func topicNames(o options) []string {
 	return names
 }
 
-func create(w *wire, names []string, partitions int) error {
+func create(o options, w *wire, names []string) error {
+	for _, name := range names {
+		if err := tryToCreate(o, w, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func tryToCreate(o options, w *wire, name string) error {
 	q := kmsg.NewPtrCreateTopicsRequest()
 	q.TimeoutMillis = 60_000
-	for _, name := range names {
-		t := kmsg.NewCreateTopicsRequestTopic()
-		t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(partitions), 1
-		q.Topics = append(q.Topics, t)
-	}
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(o.partitions), int16(o.replication)
+	q.Topics = append(q.Topics, t)
 	reply, err := w.call(q)
 	if err != nil {
 		return err
 	}
-	for _, t := range reply.(*kmsg.CreateTopicsResponse).Topics {
-		if t.ErrorCode != 0 && !errors.Is(code(t.ErrorCode), kerr.TopicAlreadyExists) {
-			return fmt.Errorf("create %s: %w", t.Topic, code(t.ErrorCode))
-		}
-	}
-	return nil
+	return code(reply.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode)
 }
 
 func remove(w *wire, names []string) error {
@@ -85,40 +87,33 @@ func ids(w *wire, names []string) (map[string][16]byte, error) {
 // passing are errors that a broker may give while a new leader takes over.
 func passing(err error) bool {
 	return errors.Is(err, kerr.NotLeaderForPartition) || errors.Is(err, kerr.LeaderNotAvailable) || errors.Is(err, kerr.KafkaStorageError) ||
+		errors.Is(err, kerr.NotEnoughReplicas) || errors.Is(err, kerr.NotEnoughReplicasAfterAppend) ||
 		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, io.EOF)
 }
 
-// writeEach sends one record to each partition of a topic and repeats what was refused, until all are taken.
-func writeEach(o options, w *wire, name string, partitions []int32) error {
+// writeEach sends one record to each partition of a topic, at its leader, and repeats what was refused, until all are
+// taken.
+func writeEach(o options, name string, partitions []int32) error {
 	batch := recordBatch(1, 100)
-	for left := partitions; ; {
-		topicIDs, err := ids(w, []string{name})
+	brokers := newBrokers(o)
+	defer brokers.close()
+	for left := partitions; ; time.Sleep(time.Millisecond) {
+		found, err := brokers.leaders(name)
 		if err != nil {
-			return err
+			brokers.close()
+			continue // whoever was asked has gone; o.limit ends this
 		}
-		q := produceRequest(name, topicIDs[name], -1)
-		for _, p := range left {
-			q.Topics[0].Partitions = append(q.Topics[0].Partitions, producePartition(p, batch))
-		}
-		reply, err := w.call(q)
-		if err != nil {
-			return err
-		}
-		left = nil
-		for _, t := range reply.(*kmsg.ProduceResponse).Topics {
-			for _, p := range t.Partitions {
-				if e := code(p.ErrorCode); e != nil {
-					if !passing(e) {
-						return fmt.Errorf("write %s-%d: %w", name, p.Partition, e)
-					}
-					left = append(left, p.Partition)
-				}
+		var refused []int32
+		for address, led := range found.of(left) {
+			again, err := brokers.write(address, name, found.id, led, batch)
+			if err != nil && !passing(err) {
+				return fmt.Errorf("write %s: %w", name, err)
 			}
+			refused = append(refused, again...)
 		}
-		if len(left) == 0 {
+		if left = refused; len(left) == 0 {
 			return nil
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -137,15 +132,15 @@ func createAndWrite(o options) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, m := result{}, startMeter(o.pid)
+	r, m := result{}, startMeter(o.pids)
 	for _, name := range topicNames(o) { // one request a topic: Apache Kafka takes 10,000 partitions a request at most
-		if err := create(w, []string{name}, o.partitions); err != nil {
+		if err := create(o, w, []string{name}); err != nil {
 			return nil, err
 		}
 	}
 	r["created_ms"] = milliseconds(time.Since(m.start))
 	for _, name := range topicNames(o) {
-		if err := writeEach(o, w, name, every(o.partitions)); err != nil {
+		if err := writeEach(o, name, every(o.partitions)); err != nil {
 			return nil, err
 		}
 	}
@@ -161,23 +156,12 @@ func firstWrite(o options) (result, error) {
 		start = time.Unix(0, o.since)
 	}
 	names := topicNames(o)
-	for {
-		w, err := dial(o)
-		if err == nil {
-			if err = writeEach(o, w, names[0], []int32{0}); err == nil {
-				break
-			}
-			w.conn.Close()
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	r := result{"first_ms": milliseconds(time.Since(start))}
-	w, err := dial(o)
-	if err != nil {
+	if err := writeEach(o, names[0], []int32{0}); err != nil {
 		return nil, err
 	}
+	r := result{"first_ms": milliseconds(time.Since(start))}
 	for _, name := range names {
-		if err := writeEach(o, w, name, every(o.partitions)); err != nil {
+		if err := writeEach(o, name, every(o.partitions)); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +187,7 @@ func metadataStorm(o options) (result, error) {
 			return nil, err
 		}
 	}
-	r, m := result{}, startMeter(o.pid)
+	r, m := result{}, startMeter(o.pids)
 	took := make([]time.Duration, 0, o.rounds)
 	for range o.rounds {
 		start := time.Now()
@@ -226,12 +210,12 @@ func recreate(o options) (result, error) {
 	}
 	names := []string{o.topic}
 	var whole, deleted []time.Duration
-	r, m := result{}, startMeter(o.pid)
+	r, m := result{}, startMeter(o.pids)
 	for range o.rounds {
-		if err := create(w, names, o.partitions); err != nil {
+		if err := create(o, w, names); err != nil {
 			return nil, err
 		}
-		if err := writeEach(o, w, o.topic, every(o.partitions)); err != nil {
+		if err := writeEach(o, o.topic, every(o.partitions)); err != nil {
 			return nil, err
 		}
 		start := time.Now()
@@ -239,10 +223,10 @@ func recreate(o options) (result, error) {
 			return nil, err
 		}
 		deleted = append(deleted, time.Since(start))
-		if err := create(w, names, o.partitions); err != nil {
+		if err := create(o, w, names); err != nil {
 			return nil, err
 		}
-		if err := writeEach(o, w, o.topic, every(o.partitions)); err != nil {
+		if err := writeEach(o, o.topic, every(o.partitions)); err != nil {
 			return nil, err
 		}
 		whole = append(whole, time.Since(start))
@@ -253,6 +237,40 @@ func recreate(o options) (result, error) {
 	m.stop(r, int64(o.rounds), 0)
 	percentiles(r, "", whole)
 	percentiles(r, "delete_", deleted)
+	return r, nil
+}
+
+// reuse does so once with each topic, each time to its first record.
+func reuse(o options) (result, error) {
+	w, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	var created, written []time.Duration
+	for _, name := range topicNames(o) {
+		start := time.Now()
+		if err := remove(w, []string{name}); err != nil {
+			return nil, err
+		}
+		for {
+			err := tryToCreate(o, w, name)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, kerr.TopicAlreadyExists) {
+				return nil, fmt.Errorf("create %s: %w", name, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		created = append(created, time.Since(start))
+		if err := writeEach(o, name, every(o.partitions)); err != nil {
+			return nil, err
+		}
+		written = append(written, time.Since(start))
+	}
+	r := result{}
+	percentiles(r, "created_", created)
+	percentiles(r, "written_", written)
 	return r, nil
 }
 
@@ -271,7 +289,7 @@ func deleteAll(o options) (result, error) {
 // describe keeps the control plane busy: configurations of all topics, again and again, until the time is over.
 func describe(o options) (result, error) {
 	o.connections = 1
-	r, m := result{}, startMeter(o.pid)
+	r, m := result{}, startMeter(o.pids)
 	end := m.start.Add(o.duration)
 	count := int64(0)
 	err := inParallel(o, func(_ int, w *wire) error {

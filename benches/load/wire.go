@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -25,12 +26,25 @@ type wire struct {
 
 var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("load"))
 
+// dial connects to the first broker that can be reached.
 func dial(o options) (*wire, error) {
-	conn, err := net.DialTimeout("tcp", o.bootstrap, 2*time.Second)
+	var w *wire
+	var err error
+	for _, address := range strings.Split(o.bootstrap, ",") {
+		if w, err = dialAt(o, address, o.limit); err == nil {
+			break
+		}
+	}
+	return w, err
+}
+
+// dialAt connects to one broker, which has to answer for the first time within patience.
+func dialAt(o options, address string, patience time.Duration) (*wire, error) {
+	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(o.limit))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	w := &wire{conn: conn, in: bufio.NewReaderSize(conn, 1<<16), versions: map[int16]int16{18: 3}}
 	hello := kmsg.NewPtrApiVersionsRequest()
 	hello.ClientSoftwareName, hello.ClientSoftwareVersion = "load", "1"
@@ -42,6 +56,7 @@ func dial(o options) (*wire, error) {
 	for _, key := range reply.(*kmsg.ApiVersionsResponse).ApiKeys {
 		w.versions[key.ApiKey] = key.MaxVersion
 	}
+	_ = conn.SetDeadline(time.Now().Add(o.limit))
 	return w, nil
 }
 

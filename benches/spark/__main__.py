@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benches.compare import load
-from benches.compare.cases import CPU_GB
+from benches.compare.case import CPU_GB
 from benches.compare.peers import PEERS
 from benches.ingest import attach, neighbours
 from benches.readme import shown

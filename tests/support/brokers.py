@@ -70,6 +70,11 @@ class BrokerProcess(ABC):
         assert self._child is not None, "the broker is not running"
         return self._child.pid
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of all processes: one."""
+        return (self.pid,)
+
     @abstractmethod
     def command(self) -> list[str]:
         """What to run; called before each start."""
@@ -199,6 +204,7 @@ class KafkaProcess(BrokerProcess):
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, settings)
         self.controller_port = free_port()
+        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a", 1)
 
     def command(self) -> list[str]:
         properties = {
@@ -226,9 +232,8 @@ class KafkaProcess(BrokerProcess):
         )
         class_path = f"{jars(BROKER)}/*"
         if not (self.data_dir / "meta.properties").exists():
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a", 1)
             subprocess.run(
-                java_command(class_path, "kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", str(file)]),
+                java_command(class_path, "kafka.tools.StorageTool", ["format", "-t", self.cluster_id, "-c", str(file)]),
                 check=True,
                 capture_output=True,
                 timeout=START_TIMEOUT_S,

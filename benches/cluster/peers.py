@@ -1,0 +1,147 @@
+"""Three brokers of each kind, on this machine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benches.compare.peers import KafkaPeer
+from pybroker.client import blocking
+from pybroker.protocol.messages import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequest_PartitionData,
+    DescribeQuorumRequest_TopicData,
+)
+from tests.support.brokers import BrokerProcess
+from tests.support.cluster import ClusterBroker
+from tests.support.zookeeper import ZooKeeperServer
+
+BROKERS = (1, 2, 3)
+SESSION_MS = 6_000
+"""After how long a broker counts as gone of which nothing is heard; the same for all."""
+
+COMMON = {
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "50",
+}
+
+
+class ClusterPeer(ABC):
+    """A cluster whose brokers can be stopped, killed and started one by one."""
+
+    name: str
+    brokers: dict[int, BrokerProcess]
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers, whether they run or not."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the brokers, and of what they cannot be without."""
+        return tuple(broker.pid for broker in self.brokers.values() if broker.running)
+
+    def start(self) -> None:
+        """All brokers, at the same time; returns when each answers."""
+        for broker in self.brokers.values():
+            broker.launch()
+        for broker in self.brokers.values():
+            broker.await_answers()
+
+    def kill_brokers(self) -> None:
+        """kill -9 of all brokers."""
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def kill(self) -> None:
+        """Ends everything at once."""
+        self.kill_brokers()
+
+    @abstractmethod
+    def controller(self) -> int:
+        """The id of the broker that decides now."""
+
+    def admin(self) -> blocking.AdminClient:
+        """For what the cases look at; the same client for everybody."""
+        return blocking.AdminClient({"bootstrap.servers": self.bootstrap})
+
+
+class KafkaCluster(ClusterPeer):
+    """Apache Kafka in KRaft mode: each of the three is broker and controller."""
+
+    name = "kafka"
+
+    def __init__(self, folder: Path) -> None:
+        made = {number: KafkaPeer(folder / str(number)) for number in BROKERS}
+        voters = ",".join(f"{number}@127.0.0.1:{one.controller_port}" for number, one in made.items())
+        for number, one in made.items():
+            one.cluster_id = made[1].cluster_id
+            one.settings |= {
+                **COMMON,
+                "node.id": str(number),
+                "controller.quorum.voters": voters,
+                "broker.session.timeout.ms": str(SESSION_MS),
+                "broker.heartbeat.interval.ms": "1000",
+                "transaction.state.log.replication.factor": "3",
+                "file.delete.delay.ms": "500",
+            }
+        self.brokers = {**made}
+
+    def controller(self) -> int:
+        partition = DescribeQuorumRequest_PartitionData(partition_index=0)
+        topic = DescribeQuorumRequest_TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        with self.admin() as admin:
+            answer = admin.send(DescribeQuorumRequest(topics=[topic]))
+        leader: int = answer.topics[0].partitions[0].leader_id
+        return leader
+
+
+class PybrokerCluster(ClusterPeer):
+    """The product, on one ZooKeeper, whose CPU counts as the brokers' does."""
+
+    def __init__(self, folder: Path, flush_mode: str) -> None:
+        self.name = "pybroker" if flush_mode == "commit" else f"pybroker {flush_mode}"
+        self._zookeeper = ZooKeeperServer(folder / "zookeeper")
+        settings = {
+            **COMMON,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "log.flush.mode": flush_mode,
+            "delete.topic.delay.ms": "500",
+        }
+        self.brokers = {
+            number: ClusterBroker(folder / str(number), number, self._zookeeper.address, settings)
+            for number in BROKERS
+        }
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """With ZooKeeper's."""
+        return (*super().pids, self._zookeeper.pid)
+
+    def start(self) -> None:
+        """ZooKeeper, then all brokers."""
+        if not self._zookeeper.running:
+            self._zookeeper.start()
+        super().start()
+
+    def kill(self) -> None:
+        """Ends everything at once."""
+        self.kill_brokers()
+        self._zookeeper.kill()
+
+    def controller(self) -> int:
+        with self.admin() as admin:
+            found = admin.describe_cluster().controller
+        assert found is not None, "somebody is the controller"
+        return found.id
+
+
+KAFKA, OS, DURABLE = "kafka", "pybroker os", "pybroker"
+PEERS: Mapping[str, Callable[[Path], ClusterPeer]] = {
+    KAFKA: KafkaCluster,
+    OS: lambda folder: PybrokerCluster(folder, "os"),
+    DURABLE: lambda folder: PybrokerCluster(folder, "commit"),
+}

@@ -1,0 +1,160 @@
+"""Measures peers in turn, and prints one table.
+
+They run side by side, idle while it is not their turn; a round takes each case once with every peer and once with the
+limit program, so that a ratio compares neighbours in time. Medians of the rounds count. Before the first round of a
+case each peer is loaded with the case until the CPU of a request stands still (`benches/warm.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+from benches.compare.case import CPU_REQUEST, Bar, Case, Figures
+from benches.readme import shown
+from benches.warm import Warmth, until_steady
+
+Runs = dict[str, list[Figures]]  # peer or "limit" → one dictionary a round
+
+
+def middle(runs: Runs, peer: str, figure: str) -> float | None:
+    """The median over the rounds, or None if the peer was not measured or has no such figure."""
+    values = [run[figure] for run in runs.get(peer, []) if figure in run]
+    return median(values) if values else None
+
+
+def verdict(runs: Runs, bar: Bar) -> str:
+    """The ratio of one bar, and whether it is met."""
+    ours = middle(runs, bar.peer, bar.figure)
+    theirs = middle(runs, bar.against, bar.figure) if bar.against else 1.0
+    if ours is None or not theirs:
+        return "not measured"
+    ratio = ours / theirs
+    met = ratio >= bar.ratio if bar.at_least else ratio <= bar.ratio
+    wanted = f"{'≥' if bar.at_least else '≤'} {shown(bar.ratio)}"
+    of = f"{bar.peer} / {bar.against}" if bar.against else bar.peer
+    return f"{of} = {shown(ratio)} (bar {wanted}: {'met' if met else 'MISSED'})"
+
+
+def rows(case: Case, runs: Runs, peers: Collection[str]) -> list[str]:
+    """The lines of one case, as a Markdown table row for each figure."""
+    columns = [*peers, "limit"]
+    lines = []
+    for figure in case.shown():
+        cells = [middle(runs, peer, figure) for peer in columns]
+        bars = "; ".join(verdict(runs, bar) for bar in case.bars if bar.figure == figure)
+        lines.append(
+            f"| {case.name} | {figure} | " + " | ".join("" if c is None else shown(c) for c in cells) + f" | {bars} |"
+        )
+    return lines
+
+
+def heading(peers: Collection[str]) -> str:
+    """The first two lines of the table."""
+    columns = ["case", "figure", *peers, "limit", "ratios"]
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+
+
+class Peer(Protocol):
+    """What stands in a column: a broker, or several that are one cluster."""
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        ...
+
+    def kill(self) -> object:
+        """Ends it at once."""
+        ...
+
+
+class Bench:
+    """The running peers and what has been measured of them."""
+
+    def __init__(self, peers: Mapping[str, Callable[[Path], Peer]], folder: Path, log: Path | None) -> None:
+        self.peers = peers
+        self.folder = folder
+        self.log = log
+        self.running: dict[str, Peer] = {}
+        self.runs: dict[str, Runs] = {}
+        self.warmth: dict[str, dict[str, Warmth]] = {}
+
+    def broker(self, peer: str) -> Peer:
+        """The one of a column, started when it is first needed."""
+        if peer not in self.running:
+            broker = self.peers[peer](self.folder / peer.replace(" ", "-"))
+            broker.start()
+            self.running[peer] = broker
+        return self.running[peer]
+
+    def stop(self) -> None:
+        """Ends all brokers."""
+        while self.running:
+            self.running.popitem()[1].kill()
+
+    def measure(self, case: Case, rounds: int) -> Runs:
+        """All rounds of one case; a failed measurement is told and left out."""
+        runs = self.runs[case.name] = {}
+        if case.live:
+            self.stop()
+        else:
+            self._warm(case)
+        for number in range(rounds):
+            for peer in (*case.peers, "limit"):
+                try:
+                    figures = self._once(case, peer, number)
+                except (RuntimeError, OSError) as error:
+                    print(f"{case.name}, {peer}: FAILED: {error}", file=sys.stderr, flush=True)
+                    continue
+                if figures:
+                    runs.setdefault(peer, []).append(figures)
+                    self._keep(case, peer, figures)
+        return runs
+
+    def _warm(self, case: Case) -> None:
+        """What a restart costs (`live`) is cold by nature; of other cases no first run counts."""
+        for peer in case.peers:
+            try:
+                if CPU_REQUEST in (self._once(case, peer, 0) or {}):
+                    warmth = until_steady(partial(self._cpu_of_a_request, case, peer))
+                    self.warmth.setdefault(case.name, {})[peer] = warmth
+                    print(f"{case.name:48s} {peer:12s} warm: {warmth}", file=sys.stderr, flush=True)
+            except (RuntimeError, OSError) as error:
+                print(f"{case.name}, {peer}: warming FAILED: {error}", file=sys.stderr, flush=True)
+
+    def _cpu_of_a_request(self, case: Case, peer: str) -> float:
+        return float((self._once(case, peer, 0) or {})[CPU_REQUEST])
+
+    def _once(self, case: Case, peer: str, number: int) -> Figures | None:
+        if peer == "limit":
+            return case.limit(self.folder / "limit") if case.limit else None
+        if case.live:
+            return case.live(peer, self.folder / f"live-{number}-{peer.replace(' ', '-')}")
+        assert case.measure is not None
+        return case.measure(self.broker(peer))
+
+    def _keep(self, case: Case, peer: str, figures: Figures) -> None:
+        brief = "  ".join(f"{name}={shown(figures[name])}" for name in case.shown() if name in figures)
+        print(f"{case.name:48s} {peer:12s} {brief}", file=sys.stderr, flush=True)
+        if self.log:
+            with self.log.open("a") as out:
+                out.write(json.dumps({"case": case.name, "peer": peer, **figures}) + "\n")
+
+
+def warm_ups(warmth: dict[str, dict[str, Warmth]], peers: Collection[str]) -> str:
+    """How each broker was loaded before its case counted, as a table; nothing if no case was."""
+    if not warmth:
+        return ""
+    lines = [
+        "Loaded before: runs, and how much the CPU of a request differed over the last three of them",
+        "",
+        f"| case | {' | '.join(peers)} |",
+        f"|---|{'---|' * len(peers)}",
+    ]
+    for case, found in warmth.items():
+        lines.append(f"| {case} | {' | '.join(str(found.get(peer, '')) for peer in peers)} |")
+    return "\n".join(lines)
