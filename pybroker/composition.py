@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.admin.acls import AclAdmin
 from pybroker.admin.cluster import ClusterAdmin
+from pybroker.admin.cluster_state import ClusterState
+from pybroker.admin.conditions import Conditions
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.admin.elections import ElectionAdmin
 from pybroker.admin.history import HistoryAdmin
@@ -45,6 +47,7 @@ from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.leader import IngestLeader
 from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.image import BrokerImage
+from pybroker.metadata.session import StoreSession
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas.closing import TopicClosing
@@ -294,6 +297,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
 
 def _services(ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort) -> Services:
     native, config, view = ground.native, ground.config, local.view
+    cluster = ClusterAdmin(local.cache)
     return Services(
         broker_id=ground.broker_id,
         cluster_id=ground.cluster_id,
@@ -304,8 +308,9 @@ def _services(ground: Ground, local: Local, followers: Followers, topics: TopicA
         topics=topics,
         lineage=LineageAdmin(view, port, config, ground.clock),
         history=HistoryAdmin(view, native, ground.broker_id, local.staging),
-        cluster=ClusterAdmin(local.cache),
         elections=ElectionAdmin(port),
+        cluster=cluster,
+        cluster_state=ClusterState(ground.broker_id, cluster, Conditions(view, config), StoreSession(ground.store)),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),
         log_dirs=LogDirAdmin(native.log_dirs, local.cache.topic_id),

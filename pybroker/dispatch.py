@@ -51,6 +51,7 @@ from pybroker.api import (
     k32144_truncate_topics,
     k32145_describe_topic_history,
     k32146_describe_deletions,
+    k32147_describe_cluster_state,
     k32150_ingest_begin,
     k32152_ingest_commit,
     k32153_ingest_abort,
@@ -163,6 +164,9 @@ def routes(services: Services) -> dict[int, Handler]:
         ),
         k32146_describe_deletions.API_KEY: partial(
             k32146_describe_deletions.handle, services.history, services.authorizer
+        ),
+        k32147_describe_cluster_state.API_KEY: partial(
+            k32147_describe_cluster_state.handle, services.cluster_state, authorizer
         ),
     }
 

@@ -10,6 +10,7 @@ from pybroker.native import NativeBroker
 if TYPE_CHECKING:
     from pybroker.admin.acls import AclAdmin
     from pybroker.admin.cluster import ClusterAdmin
+    from pybroker.admin.cluster_state import ClusterState
     from pybroker.admin.configs import ConfigAdmin
     from pybroker.admin.elections import ElectionAdmin
     from pybroker.admin.history import HistoryAdmin
@@ -44,6 +45,7 @@ class Services:
     history: HistoryAdmin
     cluster: ClusterAdmin
     elections: ElectionAdmin
+    cluster_state: ClusterState
     records: RecordAdmin
     configs: ConfigAdmin
     log_dirs: LogDirAdmin

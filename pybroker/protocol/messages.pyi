@@ -3439,6 +3439,58 @@ class DescribeDeletionsResponse_DeletionPartition(msgspec.Struct):
     size_bytes: int = -1
     remaining_ms: int = -1
 
+class DescribeClusterStateRequest(msgspec.Struct):
+    """Request, key 32147, versions 0-0."""
+
+    partitions_max: int = 1000
+
+class DescribeClusterStateResponse(msgspec.Struct):
+    """Response, key 32147, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    broker_id: int = -1
+    store_session: str = ""
+    controller_id: int = -1
+    controller_epoch: int = -1
+    topics: int = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+    under_replicated_partitions: int = 0
+    under_min_isr_partitions: int = 0
+    at_min_isr_partitions: int = 0
+    reassigning_partitions: int = 0
+    too_few_replicas_partitions: int = 0
+    brokers: list[DescribeClusterStateResponse_BrokerState] = []
+    conditions: list[DescribeClusterStateResponse_PartitionCondition] = []
+    damaged_topics: list[DescribeClusterStateResponse_DamagedTopic] = []
+
+class DescribeClusterStateResponse_BrokerState(msgspec.Struct):
+    broker_id: int = 0
+    broker_epoch: int = -1
+    rack: str | None = None
+    leaving: bool = False
+    leaders: int = 0
+    replicas: int = 0
+
+class DescribeClusterStateResponse_PartitionCondition(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition_index: int = 0
+    leader_id: int = -1
+    leader_epoch: int = -1
+    replica_nodes: list[int] = []
+    isr_nodes: list[int] = []
+    adding_nodes: list[int] = []
+    removing_nodes: list[int] = []
+    min_isr: int = 0
+    replicas_wanted: int = 0
+
+class DescribeClusterStateResponse_DamagedTopic(msgspec.Struct):
+    name: str = ""
+    reason: str = ""
+
 class IngestBeginRequest(msgspec.Struct):
     """Request, key 32150, versions 0-0."""
 

@@ -276,9 +276,10 @@ def test_the_cluster(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -
     assert run("cluster", "id").stdout == f"{known}\n"
     shown = ask("cluster", "describe")
     assert (shown["cluster_id"], shown["controller"]) == (known, 1)
-    assert shown["brokers"] == [
-        {"broker": 1, "host": "127.0.0.1", "port": broker.port, "rack": None, "controller": True}
-    ]
+    (only,) = shown["brokers"]
+    expected = {"broker": 1, "host": "127.0.0.1", "port": broker.port, "rack": None, "controller": True}
+    assert only == only | expected | {"state": "running", "store": "connected", "offline_log_dirs": []}
+    assert run("cluster", "health").stdout.startswith("healthy: 1 brokers, ")
     assert known in run("cluster", "describe").stdout
     (directory,) = ask("cluster", "log-dirs")
     assert (directory["log_dir"], directory["state"]) == (str(broker.data_dir), "online")

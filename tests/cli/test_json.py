@@ -81,6 +81,7 @@ def told(broker: BrokerProcess, names: tuple[str, str, str]) -> dict[str, Any]:
     run("topics", "history", topic)
     run("groups", "delete", group)
     run("cluster", "describe")
+    run("cluster", "health")
     run("cluster", "id")
     run("cluster", "log-dirs")
     run("users", "list")
@@ -121,6 +122,6 @@ def test_one_thing_is_an_object_and_several_are_an_array(told: dict[str, Any]) -
     several = {"list", "describe", "history", "deletions", "log-dirs"}
     for command, document in told.items():
         noun, verb, *_ = command.split()
-        if noun in ("groups", "cluster") and verb == "describe":
+        if noun in ("groups", "cluster") and verb in ("describe", "health"):
             continue
         assert isinstance(document, list) == (verb in several), command

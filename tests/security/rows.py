@@ -363,6 +363,7 @@ ROWS = (
             topics=[m.DeleteTopicsRequest_DeleteTopicState(name=name, topic_id=Uuid.ZERO)], timeout_ms=10_000
         ),
     ),
+    Row(32147, "cluster", lambda *_: m.DescribeClusterStateRequest(), Grant(C, Op.DESCRIBE)),
     Row(32150, "topic", _begin, Grant(T, Op.WRITE)),
     Row(
         32151,

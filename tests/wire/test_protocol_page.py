@@ -46,12 +46,13 @@ def test_the_tables_are_found() -> None:
         "TruncateTopics",
         "DescribeTopicHistory",
         "DescribeDeletions",
+        "DescribeClusterState",
     ]
     assert [version for version, *_ in LISTING] == ["0", "1"]
 
 
 @pytest.mark.parametrize(("key", "name", "request_cell", "response_cell"), OWN, ids=[name for _, name, *_ in OWN])
-def test_the_lives_of_topics(key: str, name: str, request_cell: str, response_cell: str) -> None:
+def test_own_requests(key: str, name: str, request_cell: str, response_cell: str) -> None:
     schema = native.message_schema(f"{name}Request")
     assert schema is not None
     assert schema.api_key == int(key)

@@ -4,7 +4,7 @@
 use super::schema_file::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 109] = [
+pub(super) static CLIENT: [SchemaFile; 110] = [
     SchemaFile::new("stored/consumer_offsets.schema", None, &["StoredGroup", "StoredOffset"], include_str!("../../schema/stored/consumer_offsets.schema")),
     SchemaFile::new("stored/metadata_log.schema", None, &["ConfigRecord", "PartitionChangeRecord", "PartitionRecord", "ProducerIdsRecord", "RemoveTopicRecord", "TopicRecord"], include_str!("../../schema/stored/metadata_log.schema")),
     SchemaFile::new("client/data.schema", None, &["AbortedTxn", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "ControlRecordTypeSchema", "DefaultPrincipalData", "EndTxnMarker", "GroupMetadataKey", "GroupMetadataValue", "KRaftVersionRecord", "LeaderChangeMessage", "OffsetCommitKey", "OffsetCommitValue", "SnapshotFooterRecord", "SnapshotHeaderRecord", "VotersRecord"], include_str!("../../schema/client/data.schema")),
@@ -109,6 +109,7 @@ pub(super) static CLIENT: [SchemaFile; 109] = [
     SchemaFile::new("own/k32144_truncate_topics.schema", Some(32144), &["TruncateTopicsRequest", "TruncateTopicsResponse"], include_str!("../../schema/own/k32144_truncate_topics.schema")),
     SchemaFile::new("own/k32145_describe_topic_history.schema", Some(32145), &["DescribeTopicHistoryRequest", "DescribeTopicHistoryResponse"], include_str!("../../schema/own/k32145_describe_topic_history.schema")),
     SchemaFile::new("own/k32146_describe_deletions.schema", Some(32146), &["DescribeDeletionsRequest", "DescribeDeletionsResponse"], include_str!("../../schema/own/k32146_describe_deletions.schema")),
+    SchemaFile::new("own/k32147_describe_cluster_state.schema", Some(32147), &["DescribeClusterStateRequest", "DescribeClusterStateResponse"], include_str!("../../schema/own/k32147_describe_cluster_state.schema")),
     SchemaFile::new("own/k32150_ingest_begin.schema", Some(32150), &["IngestBeginRequest", "IngestBeginResponse"], include_str!("../../schema/own/k32150_ingest_begin.schema")),
     SchemaFile::new("own/k32151_ingest_append.schema", Some(32151), &["IngestAppendRequest", "IngestAppendResponse"], include_str!("../../schema/own/k32151_ingest_append.schema")),
     SchemaFile::new("own/k32152_ingest_commit.schema", Some(32152), &["IngestCommitRequest", "IngestCommitResponse"], include_str!("../../schema/own/k32152_ingest_commit.schema")),

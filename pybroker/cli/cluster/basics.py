@@ -1,35 +1,22 @@
-"""`pybroker cluster`: what concerns the cluster as a whole."""
+"""`pybroker cluster id | log-dirs`."""
 
 from __future__ import annotations
 
 import click
 
 from pybroker.cli.completion import broker_ids
-from pybroker.cli.grammar import VerbGroup
 from pybroker.cli.options import Target, broker_options, run
 from pybroker.cli.output import table, write_json
 
 
-@click.group(cls=VerbGroup, lazy={"adopt-id": "pybroker.cli.adopt_id:adopt_id"})
-def cluster() -> None:
-    """The cluster as a whole."""
-
-
-@cluster.command("id")
+@click.command("id")
 @broker_options
 def cluster_id(target: Target) -> None:
     """Show the cluster's id."""
     run(_id(target))
 
 
-@cluster.command()
-@broker_options
-def describe(target: Target) -> None:
-    """Show the cluster's id, its brokers and which of them is the controller."""
-    run(_describe(target))
-
-
-@cluster.command("log-dirs")
+@click.command("log-dirs")
 @click.option(
     "--broker",
     "brokers",
@@ -55,29 +42,6 @@ async def _id(target: Target) -> None:
         raise click.ClickException("This cluster has no id: its brokers are older than Kafka 0.10.1.")
     else:
         click.echo(found)
-
-
-async def _describe(target: Target) -> None:
-    from pybroker.client import AdminClient
-
-    async with AdminClient(target.client_config()) as admin:
-        found = await admin.describe_cluster()
-    controller = None if found.controller is None else found.controller.id
-    brokers = [
-        {
-            "broker": node.id,
-            "host": node.host,
-            "port": node.port,
-            "rack": node.rack,
-            "controller": node.id == controller,
-        }
-        for node in sorted(found.nodes)
-    ]
-    if target.json:
-        write_json({"cluster_id": found.cluster_id, "controller": controller, "brokers": brokers})
-        return
-    click.echo(f"Cluster id: {found.cluster_id or '(none)'}")
-    table(brokers, ["broker", "host", "port", "rack", "controller"])
 
 
 async def _log_dirs(target: Target, brokers: tuple[int, ...]) -> None:

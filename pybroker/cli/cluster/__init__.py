@@ -1,0 +1,21 @@
+"""`pybroker cluster`: what concerns the cluster as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli.grammar import VerbGroup
+
+VERBS: dict[str, str] = {
+    "adopt-id": "pybroker.cli.cluster.adopt_id:adopt_id",
+    "describe": "pybroker.cli.cluster.describe:describe",
+    "health": "pybroker.cli.cluster.health:health",
+    "id": "pybroker.cli.cluster.basics:cluster_id",
+    "log-dirs": "pybroker.cli.cluster.basics:log_dirs",
+}
+"""Verb → `module:attribute` of its click command."""
+
+
+@click.group(cls=VerbGroup, lazy=VERBS)
+def cluster() -> None:
+    """The cluster as a whole: who is there, how it is, where the data lies."""

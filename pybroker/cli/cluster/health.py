@@ -1,0 +1,124 @@
+"""`pybroker cluster health`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import write_json
+
+if TYPE_CHECKING:
+    from pybroker.cli.cluster.report import Report
+
+Problem = dict[str, Any]
+"""`what` it is, whom it concerns, and `says`: the line for people."""
+
+
+@click.command()
+@broker_options
+def health(target: Target) -> None:
+    """Say what is wrong with the cluster, one line each; the exit code is 1 if anything is.
+
+    What is red: a broker that is not there although it has replicas, does not answer or does not reach ZooKeeper; no
+    controller; a partition without leader, with replicas that are not in sync, or fewer than min.insync.replicas of
+    them; internal topics with fewer replicas than the settings say; log directories and topics that are damaged.
+    """
+    problems = run(_health(target))
+    if problems:
+        raise SystemExit(1)
+
+
+async def _health(target: Target) -> list[Problem]:
+    from pybroker.cli.cluster.report import collect
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        report = await collect(admin)
+    if report.state is None:
+        raise click.ClickException("No broker answered that can say how the cluster is.")
+    problems = list(find_problems(report))
+    if target.json:
+        write_json({"cluster_id": report.cluster_id, "healthy": not problems, "problems": problems})
+    elif problems:
+        for problem in problems:
+            click.echo(problem["says"])
+    else:
+        state = report.state
+        click.echo(f"healthy: {len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions")
+    return problems
+
+
+def find_problems(report: Report) -> Iterator[Problem]:
+    """In the order in which somebody would look after them."""
+    if report.controller is None:
+        yield {"what": "no_controller", "says": "no broker is the controller: nothing can be decided"}
+    yield from _of_brokers(report)
+    for row in report.state.conditions:
+        yield from _of_partition(row)
+    left = _more(report)
+    if left > 0:
+        yield {"what": "more", "says": f"… and {left:,} more partitions"}
+    for row in report.state.damaged_topics:
+        yield {"what": "damaged", "topic": row.name, "says": f"topic {row.name} is not served: {row.reason}"}
+
+
+def _of_brokers(report: Report) -> Iterator[Problem]:
+    for one in report.brokers:
+        about = {"broker": one.broker}
+        if one.state == "absent":
+            says = f"broker {one.broker} is not there, and has {one.replicas:,} replicas"
+            yield {"what": "absent", **about, "says": says}
+        elif one.state == "silent":
+            yield {"what": "silent", **about, "says": f"broker {one.broker} is registered and does not answer"}
+        if one.store in ("suspended", "lost"):
+            says = f"broker {one.broker} does not reach ZooKeeper (session {one.store})"
+            yield {"what": "store", **about, "says": says}
+        if one.controller not in (None, -1, report.controller) or (one.controller == -1 and report.controller):
+            believed = "nobody" if one.controller == -1 else f"broker {one.controller}"
+            says = f"broker {one.broker} takes {believed} for the controller, not broker {report.controller}"
+            yield {"what": "other_controller", **about, "says": says}
+        for log_dir in one.offline_log_dirs:
+            says = f"broker {one.broker}: the log directory {log_dir} is offline"
+            yield {"what": "log_dir", **about, "log_dir": log_dir, "says": says}
+
+
+def _of_partition(row: Any) -> Iterator[Problem]:
+    """The worst of it, once."""
+    from pybroker.cli.cluster.describe import conditions
+
+    found = conditions(row)
+    replicas, isr = _ids(row.replica_nodes), _ids(row.isr_nodes)
+    where = f"{row.name}-{row.partition_index}"
+    if "offline" in found:
+        what, says = "offline", f"has no leader (replicas {replicas}, in sync last: {isr})"
+    elif "under_min_isr" in found:
+        there = f"has {len(row.isr_nodes)} in sync ({isr} of {replicas})"
+        what, says = "under_min_isr", f"{there}, min.insync.replicas is {row.min_isr}"
+    elif "under_replicated" in found:
+        missing = _ids(each for each in row.replica_nodes if each not in row.isr_nodes)
+        there = f"leader {row.leader_id}, ISR {isr}"
+        what, says = "under_replicated", f"is under-replicated: {missing} not in sync ({there})"
+    elif "too_few_replicas" in found:
+        few = f"has {len(row.replica_nodes)} replicas, offsets.topic.replication.factor is {row.replicas_wanted}"
+        what, says = "too_few_replicas", f"{few}: pybroker cluster balance"
+    else:
+        return  # being moved, which is no problem
+    about = {"topic": row.name, "topic_id": str(row.topic_id) if row.topic_id else None}
+    yield {"what": what, **about, "partition": row.partition_index, "says": f"{where} {says}"}
+
+
+def _more(report: Report) -> int:
+    """Partitions in trouble that the answer had no room for, at least."""
+    from pybroker.cli.cluster.report import PARTITIONS_MAX
+
+    state = report.state
+    counts = (state.under_replicated_partitions, state.under_min_isr_partitions, state.too_few_replicas_partitions)
+    left: int = max(counts) - PARTITIONS_MAX
+    return left if len(state.conditions) >= PARTITIONS_MAX else 0
+
+
+def _ids(brokers: Any) -> str:
+    return ",".join(map(str, brokers)) or "none"

@@ -1,0 +1,167 @@
+"""How a cluster is, put together from what each of its brokers says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient
+    from pybroker.client.cluster import Node
+
+ANSWER_SECONDS_MAX = 10.0
+"""A broker that is there and says nothing for so long does not answer."""
+
+PARTITIONS_MAX = 10_000
+"""That are named one by one; the counts are of all."""
+
+
+class BrokerReport(msgspec.Struct):
+    """One broker that is there, or that has replicas and is not."""
+
+    broker: int
+    broker_epoch: int | None = None
+    host: str | None = None
+    port: int | None = None
+    rack: str | None = None
+    state: str = "running"
+    """running, leaving, absent, or silent: registered, and does not answer."""
+    leaders: int = 0
+    replicas: int = 0
+    store: str | None = None
+    """Its session with the metadata store: connected, reconnected, suspended or lost."""
+    controller: int | None = None
+    """Who the controller is, in this broker's view."""
+    offline_log_dirs: tuple[str, ...] = ()
+
+
+class DeletedReplica(msgspec.Struct):
+    """What a broker has of a deleted topic's partition. size_bytes: None = it did not say."""
+
+    broker: int
+    partition: int
+    state: str
+    size_bytes: int | None
+
+
+class DeletionReport(msgspec.Struct):
+    """A topic whose data is not gone."""
+
+    topic: str
+    topic_id: str
+    state: str
+    deleted_ms: int
+    deleted_by: str
+    partitions: list[DeletedReplica]
+
+
+class Report(msgspec.Struct):
+    """The cluster. state: the answer of the best informed broker to DescribeClusterState; None: no broker knows the
+    request, this is another's cluster."""
+
+    cluster_id: str | None
+    controller: int | None
+    brokers: list[BrokerReport]
+    state: Any = None
+    deletions: list[DeletionReport] = []
+
+
+class _Said(msgspec.Struct):
+    """By one broker; None where it did not answer in time, or may not."""
+
+    state: Any = None
+    log_dirs: Any = None
+    deletions: Any = None
+    too_old: bool = False
+
+
+async def collect(admin: AdminClient) -> Report:
+    """Asks every broker. Raises KafkaError: nobody answers, or the caller may not look at the cluster."""
+    found = await admin.describe_cluster()
+    nodes = sorted(found.nodes)
+    answers = await asyncio.gather(*(_ask(admin, node) for node in nodes))
+    said = {node.id: answer for node, answer in zip(nodes, answers, strict=True)}
+    controller = None if found.controller is None else found.controller.id
+    states = [one.state for one in said.values() if one.state is not None]
+    if not states:
+        return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
+    # The controller knows first; one that is cut off from the others has an older epoch.
+    best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
+    return Report(
+        found.cluster_id,
+        best.controller_id if best.controller_id >= 0 else None,
+        _brokers(best, nodes, said),
+        best,
+        _deletions(said),
+    )
+
+
+async def _ask(admin: AdminClient, node: Node) -> _Said:
+    from pybroker.client.errors import KafkaError, UnsupportedVersionError, broker_error
+    from pybroker.protocol import messages as m
+    from pybroker.protocol.error_codes import ErrorCode
+
+    said = _Said()
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            said.state = await admin.send(m.DescribeClusterStateRequest(partitions_max=PARTITIONS_MAX), node=node.id)
+            if said.state.error_code:
+                raise broker_error(said.state.error_code, about="the state of the cluster")
+            said.log_dirs = await admin.send(m.DescribeLogDirsRequest(topics=[]), node=node.id)
+            said.deletions = await admin.send(m.DescribeDeletionsRequest(topics=None), node=node.id)
+    except UnsupportedVersionError:
+        said.too_old = said.state is None
+    except (KafkaError, TimeoutError, OSError) as error:
+        if isinstance(error, KafkaError) and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        said.state = None
+    return said
+
+
+def _basics(node: Node) -> BrokerReport:
+    return BrokerReport(node.id, None, node.host, node.port, node.rack)
+
+
+def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[BrokerReport]:
+    reports = {node.id: _basics(node) for node in nodes}
+    for row in best.brokers:
+        report = reports.setdefault(row.broker_id, BrokerReport(row.broker_id))
+        report.broker_epoch = row.broker_epoch if row.broker_epoch >= 0 else None
+        report.rack = row.rack or report.rack
+        report.leaders, report.replicas = row.leaders, row.replicas
+        if row.broker_epoch < 0:
+            report.state = "absent"
+        elif row.leaving:
+            report.state = "leaving"
+    for broker, one in said.items():
+        report = reports[broker]
+        if one.state is None:
+            if report.state == "running" and not one.too_old:
+                report.state = "silent"
+            continue
+        report.store, report.controller = one.state.store_session, one.state.controller_id
+        if one.log_dirs is not None:
+            report.offline_log_dirs = tuple(row.log_dir for row in one.log_dirs.results if row.error_code)
+    return [report for _, report in sorted(reports.items())]
+
+
+def _deletions(said: dict[int, _Said]) -> list[DeletionReport]:
+    """Each broker knows its own disks; of others it knows what they owe."""
+    found: dict[str, DeletionReport] = {}
+    for broker, one in said.items():
+        for row in () if one.deletions is None else one.deletions.deletions:
+            key = str(row.topic_id)
+            report = found.get(key)
+            if report is None:
+                report = found[key] = DeletionReport(row.name, key, row.state, row.deleted_ms, row.deleted_by, [])
+            known = {(each.broker, each.partition): each for each in report.partitions}
+            for part in row.partitions:
+                size = None if part.size_bytes < 0 else part.size_bytes
+                replica = DeletedReplica(part.broker_id, part.partition_index, part.state, size)
+                if part.broker_id == broker or (part.broker_id, part.partition_index) not in known:
+                    known[part.broker_id, part.partition_index] = replica
+            report.partitions = [each for _, each in sorted(known.items())]
+    return sorted(found.values(), key=lambda each: (each.topic, each.topic_id))
