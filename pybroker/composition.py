@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.admin.acls import AclAdmin
 from pybroker.admin.cluster import ClusterAdmin
-from pybroker.admin.cluster_state import ClusterState
+from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.admin.elections import ElectionAdmin
@@ -50,6 +50,7 @@ from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.session import StoreSession
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker, Uuid
+from pybroker.replicas.change_figures import ChangeFigures
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.evidence import KnownTopics
@@ -146,7 +147,8 @@ class Parts:
 def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     """Everything, tied together. `on_fatal` is called when the broker cannot go on."""
     own_port, seat = LocalPort(ground.broker_id), Seat()
-    local = _local(ground)
+    changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
+    local = _local(ground, changes)
     between = ground.config.between_brokers
     dial: Dialer | None = None
     peers: PeerWatch | None = None
@@ -189,8 +191,16 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             on_fatal=on_fatal,
         )
         peers = _peer_watch(ground, local.view, seat, own_port, dial=dial, office=office)
+    isr = IsrKeeper(ground.native, port, ground.broker_id, lambda: fence.broker_epoch)
+    figures = Figures(
+        is_controller=lambda: own_port.is_open,
+        events_waiting=lambda: own_port.waiting,
+        queue=own_port.figures,
+        changes=changes,
+        failed_isr_updates=lambda: isr.failed_updates,
+    )
     return Parts(
-        services=_services(ground, local, followers, topics, port),
+        services=_services(ground, local, followers, topics, port, figures=figures),
         membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal),
         fence=fence,
         receiver=receiver,
@@ -199,7 +209,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         appends=followers.appends,
         returned_offsets=followers.returned_offsets,
         following=local.following,
-        isr=IsrKeeper(ground.native, port, ground.broker_id, lambda: fence.broker_epoch),
+        isr=isr,
         port=port,
         own_port=own_port,
         office=office,
@@ -237,11 +247,11 @@ def _channels(broker_id: int, local: LocalChannel, dial: Dialer | None) -> Chann
     return BrokerChannels(broker_id, local, lambda broker: RemoteChannel(broker.broker_id, lambda: reach(broker)))
 
 
-def _local(ground: Ground) -> Local:
+def _local(ground: Ground, changes: ChangeFigures) -> Local:
     native, config = ground.native, ground.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
     # Who may do what comes before the settings of topics: it must not wait for them.
-    view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native)])
+    view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native), changes])
     known = KnownTopics(view, ground.store, ground.broker_id, complete=config.in_cluster)
     staging = Staging(native, ground.store, ground.clock, ground.broker_id, known)
     following = Following(native, ground.broker_id) if config.in_cluster else None
@@ -295,7 +305,9 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
     )
 
 
-def _services(ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort) -> Services:
+def _services(
+    ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort, *, figures: Figures
+) -> Services:
     native, config, view = ground.native, ground.config, local.view
     cluster = ClusterAdmin(local.cache)
     return Services(
@@ -310,6 +322,7 @@ def _services(ground: Ground, local: Local, followers: Followers, topics: TopicA
         history=HistoryAdmin(view, native, ground.broker_id, local.staging),
         elections=ElectionAdmin(port),
         cluster=cluster,
+        figures=figures,
         cluster_state=ClusterState(ground.broker_id, cluster, Conditions(view, config), StoreSession(ground.store)),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),

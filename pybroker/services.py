@@ -10,7 +10,7 @@ from pybroker.native import NativeBroker
 if TYPE_CHECKING:
     from pybroker.admin.acls import AclAdmin
     from pybroker.admin.cluster import ClusterAdmin
-    from pybroker.admin.cluster_state import ClusterState
+    from pybroker.admin.cluster_state import ClusterState, Figures
     from pybroker.admin.configs import ConfigAdmin
     from pybroker.admin.elections import ElectionAdmin
     from pybroker.admin.history import HistoryAdmin
@@ -46,6 +46,7 @@ class Services:
     cluster: ClusterAdmin
     elections: ElectionAdmin
     cluster_state: ClusterState
+    figures: Figures
     records: RecordAdmin
     configs: ConfigAdmin
     log_dirs: LogDirAdmin

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.conditions import Conditions
+from pybroker.cluster.queue_figures import QueueFigures
 from pybroker.metadata.session import StoreSession
+from pybroker.replicas.change_figures import ChangeFigures
 
 
 class ClusterState(NamedTuple):
@@ -18,3 +21,14 @@ class ClusterState(NamedTuple):
     conditions: Conditions
     session: StoreSession
     """With the metadata store."""
+
+
+class Figures(NamedTuple):
+    """What has happened on this broker since its start."""
+
+    is_controller: Callable[[], bool]
+    events_waiting: Callable[[], int]
+    """For this broker's controller."""
+    queue: QueueFigures
+    changes: ChangeFigures
+    failed_isr_updates: Callable[[], int]

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pybroker.cluster.events import Event
 from pybroker.cluster.port import Answer
+from pybroker.cluster.queue_figures import QueueFigures
 from pybroker.controller.closing import ClosedTopics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -28,6 +29,8 @@ class Submission:
     deadline: float | None
     """By the loop's clock."""
     answered: asyncio.Future[Answer[Any]]
+    came: float
+    """By the clock of the figures."""
     closed: ClosedTopics | None = None
     """What was closed for its decision; until then it may have to wait."""
 
@@ -49,6 +52,12 @@ class LocalPort:
         self._broker_id = broker_id
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
+        self.figures = QueueFigures()
+
+    @property
+    def waiting(self) -> int:
+        """Events that nobody has taken."""
+        return self._queue.qsize()
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, asked_by: int | None = None
@@ -63,7 +72,8 @@ class LocalPort:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
             )
-        self._queue.put_nowait(Submission(event, self._broker_id if asked_by is None else asked_by, deadline, answered))
+        asked_by = self._broker_id if asked_by is None else asked_by
+        self._queue.put_nowait(Submission(event, asked_by, deadline, answered, self.figures.now()))
         return await answered
 
     # --- the controller's end -----------------------------------------------------------------------------------------
@@ -83,7 +93,10 @@ class LocalPort:
 
     async def take(self) -> Submission:
         """The next one."""
-        return await self._queue.get()
+        self.figures.idle()
+        submission = await self._queue.get()
+        self.figures.begins(type(submission.event).__name__, submission.came)
+        return submission
 
     def put_back(self, submission: Submission) -> None:
         """One that was taken, and had to wait for something; behind what has come since."""

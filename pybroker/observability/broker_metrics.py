@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pybroker.metadata.deletion_records import REMOVED
+from pybroker.observability.cluster_metrics import cluster_metrics
 from pybroker.observability.group_metrics import group_metrics
 from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
 from pybroker.services import Services
@@ -14,23 +15,23 @@ _VERSION = version()
 def broker_metrics(services: Services) -> str:
     """Prometheus text; called on the loop's thread, each time somebody scrapes."""
     identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
-    return services.native.metrics() + render_metrics([*identity, *_sizes(services)])
+    return services.native.metrics() + render_metrics([*identity, *_sizes(services), *cluster_metrics(services)])
 
 
 def _sizes(services: Services) -> list[Metric]:
     """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
-    topics, image = services.cache.topics, services.view.image
-    broker_id = services.broker_id
-    leaders = sum(partition.leader == broker_id for topic in image.topics.values() for partition in topic.partitions)
+    topics, image, conditions = services.cache.topics, services.view.image, services.cluster_state.conditions
     return [
         Metric("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
         Metric(
             "pybroker_cluster_partitions",
             "Partitions of the cluster (Kafka: GlobalPartitionCount).",
-            lambda: sum(len(topic.partitions) for topic in image.topics.values()),
+            lambda: conditions.counts().partitions,
         ),
         Metric(
-            "pybroker_leader_partitions", "Partitions that this broker leads (Kafka: LeaderCount).", lambda: leaders
+            "pybroker_leader_partitions",
+            "Partitions that this broker leads (Kafka: LeaderCount).",
+            lambda: conditions.led_by(services.broker_id).partitions,
         ),
         Metric(
             "pybroker_cluster_deletions",

@@ -39,6 +39,8 @@ class IsrKeeper:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._waiting: list[IsrProposal] = []
+        self.failed_updates = 0
+        """Changes that the controller refused, or could not be asked for."""
         self._work: asyncio.Task[None] | None = None
         self._judge: asyncio.Task[None] | None = None
 
@@ -82,6 +84,7 @@ class IsrKeeper:
                 event = AlterIsr(self._broker_id, self._broker_epoch(), changes)
                 answer = await self._port.submit(event, TIMEOUT_MS)
             except KafkaError as error:
+                self.failed_updates += len(batch)
                 if error.code not in UNDECIDED:
                     log.error("the controller refuses to change ISRs: %s", error)
                 await asyncio.sleep(pause)
@@ -102,4 +105,5 @@ class IsrKeeper:
         if outcome.error_code != ErrorCode.INVALID_UPDATE_VERSION:
             reason = error_name(outcome.error_code)
             log.info("the ISR of %s-%d stays as it is: %s", proposal.topic_id, proposal.partition, reason)
+            self.failed_updates += 1
             isr.refused(*partition, proposal.leader_epoch, proposal.version)

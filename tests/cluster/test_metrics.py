@@ -1,0 +1,115 @@
+"""What a scraper sees of a cluster, under Kafka's names, while a broker is killed and comes back."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pybroker.client import NewTopic, blocking
+from pybroker.testing import Cluster
+from pybroker.testing.cluster import ClusterBroker
+from tests.support.cluster import until
+
+REPLICAS = "kafka_server_replicamanager"
+CONTROLLER = "kafka_controller_kafkacontroller"
+SESSION = "kafka_server_sessionexpirelistener"
+SAMPLE = re.compile(r"^(\w+(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, {"metrics.listener": "127.0.0.1:0", "leader.imbalance.check.interval.seconds": 1}) as running:
+        with blocking.AdminClient({"bootstrap.servers": running.bootstrap}) as admin:
+            admin.create_topics([NewTopic("orders", replica_assignments={n: _from(n) for n in range(3)})]).all()
+            admin.create_topics([NewTopic("alone", replica_assignments={0: [2]})]).all()
+        running.settle()
+        yield running
+
+
+def _from(partition: int) -> list[int]:
+    """Replicas 1, 2, 3 turned around, so that each broker leads one partition."""
+    return [(partition + step) % 3 + 1 for step in range(3)]
+
+
+def address(broker: ClusterBroker) -> str:
+    """Where the broker said that its metrics are, when it started last."""
+    return re.findall(r"Metrics at (http://\S+)", Path(broker.log_path).read_text())[-1]
+
+
+def scrape(broker: ClusterBroker) -> dict[str, float]:
+    with urllib.request.urlopen(address(broker), timeout=60) as answer:
+        return {name: float(value) for name, value in SAMPLE.findall(answer.read().decode())}
+
+
+def total(cluster: Cluster, name: str) -> float:
+    """Over all brokers that run."""
+    return sum(scrape(broker)[name] for broker in cluster.brokers.values() if broker.running)
+
+
+def test_a_broker_is_killed_and_comes_back(cluster: Cluster) -> None:
+    def all_are(name: str, expected: float) -> None:
+        until(lambda: total(cluster, name) == expected)
+
+    quiet = {
+        f"{CONTROLLER}_activecontrollercount": 1,
+        f"{CONTROLLER}_offlinepartitionscount": 0,
+        f"{CONTROLLER}_preferredreplicaimbalancecount": 0,
+        f"{CONTROLLER}_globaltopiccount": 2,
+        f"{CONTROLLER}_globalpartitioncount": 4,
+        f"{CONTROLLER}_activebrokercount": 3,
+        f"{REPLICAS}_leadercount": 4,
+        f"{REPLICAS}_partitioncount": 10,
+        f"{REPLICAS}_underreplicatedpartitions": 0,
+        f"{REPLICAS}_underminisrpartitioncount": 1,
+        f"{REPLICAS}_atminisrpartitioncount": 0,
+    }
+    for name, expected in quiet.items():
+        all_are(name, expected)
+    controller = cluster.brokers[cluster.controller or 0]
+    figures = scrape(controller)
+    assert figures[f"{CONTROLLER}_activecontrollercount"] == 1
+    assert figures["kafka_controller_controllereventmanager_eventqueuetimems_count"] > 0
+    assert figures["kafka_controller_controllereventmanager_eventqueueprocessingtimems_sum"] > 0
+    assert figures["kafka_controller_controllereventmanager_eventqueuesize"] == 0
+    before = {name: total(cluster, f"{REPLICAS}_{name}_total") for name in ("isrshrinks", "isrexpands")}
+
+    cluster.kill(2)
+    cluster.settle()
+    all_are(f"{CONTROLLER}_offlinepartitionscount", 1)
+    all_are(f"{CONTROLLER}_preferredreplicaimbalancecount", 2)
+    all_are(f"{CONTROLLER}_activebrokercount", 2)
+    all_are(f"{REPLICAS}_underreplicatedpartitions", 3)
+    all_are(f"{REPLICAS}_atminisrpartitioncount", 3)
+    all_are(f"{REPLICAS}_leadercount", 3)
+    all_are(f"{CONTROLLER}_activecontrollercount", 1)
+    assert total(cluster, f"{REPLICAS}_isrshrinks_total") > 0
+    assert total(cluster, "kafka_controller_controllerstats_leaderelectionrateandtimems_count") > 0
+    assert total(cluster, "pybroker_leader_elections_total") > 0
+
+    cluster.start_broker(2)
+    cluster.settle()
+    # The preferred leader leads again without being told.
+    for name, expected in quiet.items():
+        all_are(name, expected)
+    assert total(cluster, f"{REPLICAS}_isrexpands_total") > before["isrexpands"]
+    assert total(cluster, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
+    follower = scrape(cluster.brokers[2])
+    until(lambda: scrape(cluster.brokers[2])['kafka_server_replicafetchermanager_maxlag{clientid="Replica"}'] == 0)
+    assert follower['kafka_server_fetcherstats_requests_total{leader="1"}'] > 0
+
+
+def test_the_session_with_zookeeper(cluster: Cluster) -> None:
+    def all_are(state: str) -> bool:
+        return total(cluster, f'{SESSION}_sessionstate{{state="{state}"}}') == 3
+
+    until(lambda: all_are("CONNECTED"))
+    broken = total(cluster, f"{SESSION}_zookeeperdisconnects_total")
+    cluster.zookeeper.kill()
+    until(lambda: all_are("SUSPENDED"))
+    assert total(cluster, f"{SESSION}_zookeeperdisconnects_total") == broken + 3
+    cluster.zookeeper.start()
+    until(lambda: all_are("CONNECTED"))
