@@ -32,7 +32,7 @@ def check(history: History, disks: Disks, compacted: frozenset[str]) -> list[str
             found += _differ_by_key(place, by_broker) + _stale_keys(history, place, by_broker)
         else:
             found += _differ(place, by_broker) + _against_history(history, place, by_broker)
-    found += _missing_places(history, replicas)
+    found += _missing_places(history, replicas, disks.keys())
     found += _incarnations(history, disks)
     found += _consumed(history, replicas)
     return found
@@ -181,14 +181,17 @@ def _out_of_order(values: Iterable[tuple[int, str]]) -> list[str]:
     return found
 
 
-def _missing_places(history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]]) -> list[str]:
-    """A partition of which something was acknowledged is somewhere, unless its topic was deleted."""
+def _missing_places(
+    history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]], brokers: Iterable[int]
+) -> list[str]:
+    """A partition of which something was acknowledged is on every broker, unless its topic was deleted."""
     wanted = {place for place in history.acknowledged if place.topic_id not in history.deleted}
     wanted |= {place for place, _ in history.keys}
     return [
-        f"nobody has partition {place.partition} of topic {place.topic_id}, for which "
+        f"broker {broker} has no replica of partition {place.partition} of topic {place.topic_id}, for which "
         f"{len(history.acknowledged.get(place, ()))} records were acknowledged"
-        for place in sorted(wanted - replicas.keys())
+        for place in sorted(wanted)
+        for broker in sorted(set(brokers) - replicas.get(place, {}).keys())
     ]
 
 

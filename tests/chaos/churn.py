@@ -1,4 +1,4 @@
-"""Topics that are created, written to by id, deleted and created again under the same name."""
+"""Topics that are created, written to by id, deleted, and created again under the same name or undeleted."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.wire.client import WireClient
 PARTITIONS = 2
 RECORDS = (3, 25)
 """How many records of an incarnation are to be acknowledged at least and at most."""
+UNDELETED = 0.3
+"""The share of incarnations that come back."""
 ANSWER_S = 8.0
 PAUSE_S = 0.03
 STUCK_S = 300.0
@@ -41,12 +43,7 @@ MAY_PASS = frozenset(
     }
 )
 """What requests may be answered in trouble. Everything else is a fault."""
-
 R = TypeVar("R")
-
-
-class Gone(Exception):
-    """The incarnation is not there any more."""
 
 
 class _Impatient(Lives):
@@ -66,16 +63,18 @@ class Churn(threading.Thread):
         self._brokers = {number: _Impatient(port) for number, port in ports.items()}
         self._history = history
         self._random = random.Random(seed)
+        self._numbers: dict[Uuid, int] = {}
+        """Of the next record of each incarnation."""
         self.enough = threading.Event()
 
     def run(self) -> None:
         try:
-            before: Uuid | None = None
+            life: Uuid | None = None
             while True:
-                life = self._make(before)
+                if life is None or self._random.random() >= UNDELETED or not self._bring_back(life):
+                    life = self._make()
                 if life is None or not self._fill(life) or self.enough.is_set() or not self._remove(life):
                     return
-                before = life
         except Exception as problem:
             self._complain(f"ended: {problem!r}")
 
@@ -84,8 +83,8 @@ class Churn(threading.Thread):
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _make(self, before: Uuid | None) -> Uuid | None:
-        """Until there is a topic of the name that is not the one before; None: it is enough."""
+    def _make(self) -> Uuid | None:
+        """Until there is another topic of the name; None: it is enough."""
         topic = m.CreateTopicsRequest_CreatableTopic(
             name=self.name,
             num_partitions=PARTITIONS,
@@ -99,9 +98,10 @@ class Churn(threading.Thread):
             if answer.error_code == 0:
                 return answer.topic_id  # type: ignore[no-any-return]  # the wire's classes have no types
             if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                # By an attempt whose answer was lost; the one before is deleted, but not everybody knows it yet.
+                # By an attempt whose answer was lost; those before are deleted, but not everybody knows it yet.
                 found = lives.metadata(self.name)
-                return found.topic_id if found.error_code == 0 and found.topic_id != before else None
+                known = found.error_code or found.topic_id.hex in self._history.lives
+                return None if known else found.topic_id
             self._note("CreateTopics", answer.error_code)
             return None
 
@@ -114,16 +114,15 @@ class Churn(threading.Thread):
     def _fill(self, life: Uuid) -> bool:
         """Writes until enough is acknowledged, each record once and under a value of its own; False: it is gone."""
         wanted = self._random.randint(*RECORDS)
-        number = 0
 
         def attempt(lives: Lives) -> int | None:
-            nonlocal number
+            number = self._numbers.get(life, 0)
             partition = number % PARTITIONS
             leader = self._leader(lives, life, partition)
             if leader is None:
                 return None
             value = f"{life.hex}/{number}"
-            number += 1
+            self._numbers[life] = number + 1
             answer = leader.produce(life, value, partition=partition)
             if answer.error_code:
                 self._note("Produce", answer.error_code)
@@ -147,6 +146,29 @@ class Churn(threading.Thread):
             self._history.counts["deletions"] += 1
             return True
         return False
+
+    def _bring_back(self, life: Uuid) -> bool:
+        """Undeletes it; False: it stays deleted."""
+
+        def attempt(lives: Lives) -> bool | None:
+            code = lives.undelete(life).error_code
+            if code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+                # It exists: by an attempt whose answer was lost.
+                return True
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                # Decided: it cannot come back, and stays deleted.
+                return False
+            self._note("UndeleteTopics", code)
+            return None
+
+        # From here on it may come back, whatever is answered.
+        self._history.deleted.discard(life.hex)
+        if not self._until(attempt, unless_enough=False):
+            self._history.deleted.add(life.hex)
+            self._history.counts["undeletions refused"] += 1
+            return False
+        self._history.counts["undeletions"] += 1
+        return True
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

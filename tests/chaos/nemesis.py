@@ -6,20 +6,30 @@ is not to be expected any more. The order of steps is the seed's alone.
 
 from __future__ import annotations
 
+import os
 import random
+import resource
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.chaos.history import History
-from tests.support.cluster import BrokerCluster, ClusterBroker
+from tests.support.cluster import SESSION_MS, BrokerCluster, ClusterBroker
 from tests.support.cluster_state import ClusterState, StateUnknownError
+from tests.support.links import ZOOKEEPER, Links
 from tests.support.wire import answers_metadata
 
 RECORDS = (20, 400)
 """How many records are acknowledged during a step at least and at most …"""
 PATIENCE_S = 6.0
 """… unless that takes longer."""
+
+MISSED_S = 15.0
+"""A session that is not over by then does not end."""
+FULL_BYTES = 4_096
+"""Where files end on a full disk: it takes no new segment that is larger, and no record at the end of others."""
 
 
 class Step(NamedTuple):
@@ -51,8 +61,9 @@ def plan(seed: int, brokers: int, faults: Mapping[str, int]) -> Iterator[Step]:
 class Nemesis:
     """Does steps to a running cluster."""
 
-    def __init__(self, cluster: BrokerCluster, state: ClusterState, history: History) -> None:
+    def __init__(self, cluster: BrokerCluster, links: Links, state: ClusterState, history: History) -> None:
         self._cluster = cluster
+        self._links = links
         self._state = state
         self._history = history
         self.faults: dict[str, Callable[[Step], None]] = {
@@ -64,6 +75,20 @@ class Nemesis:
             "stop": self._stop,
             "kill two": self._kill_two,
             "kill all": self._kill_all,
+            "pause past the session": self._pause,
+            "pause the controller": self._pause_controller,
+            "pause the leader of most": self._pause_leader,
+            "pause shortly": self._pause_shortly,
+            "cut off from ZooKeeper": self._without_zookeeper,
+            "cut off from ZooKeeper's answers": self._without_answers,
+            "cut a link": self._cut_link,
+            "cut a link one way": self._cut_one_way,
+            "cut off from brokers": self._without_brokers,
+            "isolate": self._isolate,
+            "isolate the controller": self._isolate_controller,
+            "kill ZooKeeper": self._kill_zookeeper,
+            "pause ZooKeeper": self._pause_zookeeper,
+            "fill a disk": self._fill,
         }
 
     def do(self, step: Step) -> None:
@@ -72,7 +97,8 @@ class Nemesis:
         self._history.counts[step.fault] += 1
 
     def heal(self) -> None:
-        """All brokers run."""
+        """All brokers run and reach each other."""
+        self._links.heal()
         for broker in self._cluster.brokers.values():
             self._run(broker)
 
@@ -118,11 +144,93 @@ class Nemesis:
         self._look_at(broker)
         if broker.running and answers_metadata(broker.port):
             broker.stop()
+            self._links.refuse(step.first)
             self._history.counts["stops"] += 1
         else:
             self._end(step.first)
         self.progress(step.records)
         self._run(broker)
+
+    def _pause(self, step: Step) -> None:
+        self._pause_this(step, step.first)
+
+    def _pause_controller(self, step: Step) -> None:
+        self._pause_this(step, self._controller() or step.first)
+
+    def _pause_leader(self, step: Step) -> None:
+        self._pause_this(step, self._leader_of_most() or step.first)
+
+    def _pause_this(self, step: Step, number: int, *, until_missed: bool = True) -> None:
+        broker = self._cluster.brokers[number]
+        self._look_at(broker)
+        if not broker.running:
+            return
+        os.kill(broker.pid, signal.SIGSTOP)
+        if until_missed:
+            self._missed(number)
+        self.progress(step.records)
+        os.kill(broker.pid, signal.SIGCONT)
+
+    def _pause_shortly(self, step: Step) -> None:
+        self._pause_this(step._replace(records=step.records // 4), step.first, until_missed=False)
+
+    def _without_zookeeper(self, step: Step) -> None:
+        self._links.cut_off(step.first, ZOOKEEPER)
+        self._cut_until(step, step.first)
+
+    def _without_answers(self, step: Step) -> None:
+        self._links.cut(ZOOKEEPER, step.first)
+        self._cut_until(step, step.first)
+
+    def _cut_link(self, step: Step) -> None:
+        self._links.cut_off(step.first, step.second)
+        self._cut_until(step)
+
+    def _cut_one_way(self, step: Step) -> None:
+        self._links.cut(step.first, step.second)
+        self._cut_until(step)
+
+    def _without_brokers(self, step: Step) -> None:
+        self._links.cut_off(step.first, *self._others(step.first))
+        self._cut_until(step)
+
+    def _isolate(self, step: Step) -> None:
+        self._links.cut_off(step.first, ZOOKEEPER, *self._others(step.first))
+        self._cut_until(step, step.first)
+
+    def _isolate_controller(self, step: Step) -> None:
+        number = self._controller() or step.first
+        self._links.cut_off(number, ZOOKEEPER, *self._others(number))
+        self._cut_until(step, number)
+
+    def _cut_until(self, step: Step, missed: int | None = None) -> None:
+        if missed is not None:
+            self._missed(missed)
+        self.progress(step.records)
+        self._links.heal()
+
+    def _kill_zookeeper(self, step: Step) -> None:
+        self._cluster.zookeeper.kill()
+        self.progress(step.records)
+        self._cluster.zookeeper.start()
+
+    def _pause_zookeeper(self, step: Step) -> None:
+        self._cluster.zookeeper.pause()
+        # Longer than any session lasts; what is not written to it goes on.
+        time.sleep(1.5 * SESSION_MS / 1000)
+        self.progress(step.records)
+        self._cluster.zookeeper.resume()
+
+    def _fill(self, step: Step) -> None:
+        broker = self._cluster.brokers[step.first]
+        self._look_at(broker)
+        if not broker.running:
+            return
+        _limit_files(broker, FULL_BYTES)
+        self.progress(step.records)
+        self._look_at(broker)
+        if broker.running:
+            _limit_files(broker, None)
 
     # --- means --------------------------------------------------------------------------------------------------------
 
@@ -141,11 +249,13 @@ class Nemesis:
         self._look_at(broker)
         if broker.running:
             broker.kill()
+            self._links.refuse(number)
             self._history.counts["kills"] += 1
 
     def _run(self, broker: ClusterBroker) -> None:
         self._look_at(broker)
         if not broker.running:
+            self._links.accept(broker.broker_id)
             broker.launch()
 
     def _look_at(self, broker: ClusterBroker) -> None:
@@ -155,6 +265,21 @@ class Nemesis:
             self._history.problems.append(
                 f"broker {broker.broker_id} ended by itself with exit code {code}:\n{broker.log_tail(30)}"
             )
+
+    def _others(self, number: int) -> list[int]:
+        return [one for one in self._cluster.brokers if one != number]
+
+    def _missed(self, number: int) -> None:
+        """Waits until a broker's session is over."""
+        give_up = time.monotonic() + MISSED_S
+        while time.monotonic() < give_up:
+            try:
+                if number not in self._state.brokers():
+                    self._history.counts["sessions over"] += 1
+                    return
+            except StateUnknownError:
+                pass
+            time.sleep(0.1)
 
     def _controller(self) -> int | None:
         try:
@@ -168,3 +293,10 @@ class Nemesis:
         except StateUnknownError:
             return None
         return max(leaders, key=leaders.count) if leaders else None
+
+
+def _limit_files(broker: ClusterBroker, size: int | None) -> None:
+    """No file may become larger: writes fail as those to a full disk do, until None ends it (Linux)."""
+    if sys.platform == "linux":
+        _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.chaos.nemesis import Nemesis, Step, plan
 from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
 from tests.support.cluster import BrokerCluster, running_cluster
 from tests.support.cluster_state import ClusterState, StateUnknownError
+from tests.support.links import Links
 from tests.support.log_files import replica_logs
 
 SETTINGS: Mapping[str, str] = {
@@ -47,6 +48,22 @@ KILLS: Faults = {
     "stop": 2,
     "kill two": 1,
     "kill all": 1,
+}
+CUTS: Faults = {
+    "pause past the session": 2,
+    "pause the controller": 1,
+    "pause the leader of most": 2,
+    "pause shortly": 2,
+    "cut off from ZooKeeper": 2,
+    "cut off from ZooKeeper's answers": 1,
+    "cut a link": 2,
+    "cut a link one way": 2,
+    "cut off from brokers": 1,
+    "isolate": 2,
+    "isolate the controller": 1,
+    "kill ZooKeeper": 1,
+    "pause ZooKeeper": 1,
+    "fill a disk": 1,
 }
 
 
@@ -86,12 +103,12 @@ class Least:
         return [f"{counts[name]} of {least} {name}" for name, least in wanted.items() if counts[name] < least]
 
 
-def run(folder: Path, seed: int, seconds: float, faults: Faults = KILLS, least: Least | None = None) -> Verdict:
+def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, least: Least | None = None) -> Verdict:
     """One run; the verdict says what was wrong."""
-    least = least or Least()
+    least, faults = least or Least(), faults or {**KILLS, **CUTS}
     history, verdict = History(), Verdict(seed)
-    with running_cluster(folder, settings=SETTINGS) as cluster, ClusterState(cluster.zookeeper.address) as state:
-        nemesis = Nemesis(cluster, state, history)
+    with _cluster(folder) as (cluster, links), ClusterState(cluster.zookeeper.address) as state:
+        nemesis = Nemesis(cluster, links, state, history)
         with _clients(cluster, state, history, seed) as finish:
             _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
             nemesis.heal()
@@ -106,6 +123,13 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults = KILLS, least: 
     verdict.counts = history.counts
     verdict.anomalies += [f"too little happened: {one}" for one in least.missing(history.counts)]
     return verdict
+
+
+@contextmanager
+def _cluster(folder: Path) -> Iterator[tuple[BrokerCluster, Links]]:
+    links = Links()
+    with closing(links), running_cluster(folder, settings=SETTINGS, links=links) as cluster:
+        yield cluster, links
 
 
 def _trouble(
@@ -147,6 +171,8 @@ def _clients(
     threads: list[Writer | Member | Churn] = [*writers, *members, churn]
     for one in threads:
         one.start()
+    for writer in writers:
+        assert writer.begun.wait(HEALED_S), f"writer {writer.name} does not begin: {history.problems}"
 
     def finish() -> list[str]:
         found = _end([*writers, churn])

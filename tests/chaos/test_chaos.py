@@ -22,6 +22,7 @@ def good(verdict: Verdict) -> None:
     assert not verdict.anomalies, str(verdict)
 
 
+@pytest.mark.timeout(600)
 def test_a_short_run(tmp_path: Path, seed: int | None, seconds: float | None) -> None:
     good(run(tmp_path, SEED if seed is None else seed, seconds or SHORT_S))
 

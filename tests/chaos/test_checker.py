@@ -135,6 +135,10 @@ def nobody_has_it(run: Run) -> None:
         run.disks[broker] = [one for one in run.disks[broker] if one.topic != "steady"]
 
 
+def one_has_it_not(run: Run) -> None:
+    run.disks[3] = [one for one in run.disks[3] if one.topic != "steady"]
+
+
 def read_what_is_gone(run: Run) -> None:
     run.history.sessions[0].delivered.append(Delivered(4, "w/4"))
 
@@ -162,7 +166,8 @@ def commit_lost(run: Run) -> None:
         (other_incarnation, "another incarnation"),
         (came_back, "which was deleted"),
         (two_incarnations, "2 incarnations"),
-        (nobody_has_it, "nobody has partition"),
+        (nobody_has_it, "broker 1 has no replica"),
+        (one_has_it_not, "broker 3 has no replica"),
         (read_what_is_gone, "where None is"),
         (skipped, "came after"),
         (commit_lost, "had been acknowledged"),

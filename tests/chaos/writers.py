@@ -27,6 +27,8 @@ class Writer(threading.Thread):
         self._partitions = partitions
         self._history = history
         self.enough = threading.Event()
+        self.begun = threading.Event()
+        """Set when something was acknowledged."""
 
     def run(self) -> None:
         try:
@@ -93,6 +95,7 @@ class LibrdkafkaWriter(Writer):
             if problem is not None:
                 self.complain(f"record {number} of partition {partition}: {problem}")
                 return
+            self.begun.set()
             if key is None:
                 # Without an offset: the broker had it already, and does not know any more where.
                 offset = message.offset()
@@ -122,5 +125,6 @@ class OwnWriter(Writer):
                 value = f"{self.name}/{number}"
                 found = producer.send(self._topic, value.encode(), partition=partition)
                 self._history.acknowledge(self.place(partition), found.offset, value)
+                self.begun.set()
                 number += 1
                 time.sleep(PAUSE_S)

@@ -45,11 +45,16 @@ class ClusterBroker(PybrokerProcess):
         self.broker_id = broker_id
         self.between_port = free_port()
         self.advertised_port = self.port
+        self.module: tuple[str, ...] = ("pybroker",)
         self.settings |= {
             **cluster_settings(broker_id, connect, self.port, self.between_port),
             "offsets.topic.replication.factor": "3",
             **settings,
         }
+
+    def command(self) -> list[str]:
+        python, minus_m, _, *rest = super().command()
+        return [python, minus_m, *self.module, *rest]
 
     def behind(self, links: Links, zookeeper_port: int) -> None:
         """Whoever connects to it, and it to ZooKeeper, goes over these links."""
@@ -91,11 +96,18 @@ class BrokerCluster:
 
 @contextmanager
 def running_cluster(
-    folder: Path, size: int = 3, settings: Mapping[str, str] | None = None, links: Links | None = None
+    folder: Path,
+    size: int = 3,
+    settings: Mapping[str, str] | None = None,
+    links: Links | None = None,
+    module: tuple[str, ...] = ("pybroker",),
 ) -> Iterator[BrokerCluster]:
-    """A cluster that is up; it ends with the block. `links`: over which its processes reach each other."""
+    """A cluster that is up; it ends with the block. `links`: over which its processes reach each other. `module`: what
+    each broker runs, with its arguments: a test may have something done to the product first."""
     with zookeeper(folder / "zookeeper") as server:
         cluster = BrokerCluster(folder, size, server, settings or {})
+        for broker in cluster.brokers.values():
+            broker.module = module
         if links is not None:
             for broker in cluster.brokers.values():
                 broker.behind(links, server.port)

@@ -44,6 +44,19 @@ class ClusterState:
         """Who is registered."""
         return {int(name) for name in self._children("/brokers/ids")}
 
+    def life(self, broker: int) -> int:
+        """Its broker epoch; -1 while it is not registered."""
+        path = f"/brokers/ids/{broker}"
+        try:
+            stat = self._client.exists(path)
+        except (KazooException, KazooTimeoutError) as problem:
+            raise StateUnknownError(f"{path}: {problem!r}") from problem
+        return -1 if stat is None else int(stat.czxid)
+
+    def controller_epoch(self) -> int:
+        """Of the controller that was elected last."""
+        return int(self._get("/controller_epoch") or b"0")
+
     def partitions(self) -> dict[tuple[str, int], PartitionState]:
         """All partitions of all topics."""
         found: dict[tuple[str, int], PartitionState] = {}

@@ -8,6 +8,8 @@ import socket
 import struct
 import threading
 
+from tests.support.wire import free_port
+
 End = int | str
 """A broker's id, or one of the names below."""
 CLIENTS = "clients"
@@ -25,17 +27,31 @@ class Links:
         self._cut: set[tuple[End, End]] = set()
         self._changed = threading.Condition()
         self._closed = False
-        self._listeners: list[socket.socket] = []
+        self._doors: list[tuple[End, int, int, End | None]] = []
+        self._listeners: dict[int, socket.socket] = {}
         self._open: list[socket.socket] = []
+        self._carried: list[tuple[set[End], socket.socket, socket.socket]] = []
 
     def to(self, target: End, port: int, source: End | None = None) -> int:
         """The port to which others than the target are sent. `source`: who connects there; None: brokers, who say so in
         their client id."""
-        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self._listeners.append(listener)
-        threading.Thread(target=self._accept, args=(listener, target, port, source), daemon=True).start()
-        taken: int = listener.getsockname()[1]
-        return taken
+        door = free_port()
+        self._doors.append((target, door, port, source))
+        self._listen(door, target, port, source)
+        return door
+
+    def refuse(self, target: End) -> None:
+        """Nobody connects to it any more: so does the machine answer for a process that is dead."""
+        for to, door, _, _ in self._doors:
+            listener = self._listeners.pop(door, None) if to == target else None
+            if listener is not None:
+                _shut(listener)
+
+    def accept(self, target: End) -> None:
+        """Ends `refuse`."""
+        for to, door, port, source in self._doors:
+            if to == target and door not in self._listeners:
+                self._listen(door, to, port, source)
 
     def cut(self, source: End, target: End) -> None:
         """What `source` sends reaches `target` no more; nobody is told."""
@@ -48,6 +64,13 @@ class Links:
             self.cut(one, other)
             self.cut(other, one)
 
+    def hang_up(self, one: End, other: End) -> None:
+        """Ends the connections between them; new ones are as good as before."""
+        for ends, near, far in list(self._carried):
+            if ends == {one, other}:
+                _shut(near)
+                _shut(far)
+
     def heal(self) -> None:
         """Everything passes again, also what has waited."""
         with self._changed:
@@ -58,8 +81,12 @@ class Links:
         """No more connections."""
         self._closed = True
         self.heal()
-        for each in self._listeners + self._open:
+        for each in [*self._listeners.values(), *self._open]:
             _shut(each)
+
+    def _listen(self, door: int, target: End, port: int, source: End | None) -> None:
+        listener = self._listeners[door] = socket.create_server(("127.0.0.1", door), backlog=64)
+        threading.Thread(target=self._accept, args=(listener, target, port, source), daemon=True).start()
 
     def _accept(self, listener: socket.socket, target: End, port: int, source: End | None) -> None:
         while True:
@@ -82,6 +109,7 @@ class Links:
         except OSError:
             return _shut(near)
         self._open.append(far)
+        self._carried.append(({source, target}, near, far))
         threading.Thread(target=self._pump, args=(far, near, target, source, b""), daemon=True).start()
         return self._pump(near, far, source, target, first)
 
