@@ -28,6 +28,7 @@ from pybroker.admin.users import UserAdmin
 from pybroker.api.control import ControlReceiver
 from pybroker.clock import Clock
 from pybroker.cluster.channel import Channels
+from pybroker.cluster.events import CloseDeletions
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.seat import Seat
 from pybroker.config import BrokerConfig
@@ -148,7 +149,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     """Everything, tied together. `on_fatal` is called when the broker cannot go on."""
     own_port, seat = LocalPort(ground.broker_id), Seat()
     changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
-    local = _local(ground, changes)
+    view, authorizer, credentials = _view(ground, changes)
     between = ground.config.between_brokers
     dial: Dialer | None = None
     peers: PeerWatch | None = None
@@ -159,8 +160,12 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         from pybroker.interbroker.port import ClusterPort
 
         dial = Dialer(ground.broker_id, between)
-        port = cluster = ClusterPort(ground.broker_id, own_port, seat, local.view, dial)
+        port = cluster = ClusterPort(ground.broker_id, own_port, seat, view, dial)
         disconnect = cluster.close
+    staging, replicas, following = _replicas(ground, view, port)
+    local = Local(
+        view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
+    )
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
     followers = _followers(ground, local, topics, port)
     fence = Fence()
@@ -247,13 +252,27 @@ def _channels(broker_id: int, local: LocalChannel, dial: Dialer | None) -> Chann
     return BrokerChannels(broker_id, local, lambda broker: RemoteChannel(broker.broker_id, lambda: reach(broker)))
 
 
-def _local(ground: Ground, changes: ChangeFigures) -> Local:
+def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
     native, config = ground.native, ground.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
     # Who may do what comes before the settings of topics: it must not wait for them.
     view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native), changes])
+    return view, authorizer, credentials
+
+
+def _replicas(
+    ground: Ground, view: KnownCluster, port: ControllerPort
+) -> tuple[Staging, ReplicaManager, Following | None]:
+    native, config = ground.native, ground.config
     known = KnownTopics(view, ground.store, ground.broker_id, complete=config.in_cluster)
-    staging = Staging(native, ground.store, ground.clock, ground.broker_id, known)
+    staging = Staging(
+        native,
+        ground.store,
+        ground.clock,
+        ground.broker_id,
+        known=known,
+        close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
+    )
     following = Following(native, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
         native=native,
@@ -263,8 +282,7 @@ def _local(ground: Ground, changes: ChangeFigures) -> Local:
         strays=Strays(native, ground.store, known, lambda: config.get_int("stale.replicas.max.percent")),
         following=following,
     )
-    cache = MetadataCache(native, ground.cluster_id)
-    return Local(view, cache, staging, replicas, following, authorizer, credentials)
+    return staging, replicas, following
 
 
 def _followers(ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort) -> Followers:

@@ -158,20 +158,23 @@ class HistoryAdmin:
         self, record: DeletionRecord, on_disk: Mapping[tuple[Uuid, int], tuple[StagedDirectory, int]]
     ) -> Deletion:
         remaining = self._waiting.remaining_ms(record.topic_id)
+        missing = record.unconfirmed
         partitions = []
         for index, replicas in record.partitions.items():
             for broker_id in replicas:
+                confirmed = record.state == DELETING and broker_id not in missing
+                state = STAGED if confirmed else record.state
                 if broker_id != self._broker_id:
-                    partitions.append(PartitionDeletion(index, broker_id, record.state, None, -1, -1))
+                    partitions.append(PartitionDeletion(index, broker_id, state, None, -1, -1))
                     continue
                 there = on_disk.get((record.topic_id, index))
                 if there is None:
-                    state = REMOVED if record.state == STAGED else record.state
+                    state = REMOVED if state == STAGED else state
                     partitions.append(PartitionDeletion(index, broker_id, state, None, 0, -1))
                     continue
                 directory, size = there
                 removing = directory.purging or self._waiting.is_removing(record.topic_id)
-                state = "removing" if removing else record.state
+                state = "removing" if removing else state
                 left = -1 if remaining is None else remaining
                 partitions.append(PartitionDeletion(index, broker_id, state, directory.log_dir, size, left))
         size = sum(max(0, partition.size_bytes) for partition in partitions)

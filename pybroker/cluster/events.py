@@ -120,6 +120,12 @@ class UndeleteTopic(Event[UndeletedTopic | KafkaError], frozen=True):
     now_ms: int
 
 
+class CloseDeletions(Event[None], frozen=True):
+    """The delay is over on a broker: what is deleted cannot be undeleted any more, and its data may go."""
+
+    topics: tuple[Uuid, ...]
+
+
 class OffsetsRestored(Event[None], frozen=True):
     """The offsets that the deletion record of `topic_id` kept are with their groups again."""
 

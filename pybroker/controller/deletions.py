@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pybroker.cluster.port import ControllerPort
-from pybroker.controller.events import AdvanceDeletions, FinishUndelete
+from pybroker.controller.events import AdvanceDeletions
+from pybroker.controller.restores import Restores
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import (
@@ -27,7 +28,7 @@ from pybroker.metadata.deletion_records import DELETING, STAGED, UNDELETING, Del
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.store import MetadataStore, NoNodeError, StoreClosedError, StoreError, WatchEvent
 from pybroker.native import Uuid
-from pybroker.protocol.error_codes import ErrorCode, error_name
+from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ RETRY_S = 30.0
 """Between two StopReplica for the same partitions (checklist 122)."""
 RETRIES_MAX = 20
 """After so many the next FULL LeaderAndIsr is left to do it (checklist 123)."""
+PARTLY_S = 1.0
+"""So long brokers have to confirm before it is stored which of them are missing: most deletions are one write."""
 
 
 class Deletions:
@@ -55,16 +58,16 @@ class Deletions:
         """For names in log lines."""
         self._unconfirmed: dict[Uuid, set[int]] = {}
         """Brokers that have not answered StopReplica, by topic."""
-        self._restoring: dict[Uuid, set[int]] = {}
-        """Brokers that have not answered RestoreReplicas. A StopReplica may still be on its way to them."""
+        self._partly: set[Uuid] = set()
+        """Of these: whose confirmations, so far, are not stored."""
+        self._partly_due: asyncio.TimerHandle | None = None
+        self._restores = Restores()
         self._tries: dict[Uuid, int] = {}
         self._staged: set[Uuid] = set()
         """Staged everywhere; brokers remove the data when they think it is time."""
         self._unchecked: set[Uuid] = set()
         """Of these: who may have been removed since somebody looked."""
         self._newly_staged: set[Uuid] = set()
-        self._restored: dict[Uuid, str | None] = {}
-        """Undeletions whose replicas have answered, and what speaks against them."""
         self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
         self._freed: dict[Uuid, asyncio.Future[None]] = {}
         self._wake = asyncio.Event()
@@ -79,12 +82,12 @@ class Deletions:
 
     def owed_by(self, broker_id: int) -> list[Uuid]:
         """The topics of which a broker has not confirmed what it was told to do."""
-        missing = [*self._unconfirmed.items(), *self._restoring.items()]
-        return [topic_id for topic_id, brokers in missing if broker_id in brokers]
+        stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
+        return stopping + self._restores.owed_by(broker_id)
 
     async def stop(self) -> None:
         """Nothing is lost: the records are in the store."""
-        for timer in self._timers:
+        for timer in (*self._timers, *([] if self._partly_due is None else [self._partly_due])):
             timer.cancel()
         for task in self._tasks:
             task.cancel()
@@ -101,6 +104,9 @@ class Deletions:
         self._take(delta.deletions)
         for topic_id in delta.forgotten_deletions:
             self._drop(topic_id)
+        if delta.lost_brokers:
+            # An undeletion does not wait for them.
+            self._wake.set()
         named = [record.topic_id for record in delta.deletions if not record.by_order]
         for topic_id in (*named, *delta.forgotten_deletions):
             waiting = self._freed.pop(topic_id, None)
@@ -109,12 +115,18 @@ class Deletions:
 
     def _take(self, records: Iterable[DeletionRecord]) -> None:
         for record in records:
+            # Who has confirmed since what is stored here was decided, has.
+            waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
             self._drop(record.topic_id)
-            brokers = {broker for replicas in record.partitions.values() for broker in replicas}
             if record.state == DELETING:
-                self._unconfirmed[record.topic_id] = brokers
+                self._unconfirmed[record.topic_id] = waiting = waiting & record.unconfirmed
+                if not waiting:
+                    self._newly_staged.add(record.topic_id)
+                    self._wake.set()
+                elif waiting < record.unconfirmed:
+                    self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
-                self._restoring[record.topic_id] = brokers
+                self._restores.begin(record)
             elif record.state == STAGED:
                 self._staged.add(record.topic_id)
                 self._unchecked.add(record.topic_id)
@@ -122,12 +134,12 @@ class Deletions:
 
     def _drop(self, topic_id: Uuid) -> None:
         self._unconfirmed.pop(topic_id, None)
-        self._restoring.pop(topic_id, None)
+        self._partly.discard(topic_id)
+        self._restores.drop(topic_id)
         self._tries.pop(topic_id, None)
         self._staged.discard(topic_id)
         self._unchecked.discard(topic_id)
         self._newly_staged.discard(topic_id)
-        self._restored.pop(topic_id, None)
 
     # --- answers of brokers -------------------------------------------------------------------------------------------
 
@@ -137,9 +149,15 @@ class Deletions:
         if response.error_code:
             failed = {topic.topic_id for topic in request.topic_states}
         for topic in request.topic_states:
-            if topic.topic_id not in failed and _answered_by_all(self._unconfirmed, broker_id, topic.topic_id):
-                self._tries.pop(topic.topic_id, None)
-                self._newly_staged.add(topic.topic_id)
+            if topic.topic_id in failed or broker_id not in self._unconfirmed.get(topic.topic_id, ()):
+                continue
+            self._unconfirmed[topic.topic_id].discard(broker_id)
+            if self._unconfirmed[topic.topic_id]:
+                self._note_partly(topic.topic_id)
+                continue
+            self._partly.discard(topic.topic_id)
+            self._tries.pop(topic.topic_id, None)
+            self._newly_staged.add(topic.topic_id)
         if self._newly_staged:
             self._wake.set()
         again = [topic_id for topic_id in failed if self._may_retry(topic_id)]
@@ -147,18 +165,19 @@ class Deletions:
             self._later(broker_id, again)
 
     def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
-        """A broker has answered RestoreReplicas: one that cannot ends the undeletion."""
-        failures = _failures(response.topics)
-        for topic in request.topic_states:
-            codes = {response.error_code} if response.error_code else failures.get(topic.topic_id)
-            if codes and topic.topic_id in self._restoring:
-                self._restoring.pop(topic.topic_id, None)
-                names = ", ".join(sorted(map(error_name, codes)))
-                self._restored[topic.topic_id] = f"broker {broker_id} does not have all of its data any more ({names})"
-            elif _answered_by_all(self._restoring, broker_id, topic.topic_id):
-                self._restored[topic.topic_id] = None
-        if self._restored:
+        """A broker has answered RestoreReplicas."""
+        if self._restores.answered(broker_id, request, response):
             self._wake.set()
+
+    def _note_partly(self, topic_id: Uuid) -> None:
+        """Receipts name the brokers that are missing, should they be so for long."""
+        self._partly.add(topic_id)
+        if self._partly_due is None:
+            self._partly_due = asyncio.get_running_loop().call_later(PARTLY_S, self._partly_is_due)
+
+    def _partly_is_due(self) -> None:
+        self._partly_due = None
+        self._wake.set()
 
     def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
         """Done with the reply of FinishUndelete when an undeletion that has begun has ended."""
@@ -223,23 +242,34 @@ class Deletions:
             await self._wake.wait()
 
     async def _record(self) -> None:
-        while self._restored:
-            topic_id, problem = self._restored.popitem()
-            try:
-                answer = await self._port.submit(FinishUndelete(topic_id, problem))
-            except KafkaError:
-                self._restored.setdefault(topic_id, problem)
-                raise
-            waiting = self._undeletes.pop(topic_id, None)
+        for finish in self._restores.due(self._image):
+            answer = await self._port.submit(finish)
+            waiting = self._undeletes.pop(finish.topic_id, None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer.reply)
         staged = tuple(self._newly_staged)
-        if staged:
-            await self._port.submit(AdvanceDeletions(staged=staged, tombstones_max=self._tombstones_max()))
+        confirmed = self._partly_confirmed()
+        if staged or confirmed:
+            await self._port.submit(
+                AdvanceDeletions(confirmed=confirmed, staged=staged, tombstones_max=self._tombstones_max())
+            )
             self._newly_staged.difference_update(staged)
         removed = await self._removed()
         if removed:
             await self._port.submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
+
+    def _partly_confirmed(self) -> tuple[tuple[Uuid, tuple[int, ...]], ...]:
+        if self._partly_due is not None:
+            return ()
+        partly, self._partly = self._partly, set()
+        found = []
+        for topic_id in partly:
+            record = self._image.deletions.get(topic_id)
+            if record is not None and record.state == DELETING and topic_id in self._unconfirmed:
+                confirmed = record.unconfirmed - self._unconfirmed[topic_id]
+                if confirmed:
+                    found.append((topic_id, tuple(sorted(confirmed))))
+        return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
         """Staged deletions of which no broker holds anything any more. Each broker notes what it holds before it
@@ -270,18 +300,6 @@ class Deletions:
         except NoNodeError:
             return False
         return True
-
-
-def _answered_by_all(waiting: dict[Uuid, set[int]], broker_id: int, topic_id: Uuid) -> bool:
-    """Notes an answer; whether it was the last that was waited for."""
-    brokers = waiting.get(topic_id)
-    if brokers is None:
-        return False
-    brokers.discard(broker_id)
-    if brokers:
-        return False
-    del waiting[topic_id]
-    return True
 
 
 def _failures(topics: Iterable[TopicPartitionErrors]) -> dict[Uuid, set[int]]:

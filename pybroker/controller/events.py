@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from pybroker.cluster.events import Event, UndeletedTopic
@@ -34,10 +36,12 @@ class FenceBroker(Event[None], frozen=True):
 
 
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
-    """Every replica has its data back, or one of them cannot have it (`problem`)."""
+    """Enough replicas have their data back, or no undelete is possible (`problem`)."""
 
     topic_id: Uuid
     problem: str | None = None
+    holders: Mapping[int, tuple[int, ...]] | None = None
+    """Brokers that have the data, by partition; None: all."""
 
 
 class ReplicasOffline(Event[None], frozen=True):
@@ -48,8 +52,10 @@ class ReplicasOffline(Event[None], frozen=True):
 
 
 class AdvanceDeletions(Event[None], frozen=True):
-    """Deletions whose replicas have confirmed (`staged`), or whose data is gone everywhere (`removed`)."""
+    """Deletions whose replicas have all confirmed (`staged`), or whose data is gone everywhere (`removed`)."""
 
+    confirmed: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
+    """Brokers that have confirmed, while others are still missing."""
     staged: tuple[Uuid, ...] = ()
     removed: tuple[Uuid, ...] = ()
     tombstones_max: int = 10_000

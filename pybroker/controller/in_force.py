@@ -27,7 +27,7 @@ from pybroker.cluster.port import Answer, ControllerPort
 from pybroker.controller.deletions import Deletions
 from pybroker.controller.events import FinishUndelete
 from pybroker.controller.local_port import Submission
-from pybroker.controller.outbox import Sent, applied, shown_to
+from pybroker.controller.outbox import Sent, applied, led, shown_to
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
 from pybroker.native import Uuid
@@ -38,15 +38,15 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
         AlterConfigs,
         AlterUsers,
         CreateAcls,
-        CreatePartitions,
-        CreateTopics,
         DeleteAcls,
-        FinishUndelete,
         ShutDownBroker,
-        TruncateTopics,
     }
 )
-"""In force when every live broker has obeyed; others when the broker that asked shows them."""
+"""In force when every live broker has obeyed …"""
+
+LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, FinishUndelete, TruncateTopics})
+"""… when those that lead what was made do: a follower that cannot be reached must hold nobody up; others when the
+broker that asked shows them."""
 
 
 class Decided(NamedTuple):
@@ -77,6 +77,8 @@ class InForce:
             waits += applied(sent)
         else:
             waits += shown_to(sent, submission.asked_by)
+            if type(event) in LED:
+                waits += led(sent)
         if isinstance(event, DeleteTopics):
             ids = [one.topic_id for one in reply if isinstance(one, DeletedTopic)]
             waits += [freed for one in ids if (freed := self._deletions.name_freed(one)) is not None]

@@ -13,6 +13,7 @@ from pybroker.metadata.control_messages import (
     CloseTopics,
     ControlRequest,
     ControlResponse,
+    LeaderAndIsrRequest,
     ReopenTopics,
     UpdateCluster,
     UpdateMetadataRequest,
@@ -42,6 +43,20 @@ def shown_to(sent: Sent, broker_id: int) -> list[asyncio.Future[ControlResponse]
         one.response
         for one in sent
         if one.broker_id == broker_id and isinstance(one.request, UpdateCluster | UpdateMetadataRequest)
+    ]
+
+
+def led(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
+    """Done when those that are to lead something do."""
+    return [
+        one.response
+        for one in sent
+        if isinstance(one.request, LeaderAndIsrRequest)
+        and any(
+            state.leader == one.broker_id
+            for topic in one.request.topic_states
+            for state in topic.partition_states
+        )
     ]
 
 

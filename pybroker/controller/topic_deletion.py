@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.cluster.events import DeletedTopic, DeleteTopics
+from pybroker.cluster.events import CloseDeletions, DeletedTopic, DeleteTopics
 from pybroker.cluster.lookup import living_topic
 from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, decides
 from pybroker.controller.events import AdvanceDeletions
@@ -125,6 +125,7 @@ def bury(
         successor=successor,
         offsets_for=offsets_for,
         by_order=not image.topic_ids,
+        isr=tuple(partition.isr for partition in topic.partitions),
     )
     operations: list[Operation] = []
     if record.by_order:
@@ -165,6 +166,11 @@ def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
 def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
     """Moves deletions on; what is not a legal move (a late confirmation) is passed over."""
     moved: dict[Uuid, DeletionRecord] = {}
+    for topic_id, brokers in event.confirmed:
+        record = image.deletions.get(topic_id)
+        if record is not None and record.unconfirmed & set(brokers):
+            missing = tuple(sorted(record.unconfirmed.difference(brokers)))
+            moved[topic_id] = msgspec.structs.replace(record, missing=missing)
     for state, ids in ((STAGED, event.staged), (REMOVED, event.removed)):
         for topic_id in ids:
             record = moved.get(topic_id) or image.deletions.get(topic_id)
@@ -175,7 +181,7 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
         before = image.deletions[topic_id]
         moved[topic_id], written = write_operations(before, record)
         operations += written
-        if before.by_order:
+        if before.by_order and record.state != DELETING:
             operations += name_operations(record.topic, len(record.partitions))
             operations.append(Delete(znodes.old_deletion_path(record.topic)))
     forgotten = _oldest_tombstones({**image.deletions, **moved}, event.tombstones_max)
@@ -189,7 +195,21 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
     # A tombstone needs no offsets, unless its successor still waits for them.
     offsets = record.offsets if state != REMOVED or record.offsets_for is not None else ()
-    return msgspec.structs.replace(record, state=state, offsets=offsets, by_order=False)
+    return msgspec.structs.replace(record, state=state, offsets=offsets, by_order=False, missing=None)
+
+
+@decides(CloseDeletions)
+def decide_close(image: ClusterImage, event: CloseDeletions) -> Decision:
+    """From now on brokers may remove the data; what is closed already, or lives again, is passed over."""
+    operations: list[Operation] = []
+    closed = []
+    for topic_id in event.topics:
+        record = image.deletions.get(topic_id)
+        if record is not None and record.state in (DELETING, STAGED) and not record.closed:
+            after, written = write_operations(record, msgspec.structs.replace(record, closed=True))
+            operations += written
+            closed.append(after)
+    return Decision(tuple(operations), ImageDelta(deletions=tuple(closed)), None)
 
 
 def _oldest_tombstones(records: dict[Uuid, DeletionRecord], tombstones_max: int) -> list[DeletionRecord]:

@@ -26,7 +26,7 @@ from pybroker.metadata.deletion_records import (
     forget_operations,
     write_operations,
 )
-from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.metadata.lineage import UNDELETED, TopicEvent
 from pybroker.metadata.times import time_text
 from pybroker.native import INTERNAL_TOPICS
@@ -49,6 +49,7 @@ def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
         restore_as=name,
         restored_by=event.undeleted_by,
         restored_ms=event.now_ms,
+        missing=None,
     )
     after, operations = write_operations(record, after)
     return Decision(tuple(operations), ImageDelta(deletions=(after,)), UndeletedTopic(name, record.topic_id))
@@ -70,7 +71,7 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"Topic id {event.topic_id} ('{record.topic}') is marked for deletion: its replicas have not all answered.",
         )
-    if record.state not in (DELETING, STAGED):
+    if record.state not in (DELETING, STAGED) or record.closed:
         raise _gone(record)
     return record
 
@@ -129,6 +130,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
         lineage=record.lineage.with_event(undeleted).resumed(epoch),
         created_ms=record.created_ms,
     )
+    topic = msgspec.structs.replace(topic, partitions=_led_by_holders(image, record, topic, event))
     operations = create_operations(image, topic)
     if not record.offsets:
         operations += forget_operations(record)
@@ -140,6 +142,26 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
         operations += written
         delta = ImageDelta(topics=(topic,), deletions=(after,))
     return Decision(tuple(operations), delta, UndeletedTopic(name, record.topic_id))
+
+
+def _led_by_holders(
+    image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
+) -> tuple[PartitionImage, ...]:
+    """Of those that have the data back, those that were in sync are; one of them leads."""
+    staying = image.brokers.keys() - image.leaving
+    known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        holders = partition.replicas if event.holders is None else event.holders.get(index, ())
+        isr = tuple(one for one in partition.replicas if one in holders and one in record.in_sync(index))
+        key = (partition, isr)
+        if key not in known:
+            alive = tuple(one for one in isr if one in staying)
+            known[key] = msgspec.structs.replace(
+                partition, leader=alive[0] if alive else NO_LEADER, isr=alive or isr or partition.isr
+            )
+        partitions.append(known[key])
+    return tuple(partitions)
 
 
 @decides(OffsetsRestored)

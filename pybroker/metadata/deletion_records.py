@@ -68,8 +68,31 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     by_order: bool = False
     """Deleted in the format from before topic ids: the name stays taken, by the topic's node and the order in
     `/admin/delete_topics`, until every replica has answered (checklist 118, 120)."""
+    isr: tuple[tuple[int, ...], ...] = ()
+    """Who was in sync, by partition: only they may lead it after an undelete. () in records from before this was
+    kept."""
+    missing: tuple[int, ...] | None = None
+    """While DELETING: brokers that have not confirmed that their data is staged. None: none has been asked yet."""
+    closed: bool = False
+    """It cannot be undeleted any more: brokers may remove its data."""
     pieces: int = 0
     """Nodes below its own; counted by whoever read or wrote it."""
+
+    @property
+    def brokers(self) -> set[int]:
+        """All that had a replica."""
+        return {broker for replicas in self.partitions.values() for broker in replicas}
+
+    @property
+    def unconfirmed(self) -> set[int]:
+        """Brokers of which nobody knows that they have put their data aside."""
+        if self.state != DELETING:
+            return set()
+        return self.brokers if self.missing is None else set(self.missing)
+
+    def in_sync(self, partition: int) -> tuple[int, ...]:
+        """Who may lead a partition after an undelete."""
+        return self.isr[partition] if partition < len(self.isr) else self.partitions[partition]
 
     def encode(self) -> bytes:
         fields = msgspec.structs.asdict(self)
@@ -103,6 +126,9 @@ class _Json(msgspec.Struct):
     restored_ms: int = -1
     offsets_for: str | None = None
     by_order: bool = False
+    isr: tuple[tuple[int, ...], ...] = ()
+    missing: tuple[int, ...] | None = None
+    closed: bool = False
 
 
 class DeletionHead(msgspec.Struct):
@@ -113,6 +139,7 @@ class DeletionHead(msgspec.Struct):
     topic: str = ""
     deleted_ms: int = -1
     """-1 with an empty name: cut into pieces by a broker that did not repeat them here."""
+    closed: bool = False
 
 
 def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
@@ -141,6 +168,9 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
         node.restored_ms,
         None if node.offsets_for is None else znodes.parse_topic_id(path, node.offsets_for),
         node.by_order,
+        node.isr,
+        node.missing,
+        node.closed,
         pieces,
     )
 
@@ -185,7 +215,7 @@ def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> t
     pieces: list[bytes] = []
     if len(data) > PIECE_BYTES_MAX:
         pieces = [data[at : at + PIECE_BYTES_MAX] for at in range(0, len(data), PIECE_BYTES_MAX)]
-        head = DeletionHead(record.state, len(pieces), record.topic, record.deleted_ms)
+        head = DeletionHead(record.state, len(pieces), record.topic, record.deleted_ms, record.closed)
         data = msgspec.json.encode({"version": 1, **msgspec.structs.asdict(head)})
     had = 0 if before is None else before.pieces
     operations: list[Operation] = [Create(path, data) if before is None else Set(path, data)]

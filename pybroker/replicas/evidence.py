@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pybroker.cluster.view import ClusterView
 from pybroker.metadata import znodes
-from pybroker.metadata.deletion_records import DEAD_STATES, UNDELETING, decode_deletion_head
+from pybroker.metadata.deletion_records import DEAD_STATES, REMOVED, UNDELETING, decode_deletion_head
 from pybroker.metadata.image import ClusterImage
 from pybroker.metadata.store import MetadataStore, get_or_none
 from pybroker.native import Uuid
@@ -29,6 +29,14 @@ class Replica(NamedTuple):
     partition: int
     name: str | None
     """None: the directory is named by id."""
+
+
+class Stored(NamedTuple):
+    """What the store knows of a topic."""
+
+    evidence: Evidence
+    closed: bool = False
+    """Nobody will want its data back."""
 
 
 class KnownTopics:
@@ -74,7 +82,7 @@ class KnownTopics:
         there = replica.partition >= len(partitions) or self._broker_id in partitions[replica.partition].replicas
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
-    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> Evidence:
+    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> Stored:
         """What the store says now, whatever the view may have missed: asked before data is removed. ELSEWHERE: of all
         these partitions. With several brokers only."""
         await self._store.sync()
@@ -82,23 +90,25 @@ class KnownTopics:
         node = await get_or_none(self._store, path)
         if node is not None:
             try:
-                state = decode_deletion_head(path, node.data).state
+                head = decode_deletion_head(path, node.data)
             except znodes.DamagedNodeError:
-                return Evidence.NOTHING
-            return Evidence.DEAD if state in DEAD_STATES else Evidence.RETURNING
+                return Stored(Evidence.NOTHING)
+            if head.state not in DEAD_STATES:
+                return Stored(Evidence.RETURNING)
+            return Stored(Evidence.DEAD, head.closed or head.state == REMOVED)
         name = self._view.image.names.get(topic_id)
         if name is None:
-            return Evidence.NOTHING
+            return Stored(Evidence.NOTHING)
         path = znodes.topic_path(name)
         node = await get_or_none(self._store, path)
         try:
             topic = None if node is None else znodes.decode_topic(path, node.data)
         except znodes.DamagedNodeError:
-            return Evidence.HERE
+            return Stored(Evidence.HERE)
         if topic is None or topic.topic_id != topic_id:
-            return Evidence.NOTHING
+            return Stored(Evidence.NOTHING)
         here = any(self._broker_id in topic.partitions.get(partition, (self._broker_id,)) for partition in partitions)
-        return Evidence.HERE if here else Evidence.ELSEWHERE
+        return Stored(Evidence.HERE) if here else Stored(Evidence.ELSEWHERE, True)
 
     async def _recorded(self, topic_id: Uuid) -> Evidence:
         path = znodes.deletion_path(topic_id)

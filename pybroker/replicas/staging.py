@@ -6,20 +6,21 @@ full delay counts from the next start, as for a directory without a promise. Wha
 on across restarts of the broker as long as the machine runs (same boot id), so that a wall clock that was set moves
 nothing; after a restart of the machine wall time says how much is left, and never more than the whole delay.
 
-Of what is removed, the store is asked again when the time has come (`may_go`): with several brokers the topic may have
-come back, or its replica may have been given to this broker again. What nobody knows anything of has no deadline at
-all.
+With several brokers the store is asked again when the time has come: the topic may have come back, or its replica may
+have been given to this broker again. And the controller closes the deletion first, so that no undelete finds half of
+it. What nobody knows anything of has no deadline at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from pybroker.clock import Clock
+from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.deletion_records import UNDELETING, DeletionHead, decode_deletion_head
 from pybroker.metadata.store import (
@@ -70,8 +71,17 @@ class Staging:
     """Deadlines and removal. Everything but the native calls runs on the loop's thread."""
 
     def __init__(
-        self, native: NativeBroker, store: MetadataStore, clock: Clock, broker_id: int, known: KnownTopics
+        self,
+        native: NativeBroker,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        *,
+        known: KnownTopics,
+        close: Callable[[Uuid], Awaitable[object]],
     ) -> None:
+        """`close` has the controller decide that a topic cannot be undeleted any more; it may raise KafkaError."""
+        self._close = close
         self._native = native
         self._known = known
         self._store = store
@@ -431,8 +441,12 @@ class Staging:
     async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
         """Whether nobody needs the data, by the store as it is now; else when to look again is settled."""
         try:
-            evidence = await self._known.in_store(topic_id, [directory.partition for directory in directories])
-        except (UnavailableError, UnknownOutcomeError) as problem:
+            evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
+            if evidence is Evidence.DEAD and not closed:
+                # No undelete may begin once data is gone somewhere.
+                await self._close(topic_id)
+                evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
+        except (UnavailableError, UnknownOutcomeError, KafkaError) as problem:
             log.warning("whether topic %s is still deleted cannot be read, trying again: %s", topic_id, problem)
             self._due[topic_id] = self._clock.monotonic_ms() + NOTE_MS
             return False
@@ -440,9 +454,9 @@ class Staging:
             await self.promise({topic_id: self._nodes[topic_id].topic}, None)
             self.say(logging.WARNING, "kept", [(topic_id, directory.partition) for directory in directories])
             return False
-        if evidence in (Evidence.DEAD, Evidence.ELSEWHERE):
+        if closed:
             return True
-        log.warning("topic %s lives: what waits here for its removal stays", topic_id)
+        log.warning("topic %s is not deleted for good: what waits here for its removal stays", topic_id)
         self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
         return False
 

@@ -72,8 +72,9 @@ class Host:
         self.clock = FakeClock()
         self.view = KnownCluster([])
         self.share_max = 10
+        self.closed: list[Uuid] = []
         known = KnownTopics(self.view, store, 1, complete=several)
-        self.staging = Staging(native, store, self.clock, 1, known)
+        self.staging = Staging(native, store, self.clock, 1, known=known, close=self.close)
         self.cache = MetadataCache(native, "cluster")
         config, _ = load_config(None, ["log.dirs=/data"])
         self.manager = ReplicaManager(
@@ -93,6 +94,9 @@ class Host:
             metadata=MetadataUpdates(self.cache, on_removed=[self._note_removed], on_shown=[]),
             closing=TopicClosing(native.partitions, NoGroups(), self.view),
         )
+
+    async def close(self, topic_id: Uuid) -> None:
+        self.closed.append(topic_id)
 
     def _note_removed(self, gone: Sequence[RemovedTopic]) -> None:
         self.removed += [(one.name, one.topic_id) for one in gone]

@@ -42,9 +42,14 @@ class Machine:
         """Starts a broker on it."""
         self._patch.setattr(module, "boot_id", lambda: self.boot)
         known = KnownTopics(KnownCluster([]), self.store, 1, complete=False)
-        self.staging = Staging(cast(NativeBroker, self.native), self.store, self.clock, 1, known)
+        native = cast(NativeBroker, self.native)
+        self.staging = Staging(native, self.store, self.clock, 1, known=known, close=self.close)
         await self.staging.load()
         await self.staging.start(DELAY_MS)
+
+    async def close(self, topic_id: Uuid) -> None:
+        """Only with several brokers."""
+        raise AssertionError(topic_id)
 
     async def restart(self, *, down_ms: int = 0) -> None:
         """Stops the broker, and starts the next one later."""

@@ -1,0 +1,124 @@
+"""Topics are deleted while something is in the way: a broker that is down, one that hears nothing, a controller that
+dies with the answer on its lips. The name is free at once, and what is left is found and collected.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.links import Links
+from tests.support.lives_in_cluster import Everywhere
+
+SETTINGS = {"replica.lag.time.max.ms": "1000", "replica.socket.timeout.ms": "1000", "replica.fetch.backoff.ms": "200"}
+
+
+class Network(Everywhere):
+    """The cluster, and what can be cut in it."""
+
+    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
+        super().__init__(cluster)
+        self.links = links
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Three brokers; each test leaves them up and in sync."""
+    links = Links()
+    try:
+        with running_cluster(tmp_path_factory.mktemp("deletion"), settings=SETTINGS, links=links) as cluster:
+            yield Network(cluster, links)
+    finally:
+        links.close()
+
+
+def receipt(network: Network, at: int, topic_id: Uuid) -> dict[int, set[str]]:
+    """What a broker knows of each broker's part of a deletion."""
+    (found,) = network.at(at).deletions(topic_id)
+    states: dict[int, set[str]] = {}
+    for one in found.partitions:
+        states.setdefault(one.broker_id, set()).add(one.state)
+    return states
+
+
+STAGED_EVERYWHERE = {number: {"staged"} for number in (1, 2, 3)}
+
+
+@pytest.mark.checklist(4, 8, 110, 112, 113, 114, 122, 123, 217, 218, "R11", "R30", "R32", "U4")
+def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
+    controller = network.controller()
+    away = min({1, 2, 3} - {controller})
+    topic_id = network.create("receipt", 2)
+    network.written("receipt", "old")
+    network.cluster.brokers[away].kill()
+    until(lambda: network.live(controller) == {1, 2, 3} - {away})
+    began = time.monotonic()
+    assert network.at(controller).delete(topic_id).error_code == 0
+    again = network.at(controller).create("receipt", 2, replicas=2)
+    taken = time.monotonic() - began
+    print(f"DeleteTopics and CreateTopics with a replica's broker down: {1000 * taken:.0f} ms")
+    assert again != topic_id
+    expected = {**STAGED_EVERYWHERE, away: {"deleting"}}
+    for number in {1, 2, 3} - {away}:
+        until(lambda number=number: receipt(network, number, topic_id) == expected)
+    network.cluster.brokers[away].start()
+    until(lambda: receipt(network, controller, topic_id) == STAGED_EVERYWHERE)
+
+
+@pytest.mark.checklist(5, 6, 7, 66, 86, 92, 124, 125, "R27", "R30")
+def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
+    """Nobody else has heard a word: the next controller collects, and the words of the one before, which come late,
+    change nothing."""
+    controller = network.controller()
+    others = sorted({1, 2, 3} - {controller})
+    topic_id = network.create("doomed", 3)
+    network.written("doomed", "old")
+    until(lambda: network.isr("doomed", controller) == {1, 2, 3})
+    for other in others:
+        network.links.cut(controller, other)
+    assert network.at(controller).delete(topic_id).error_code == 0
+    network.cluster.brokers[controller].kill()
+    until(lambda: network.controller(others[0]) in others)
+    expected = {**STAGED_EVERYWHERE, controller: {"deleting"}}
+    for other in others:
+        until(lambda other=other: receipt(network, other, topic_id) == expected)
+    new = network.at(others[0]).create("doomed", 3, replicas=2)
+    network.written("doomed", "new")
+    network.links.heal()
+    network.cluster.brokers[controller].start()
+    until(lambda: receipt(network, others[0], topic_id) == STAGED_EVERYWHERE)
+    until(lambda: network.read("doomed") == ["new"])
+    for number in (1, 2, 3):
+        assert network.at(number).fetch(topic_id).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert network.at(number).metadata("doomed").topic_id == new
+
+
+@pytest.mark.checklist(7, 71, 72, 92, 93, 94, 98, 101, 108, 126, 127, 128, "A5", "R10", "R32")
+def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: Network) -> None:
+    """It holds the old one, and is told of the new one when it hears again: nothing of one is in the other."""
+    controller = network.controller()
+    deaf, third = sorted({1, 2, 3} - {controller})
+    old = network.at(controller).create_on("missed", [deaf, third, controller])
+    network.written("missed", "old")
+    until(lambda: network.isr("missed", controller) == {1, 2, 3})
+    network.links.cut(controller, deaf)
+    assert network.at(controller).delete(old).error_code == 0
+    new = network.at(controller).create_on("missed", [controller, third, deaf])
+    network.written("missed", "new", at=controller)
+    # Stale reads: the broker serves what it knows, and nobody who asks for the new topic gets the old one's records.
+    assert network.at(deaf).fetch(new).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert network.at(deaf).produce(new, "astray").error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert network.at(controller).fetch(old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    until(lambda: network.isr("missed", controller) == {controller, third})
+    network.links.heal()
+    until(lambda: network.isr("missed", controller) == {1, 2, 3})
+    assert network.at(deaf).fetch(old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    kept = network.records_of(deaf, "missed-0")
+    assert (b"old" in kept, b"new" in kept) == (False, True)
+    assert b"old" in network.records_of(deaf, f"deleting/{old.hex}_0")
+    until(lambda: receipt(network, controller, old) == STAGED_EVERYWHERE)

@@ -1,0 +1,109 @@
+"""Deleted topics come back, and topics are truncated, while brokers are down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import running_cluster, until
+from tests.support.lives_in_cluster import Everywhere
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+    """Three brokers; each test leaves them up."""
+    with running_cluster(tmp_path_factory.mktemp("undone")) as cluster:
+        yield Everywhere(cluster)
+
+
+@pytest.mark.checklist("R22", "R32", "U3")
+def test_a_topic_comes_back_without_a_broker_that_is_down(brokers: Everywhere) -> None:
+    controller = brokers.controller()
+    away = min({1, 2, 3} - {controller})
+    topic_id = brokers.create("back")
+    brokers.written("back", "one")
+    until(lambda: brokers.isr("back", controller) == {1, 2, 3})
+    brokers.cluster.brokers[away].stop()
+    brokers.written("back", "two")
+    assert brokers.at(controller).delete(topic_id).error_code == 0
+    answer = brokers.at(controller).undelete(topic_id)
+    assert (answer.error_code, answer.name) == (0, "back")
+    until(lambda: brokers.read("back") == ["one", "two"])
+    assert brokers.isr("back", controller) == {1, 2, 3} - {away}
+    brokers.cluster.brokers[away].start()
+    until(lambda: brokers.isr("back", controller) == {1, 2, 3})
+    assert brokers.records_of(away, "back-0") == brokers.records_of(controller, "back-0")
+    assert brokers.at(controller).deletions(topic_id) == []
+
+
+@pytest.mark.checklist("R32", "U3")
+def test_only_who_was_in_sync_leads_what_comes_back(brokers: Everywhere) -> None:
+    """The one replica that has every record is down: it is waited for, while the other one is there."""
+    controller = brokers.controller()
+    behind, ahead = sorted({1, 2, 3} - {controller})
+    topic_id = brokers.at(controller).create_on("waited", [behind, ahead])
+    brokers.written("waited", "both")
+    until(lambda: brokers.isr("waited", controller) == {behind, ahead})
+    brokers.cluster.brokers[behind].kill()
+    until(lambda: brokers.isr("waited", controller) == {ahead})
+    brokers.written("waited", "one of them")
+    brokers.cluster.brokers[ahead].kill()
+    assert brokers.at(controller).delete(topic_id).error_code == 0
+    brokers.cluster.brokers[behind].start()
+    wanted = m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=None)
+    request = m.UndeleteTopicsRequest(topics=[wanted], timeout_ms=500)
+    assert brokers.at(controller).call(request, 0).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert [one.state for one in brokers.at(controller).deletions(topic_id)] == ["undeleting"]
+    assert brokers.at(controller).metadata("waited").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    brokers.cluster.brokers[ahead].start()
+    until(lambda: brokers.leader("waited", controller) == ahead)
+    until(lambda: brokers.read("waited") == ["both", "one of them"])
+    until(lambda: brokers.isr("waited", controller) == {behind, ahead})
+    assert brokers.records_of(behind, "waited-0") == brokers.records_of(ahead, "waited-0")
+
+
+@pytest.mark.checklist("U2", "R10", "A5")
+def test_a_topic_is_truncated_while_a_broker_is_down(brokers: Everywhere) -> None:
+    controller = brokers.controller()
+    away = min({1, 2, 3} - {controller})
+    old = brokers.create("cut")
+    brokers.written("cut", "old")
+    until(lambda: brokers.isr("cut", controller) == {1, 2, 3})
+    brokers.cluster.brokers[away].stop()
+    answer = brokers.at(controller).truncate("cut", keep_offsets=True)
+    assert answer.error_code == 0
+    brokers.written("cut", "new")
+    brokers.cluster.brokers[away].start()
+    until(lambda: brokers.isr("cut", controller) == {1, 2, 3})
+    leader = brokers.leader("cut", controller)
+    assert leader is not None
+    until(lambda: brokers.at(leader).read("cut", offset=1) == ["new"])
+    assert b"old" not in brokers.records_of(away, "cut-0")
+    assert b"old" in brokers.records_of(away, f"deleting/{old.hex}_0")
+    assert brokers.at(controller).undelete(old, "was-cut").error_code == 0
+    until(lambda: brokers.isr("was-cut", controller) == {1, 2, 3})
+    until(lambda: brokers.read("was-cut") == ["old"])
+
+
+@pytest.mark.checklist("R32", "A9")
+def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -> None:
+    """Its delay is over before that of the others: what they still have is half of the topic."""
+    controller = brokers.controller()
+    hasty = brokers.cluster.brokers[max({1, 2, 3} - {controller})]
+    hasty.settings["delete.topic.delay.ms"] = "0"
+    hasty.restart()
+    topic_id = brokers.create("closed")
+    brokers.written("closed", "one")
+    until(lambda: brokers.isr("closed", controller) == {1, 2, 3})
+    assert brokers.at(controller).delete(topic_id).error_code == 0
+    until(lambda: not (hasty.data_dir / "closed-0").exists())
+    until(lambda: not list((hasty.data_dir / "deleting").glob(f"{topic_id.hex}_*")))
+    answer = brokers.at(controller).undelete(topic_id)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert "is gone" in answer.error_message
+    assert b"one" in brokers.records_of(controller, f"deleting/{topic_id.hex}_0")
+    del hasty.settings["delete.topic.delay.ms"]
+    hasty.restart()

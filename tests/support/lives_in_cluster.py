@@ -1,0 +1,87 @@
+"""The lives of topics in a cluster, as clients of its brokers see them."""
+
+from __future__ import annotations
+
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from tests.support.cluster import BrokerCluster, until
+from tests.topic_ids.lives import TIMEOUT_MS, Lives
+
+
+class LivesAt(Lives):
+    """An administrator, producer and consumer of one broker."""
+
+    def create_on(self, name: str, *replicas: list[int]) -> Uuid:
+        """A topic with these replicas, by partition, the first of which leads."""
+        assignments = [
+            m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in enumerate(replicas)
+        ]
+        topic = m.CreateTopicsRequest_CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
+        )
+        answer = self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7).topics[0]
+        assert answer.error_code == 0, (answer.error_code, answer.error_message)
+        topic_id: Uuid = answer.topic_id
+        return topic_id
+
+
+class Everywhere:
+    """All brokers of a cluster."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+
+    def at(self, number: int) -> LivesAt:
+        """By way of one broker."""
+        return LivesAt(self.cluster.brokers[number].port)
+
+    def up(self) -> int:
+        """A broker that runs."""
+        return next(number for number, broker in self.cluster.brokers.items() if broker.running)
+
+    def controller(self, at: int | None = None) -> int:
+        """Who is it, as a broker sees it."""
+        answer = self.at(at or self.up()).call(m.MetadataRequest(topics=[]), 12)
+        found: int = answer.controller_id
+        return found
+
+    def live(self, at: int) -> set[int]:
+        """The brokers that a broker shows."""
+        return {one.node_id for one in self.at(at).call(m.MetadataRequest(topics=[]), 12).brokers}
+
+    def create(self, name: str, partitions: int = 1) -> Uuid:
+        """A topic on three brokers."""
+        return self.at(self.up()).create(name, partitions, replicas=3)
+
+    def leader(self, name: str, at: int | None = None) -> int | None:
+        """Of partition 0, if it runs."""
+        shown = self.at(at or self.up()).metadata(name)
+        leader: int = shown.partitions[0].leader_id if shown.partitions else -1
+        return leader if leader in self.cluster.brokers and self.cluster.brokers[leader].running else None
+
+    def isr(self, name: str, at: int) -> set[int]:
+        """Of partition 0, as a broker shows it."""
+        shown = self.at(at).metadata(name)
+        return set(shown.partitions[0].isr_nodes) if shown.partitions else set()
+
+    def written(self, name: str, value: str, at: int | None = None) -> None:
+        """A record in partition 0, on every replica in sync. `at`: by the metadata of which broker."""
+
+        def done() -> bool:
+            leader = self.leader(name, at)
+            return leader is not None and self.at(leader).produce(name, value).error_code == 0
+
+        until(done)
+
+    def read(self, name: str) -> list[str]:
+        """All records of partition 0; none while nobody serves it."""
+        leader = self.leader(name)
+        if leader is None or self.at(leader).fetch(name).error_code:
+            return []
+        return self.at(leader).read(name)
+
+    def records_of(self, number: int, directory: str) -> bytes:
+        """The bytes of the segments in a directory of a broker."""
+        path = self.cluster.brokers[number].data_dir / directory
+        return b"".join(one.read_bytes() for one in sorted(path.glob("*.log")))
