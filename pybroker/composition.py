@@ -21,6 +21,7 @@ from pybroker.admin.elections import ElectionAdmin
 from pybroker.admin.history import HistoryAdmin
 from pybroker.admin.lineage import LineageAdmin
 from pybroker.admin.log_dirs import LogDirAdmin
+from pybroker.admin.reassignments import ReassignmentAdmin
 from pybroker.admin.records import RecordAdmin
 from pybroker.admin.returned_offsets import ReturnedOffsets
 from pybroker.admin.topics import TopicAdmin
@@ -342,6 +343,7 @@ def _services(
         cluster=cluster,
         figures=figures,
         cluster_state=ClusterState(ground.broker_id, cluster, Conditions(view, config), StoreSession(ground.store)),
+        reassignments=ReassignmentAdmin(view, port),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),
         log_dirs=LogDirAdmin(native.log_dirs, local.cache.topic_id),

@@ -42,6 +42,8 @@ from pybroker.api import (
     k42_delete_groups,
     k43_elect_leaders,
     k44_incremental_alter_configs,
+    k45_alter_partition_reassignments,
+    k46_list_partition_reassignments,
     k47_offset_delete,
     k50_describe_user_scram_credentials,
     k51_alter_user_scram_credentials,
@@ -134,6 +136,12 @@ def routes(services: Services) -> dict[int, Handler]:
         k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, authorizer),
         k44_incremental_alter_configs.API_KEY: partial(
             k44_incremental_alter_configs.handle, services.configs, authorizer
+        ),
+        k45_alter_partition_reassignments.API_KEY: partial(
+            k45_alter_partition_reassignments.handle, services.reassignments, authorizer
+        ),
+        k46_list_partition_reassignments.API_KEY: partial(
+            k46_list_partition_reassignments.handle, services.reassignments, authorizer
         ),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),

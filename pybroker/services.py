@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pybroker.admin.history import HistoryAdmin
     from pybroker.admin.lineage import LineageAdmin
     from pybroker.admin.log_dirs import LogDirAdmin
+    from pybroker.admin.reassignments import ReassignmentAdmin
     from pybroker.admin.records import RecordAdmin
     from pybroker.admin.topics import TopicAdmin
     from pybroker.admin.users import UserAdmin
@@ -47,6 +48,7 @@ class Services:
     elections: ElectionAdmin
     cluster_state: ClusterState
     figures: Figures
+    reassignments: ReassignmentAdmin
     records: RecordAdmin
     configs: ConfigAdmin
     log_dirs: LogDirAdmin

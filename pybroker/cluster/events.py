@@ -265,6 +265,25 @@ class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
     """None: all there are."""
 
 
+class NewReplicas(msgspec.Struct, frozen=True):
+    """Which brokers shall have the replicas of a partition."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+    """The preferred leader first; None: the reassignment that is under way is taken back."""
+    topic_id: Uuid | None = None
+    """Set when the caller read the topic before: another incarnation of the name is then refused."""
+
+
+class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
+    """Begins reassignments, changes or ends those under way (KIP-455). Reply: None or the error for each, in order."""
+
+    partitions: tuple[NewReplicas, ...]
+    factor_may_change: bool = True
+    """False: a number of replicas that differs from the one before is refused (KIP-860)."""
+
+
 # --- staged ingests ---------------------------------------------------------------------------------------------------
 
 

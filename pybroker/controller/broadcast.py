@@ -8,7 +8,7 @@ UpdateMetadata shows them to clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from pybroker.metadata.control_messages import (
     EPOCH_DURING_DELETE,
@@ -55,7 +55,7 @@ class Broadcast:
         return [
             self.whole(image, broker_id, number),
             self._leader_and_isr(
-                image, broker, [(topic, range(len(topic.partitions)), False) for topic in topics], full=True
+                image, broker, [(topic, range(len(topic.partitions)), ()) for topic in topics], full=True
             ),
             self._update_metadata(image, broker, [_shown(topic, range(len(topic.partitions))) for topic in topics]),
         ]
@@ -72,6 +72,7 @@ class Broadcast:
         shown = [_hidden(topic) for topic in delta.removed]
         states = [(topic, _changed(before.topics.get(topic.name), topic)) for topic in delta.topics]
         states = [(topic, indexes) for topic, indexes in states if indexes]
+        lost = _lost(before, states)
         messages: Messages = {}
         for broker in after.brokers.values():
             if broker.broker_id in new:
@@ -82,7 +83,7 @@ class Broadcast:
             ]
             if shown:
                 out.append(self._update_metadata(after, broker, shown))
-            stop = self._stop_deleted(after, broker, delta)
+            stop = self._stop(after, broker, delta, lost.get(broker.broker_id, ()))
             if stop is not None:
                 out.append(stop)
             restore = self.restore(after, broker.broker_id, delta.deletions)
@@ -96,7 +97,7 @@ class Broadcast:
                     if broker.broker_id in topic.partitions[index].replicas and _is_an_order(before, topic, index)
                 ]
                 if mine:
-                    orders.append((topic, mine, _is_new(before, topic)))
+                    orders.append((topic, mine, _new(before, topic, mine, broker.broker_id)))
             if orders:
                 out.append(self._leader_and_isr(after, broker, orders, full=False))
             if states or delta.brokers or delta.lost_brokers:
@@ -113,7 +114,10 @@ class Broadcast:
         broker = image.brokers[broker_id]
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
 
-    def _stop_deleted(self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta) -> StopReplicaRequest | None:
+    def _stop(
+        self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta, lost: Sequence[tuple[TopicImage, list[int]]]
+    ) -> StopReplicaRequest | None:
+        """What was deleted, and what the broker has lost by a reassignment."""
         topics = []
         for record in delta.deletions:
             if record.state != DELETING:
@@ -121,6 +125,7 @@ class Broadcast:
             mine = [index for index, replicas in record.partitions.items() if broker.broker_id in replicas]
             if mine:
                 topics.append(_stopped(record, mine))
+        topics += [_removed(topic, indexes) for topic, indexes in lost]
         if not topics:
             return None
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
@@ -143,7 +148,7 @@ class Broadcast:
         self,
         image: ClusterImage,
         broker: BrokerImage,
-        topics: Iterable[tuple[TopicImage, Sequence[int], bool]],
+        topics: Iterable[tuple[TopicImage, Sequence[int], Container[int]]],
         *,
         full: bool,
     ) -> LeaderAndIsrRequest:
@@ -156,7 +161,7 @@ class Broadcast:
                 if full and broker.broker_id not in partition.replicas:
                     continue
                 leaders.add(partition.leader)
-                partitions.append(_state(index, partition, new, topic.lineage.start_offset(index)))
+                partitions.append(_state(index, partition, index in new, topic.lineage.start_offset(index)))
             if partitions:
                 states.append(LeaderAndIsrTopicState(topic.name, topic.topic_id, partitions))
         live = [
@@ -190,9 +195,43 @@ def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
     return (old.leader, old.leader_epoch, old.replicas) != (new.leader, new.leader_epoch, new.replicas)
 
 
-def _is_new(before: ClusterImage, topic: TopicImage) -> bool:
-    """Whether its replicas make empty logs for it. One that was undeleted has its data."""
-    return topic.topic_id not in before.names and topic.topic_id not in before.deletions
+def _new(before: ClusterImage, topic: TopicImage, indexes: Iterable[int], broker_id: int) -> Container[int]:
+    """Of which partitions the broker makes empty logs: all of a new topic, and what it gets by a reassignment. A topic
+    that was undeleted has its data."""
+    known = before.topics.get(topic.name)
+    if known is None or known.topic_id != topic.topic_id:
+        return () if topic.topic_id in before.deletions else range(len(topic.partitions))
+    old = known.partitions
+    return [index for index in indexes if index >= len(old) or broker_id not in old[index].replicas]
+
+
+def _lost(
+    before: ClusterImage, states: Iterable[tuple[TopicImage, Sequence[int]]]
+) -> dict[int, list[tuple[TopicImage, list[int]]]]:
+    """By broker, the partitions of which it is no replica any more."""
+    found: dict[int, list[tuple[TopicImage, list[int]]]] = {}
+    for topic, indexes in states:
+        known = before.topics.get(topic.name)
+        if known is None or known.topic_id != topic.topic_id:
+            continue
+        here: dict[int, list[int]] = {}
+        for index in indexes:
+            old = known.partitions[index].replicas if index < len(known.partitions) else ()
+            new = topic.partitions[index].replicas
+            if old is not new:
+                for broker_id in old:
+                    if broker_id not in new:
+                        here.setdefault(broker_id, []).append(index)
+        for broker_id, mine in here.items():
+            found.setdefault(broker_id, []).append((topic, mine))
+    return found
+
+
+def _removed(topic: TopicImage, indexes: Sequence[int]) -> StopReplicaTopicState:
+    return StopReplicaTopicState(
+        topic.topic_id,
+        [StopReplicaPartitionState(index, topic.partitions[index].leader_epoch, True) for index in indexes],
+    )
 
 
 def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:

@@ -31,6 +31,7 @@ from pybroker.controller.leader_election import allows_more, unclean_elections_o
 from pybroker.controller.local_port import LocalPort, Submission
 from pybroker.controller.migration import Migrations
 from pybroker.controller.outbox import Outbox, Sent
+from pybroker.controller.reassignments import Reassignments
 from pybroker.controller.writer import ResignedError, Writer
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata.deletion_records import REMOVED
@@ -81,6 +82,7 @@ class Controller:
         self._in_force = InForce(port, self._deletions, clock.wall_ms)
         self._brokers = BrokerWatch(store, self._report)
         self._balance = None if between is None else LeaderBalance(port, settings)
+        self._reassignments = Reassignments(port)
         self._unclean = unclean_elections
         self.resigned = asyncio.Event()
         """Set when a write was refused because another controller is in office."""
@@ -106,6 +108,7 @@ class Controller:
             await self._port.submit(FinishMigrations(gone))
         # Brokers are announced by their registrations, which also elects leaders for what they host.
         self._brokers.start()
+        self._reassignments.start(self._image)
         if self._balance is not None:
             self._balance.start()
         log.info(
@@ -124,6 +127,7 @@ class Controller:
         await self._brokers.stop()
         if self._balance is not None:
             await self._balance.stop()
+        await self._reassignments.stop()
         await self._deletions.stop()
         if self._loop is not None:
             self._loop.cancel()
@@ -190,6 +194,7 @@ class Controller:
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
         self._deletions.observe(self._image, decision.delta)
+        self._reassignments.observe(decision.delta)
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
             self._report(FinishMigrations(self._migrations.settled(self._image)))

@@ -18,7 +18,7 @@ from pybroker.controller.partition_states import (
     unclean_warnings,
     with_partitions,
 )
-from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage
+from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, is_moving
 from pybroker.metadata.store import Operation
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -105,7 +105,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
     for name, topic in image.topics.items():
         for index, before in enumerate(topic.partitions):
             # Of one that is being reassigned the first replica may be about to go, or has just come.
-            if before.leader == before.replicas[0] or before.replicas[0] not in uneven or _is_moving(before):
+            if before.leader == before.replicas[0] or before.replicas[0] not in uneven or is_moving(before):
                 continue
             election = preferred(before, alive)
             if election is not None and left:
@@ -115,10 +115,6 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
                 operations.append(set_state(name, index, after, before))
     topics = tuple(with_partitions(image.topics[name], partitions) for name, partitions in changed.items())
     return Decision(tuple(operations), ImageDelta(topics=topics), len(operations), separable=True)
-
-
-def _is_moving(partition: PartitionImage) -> bool:
-    return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 @decides(ElectAnyLeaders)

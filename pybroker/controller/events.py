@@ -77,3 +77,9 @@ class BalanceLeaders(Event[int], frozen=True):
 
 class ElectAnyLeaders(Event[None], frozen=True):
     """Topics have come to prefer losing records to having no leader: where nobody leads, any replica does."""
+
+
+class AdvanceReassignments(Event[None], frozen=True):
+    """Of these topics, what is reassigned and has its new replicas in sync goes on without the old ones."""
+
+    topics: tuple[Uuid, ...]

@@ -26,6 +26,7 @@ from pybroker.metadata.image import (
     TopicImage,
     clash_key,
     has_clash_key,
+    target_replicas,
 )
 from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Create, Operation, Set
@@ -301,7 +302,7 @@ def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> t
     count = change.total - current
     if count > left:
         raise _too_many()
-    factor = len(topic.partitions[0].replicas)
+    factor = len(target_replicas(topic.partitions[0]))
     if change.assignments is None:
         _check_factor(image, factor)
         replicas = place(list(image.brokers.values()), count, factor, seed, current)

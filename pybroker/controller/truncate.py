@@ -17,7 +17,7 @@ from pybroker.controller.topic_deletion import bury, floor_after
 from pybroker.controller.topics import create_operations, new_topic, unused_id
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
-from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage, target_replicas
 from pybroker.metadata.lineage import TRUNCATED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Operation
 from pybroker.native import Uuid
@@ -73,7 +73,7 @@ def decide_truncate(
             image,
             old.name,
             topic_id,
-            replicas=[partition.replicas for partition in old.partitions],
+            replicas=[target_replicas(partition) for partition in old.partitions],
             config=old.config,
             lineage=lineage,
             created_ms=event.now_ms,

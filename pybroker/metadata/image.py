@@ -40,6 +40,17 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     removing_replicas: tuple[int, ...] = ()
 
 
+def is_moving(partition: PartitionImage) -> bool:
+    """Whether it is being reassigned: some of its replicas are to come, or to go."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
+    """Its replicas, as they will be when nothing is reassigned any more."""
+    removing = partition.removing_replicas
+    return tuple(one for one in partition.replicas if one not in removing) if removing else partition.replicas
+
+
 class TopicImage(msgspec.Struct, frozen=True):
     """One incarnation of a name."""
 

@@ -170,6 +170,12 @@ def _elect(name: str, _id: Uuid) -> Any:
     return m.ElectLeadersRequest(topic_partitions=[topic], timeout_ms=10_000)
 
 
+def _reassign(name: str, _id: Uuid) -> Any:
+    partition = m.AlterPartitionReassignmentsRequest_ReassignablePartition(partition_index=0, replicas=None)
+    topic = m.AlterPartitionReassignmentsRequest_ReassignableTopic(name=name, partitions=[partition])
+    return m.AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=10_000)
+
+
 THIS_CLUSTER = "this cluster"
 """Stands for the broker's cluster id in a request."""
 
@@ -291,6 +297,8 @@ ROWS = (
     Row(43, "cluster", _elect, Grant(C, Op.ALTER)),
     Row(44, "topic", lambda name, _: _incremental(TOPIC_CONFIG, name), Grant(T, Op.ALTER_CONFIGS)),
     Row(44, "broker", lambda *_: _incremental(BROKER_CONFIG, "1"), Grant(C, Op.ALTER_CONFIGS)),
+    Row(45, "cluster", _reassign, Grant(C, Op.ALTER)),
+    Row(46, "cluster", lambda *_: m.ListPartitionReassignmentsRequest(topics=None), Grant(C, Op.DESCRIBE)),
     Row(47, "group", _offset_delete, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),
     Row(47, "topic", _offset_delete, Grant(T, Op.READ), also=(Grant(G, Op.DELETE), Grant(G, Op.READ))),
     Row(50, "cluster", lambda *_: m.DescribeUserScramCredentialsRequest(users=None), Grant(C, Op.DESCRIBE)),

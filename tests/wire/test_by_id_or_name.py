@@ -33,6 +33,8 @@ BY_NAME_ONLY = {
     "DescribeLogDirs",
     "CreatePartitions",
     "ElectLeaders",
+    "AlterPartitionReassignments",
+    "ListPartitionReassignments",
     "OffsetDelete",
     "DescribeTopicPartitions",
 }

@@ -200,8 +200,8 @@ apis! {
     42 DeleteGroups 0..=3 flexible 2 Python served;
     43 ElectLeaders 0..=2 flexible 2 Python served;
     44 IncrementalAlterConfigs 0..=1 flexible 1 Python served;
-    45 AlterPartitionReassignments 0..=1 flexible 0 Python dormant;
-    46 ListPartitionReassignments 0..=0 flexible 0 Python dormant;
+    45 AlterPartitionReassignments 0..=1 flexible 0 Python served;
+    46 ListPartitionReassignments 0..=0 flexible 0 Python served;
     47 OffsetDelete 0..=0 flexible none Python served;
     48 DescribeClientQuotas 0..=1 flexible 1 Python dormant;
     49 AlterClientQuotas 0..=1 flexible 1 Python dormant;

@@ -54,8 +54,9 @@ impl Replicas {
         if let Some(lies) = found.take(tip) {
             return Ok(Step::Open(lies));
         }
-        // The controller corrects itself before the removal.
-        if !order.is_new && self.restore_locked(tip, &order.topic, found)? {
+        // The controller corrects itself before the removal, or a replica that was reassigned away comes back: what it
+        // had is brought up to date as after any absence.
+        if self.restore_locked(tip, &order.topic, found)? {
             return found
                 .take(tip)
                 .map(Step::Open)

@@ -189,3 +189,20 @@ fn a_fenced_partition_takes_nothing_until_it_is_released() {
     assert_eq!(host.replicas.set_fenced(id, false), [(0, 0, 1)]);
     append_all(&partition, &["b"]);
 }
+
+#[test]
+fn a_replica_that_comes_back_after_a_reassignment_finds_what_it_had() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let host = host(&[temp.path().to_path_buf()]);
+    let first = order(TopicId::random(), 0, 0);
+    append_all(&lead(&host, &first), &["a", "b", "c"]);
+    delete(&host, &first);
+    // To the controller it is a new replica.
+    let back = PartitionOrder {
+        leader_epoch: 2,
+        ..first.clone()
+    };
+    assert!(back.is_new);
+    assert_eq!(lead(&host, &back).log_end_offset(), 3);
+    assert!(deleting(temp.path()).is_empty());
+}

@@ -1,0 +1,52 @@
+"""ListPartitionReassignments (key 46), version 0 (KIP-455): from what this broker knows of the cluster."""
+
+from __future__ import annotations
+
+from pybroker.admin.reassignments import ReassignmentAdmin
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsResponse_OngoingPartitionReassignment,
+    ListPartitionReassignmentsResponse_OngoingTopicReassignment,
+)
+from pybroker.requests.context import RequestContext
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
+
+API_KEY = 46
+
+
+def handle(
+    reassignments: ReassignmentAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ListPartitionReassignmentsRequest,
+) -> ListPartitionReassignmentsResponse:
+    """Only what is under way, of all partitions with null topics."""
+    if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
+        return ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    wanted: dict[str, list[int]] | None = None
+    if request.topics is not None:
+        wanted = {}
+        for topic in request.topics:
+            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+    return ListPartitionReassignmentsResponse(
+        topics=[
+            ListPartitionReassignmentsResponse_OngoingTopicReassignment(
+                name=name,
+                partitions=[
+                    ListPartitionReassignmentsResponse_OngoingPartitionReassignment(
+                        partition_index=index,
+                        replicas=list(state.replicas),
+                        adding_replicas=list(state.adding_replicas),
+                        removing_replicas=list(state.removing_replicas),
+                    )
+                    for index, state in partitions.items()
+                ],
+            )
+            for name, partitions in reassignments.under_way(wanted).items()
+        ]
+    )
