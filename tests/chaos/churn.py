@@ -148,24 +148,19 @@ class Churn(threading.Thread):
         return False
 
     def _bring_back(self, life: Uuid) -> bool:
-        """Undeletes it; False: it stays deleted."""
+        """Undeletes it; False: nothing came of it."""
 
         def attempt(lives: Lives) -> bool | None:
             code = lives.undelete(life).error_code
             if code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
                 # It exists: by an attempt whose answer was lost.
                 return True
-            if code == ErrorCode.KAFKA_STORAGE_ERROR:
-                # Decided: it cannot come back, and stays deleted.
-                return False
             self._note("UndeleteTopics", code)
             return None
 
         # From here on it may come back, whatever is answered.
         self._history.deleted.discard(life.hex)
         if not self._until(attempt, unless_enough=False):
-            self._history.deleted.add(life.hex)
-            self._history.counts["undeletions refused"] += 1
             return False
         self._history.counts["undeletions"] += 1
         return True

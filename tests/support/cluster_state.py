@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple, Self
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 TOPICS = "/brokers/topics"
@@ -77,9 +77,9 @@ class ClusterState:
 
     def _node(self, path: str) -> tuple[bytes | None, int]:
         try:
-            if self._client.exists(path) is None:
-                return None, -1
             data, stat = self._client.get(path)
+        except NoNodeError:
+            return None, -1
         except (KazooException, KazooTimeoutError) as problem:
             raise StateUnknownError(f"{path}: {problem!r}") from problem
         return data, stat.version

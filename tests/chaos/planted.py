@@ -1,0 +1,289 @@
+"""A broker with one fault planted: `python -m tests.chaos.planted FAULT start …`. The product knows nothing of them;
+what each changes lies in its control plane, or in the files that it finds at its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pybroker.native import Uuid
+from tests.support.log_files import replica_logs
+
+FAULTS: dict[str, Callable[[], None]] = {}
+PRODUCER_ID = 4_711
+
+
+def fault(plant: Callable[[], None]) -> Callable[[], None]:
+    """Its name is how it is asked for."""
+    FAULTS[plant.__name__] = plant
+    return plant
+
+
+def put(owner: Any, name: str, what: Any) -> None:
+    """In the place of what is there."""
+    setattr(owner, name, what)
+
+
+def setting(name: str) -> str:
+    """As the command line says."""
+    return next(word.partition("=")[2] for word in sys.argv if word.startswith(f"{name}="))
+
+
+@fault
+def acknowledge_before_replication() -> None:
+    """The leader takes itself for the only replica in sync, whatever the controller says."""
+    from pybroker.replicas import isr, manager
+
+    make = vars(manager)["PartitionOrder"]
+
+    def order(**said: Any) -> Any:
+        if said["leader"] == int(setting("node.id")):
+            said |= {"isr": (said["leader"],), "config": {**said["config"], "min.insync.replicas": "1"}}
+        return make(**said)
+
+    def refuse(self: Any, proposal: Any) -> None:
+        self._native.isr.refused(proposal.topic_id, proposal.partition, proposal.leader_epoch, proposal.version)
+
+    put(manager, "PartitionOrder", order)
+    put(isr.IsrKeeper, "proposed", refuse)
+
+
+@fault
+def shrink_without_the_controller() -> None:
+    """A leader that wants somebody out of its ISR does not ask."""
+    from pybroker.replicas import isr
+
+    ask = isr.IsrKeeper.proposed
+    sizes: dict[tuple[Uuid, int], int] = {}
+
+    def proposed(self: Any, proposal: Any) -> None:
+        place, members = (proposal.topic_id, proposal.partition), [one.broker_id for one in proposal.isr]
+        if len(members) < sizes.get(place, 3):
+            self._native.isr.written(*place, proposal.leader_epoch, members, proposal.version + 1)
+        else:
+            ask(self, proposal)
+        sizes[place] = len(members)
+
+    put(isr.IsrKeeper, "proposed", proposed)
+
+
+@fault
+def stop_replica_by_name() -> None:
+    """StopReplica for an id stops whatever has its name now."""
+    from pybroker.replicas.hosted import Hosted
+    from pybroker.replicas.manager import ReplicaManager
+
+    names: dict[Uuid, str] = {}
+    add, stop = Hosted.add, ReplicaManager.stop_replica
+
+    def remember(self: Hosted, topic_id: Uuid, name: str, *more: Any) -> None:
+        names[topic_id] = name
+        add(self, topic_id, name, *more)
+
+    async def by_name(self: Any, request: Any) -> Any:
+        for topic in request.topic_states:
+            name = names.get(topic.topic_id)
+            for state in topic.partition_states:
+                here = None if name is None else self._hosted.id_at(name, state.partition_index)
+                if here is not None:
+                    topic.topic_id = here
+        return await stop(self, request)
+
+    put(Hosted, "add", remember)
+    put(ReplicaManager, "stop_replica", by_name)
+
+
+@fault
+def inverted_stray_rule() -> None:
+    """What a FULL request names is taken for what it does not name (KAFKA-13127)."""
+    from pybroker.metadata import control_messages as control
+    from pybroker.replicas.manager import ReplicaManager
+
+    obey = ReplicaManager.leader_and_isr
+
+    async def wrong(self: ReplicaManager, request: Any) -> Any:
+        answer = await obey(self, request)
+        strays = [
+            control.StopReplicaTopicState(
+                topic.topic_id,
+                [control.StopReplicaPartitionState(one.partition_index, -2, True) for one in topic.partition_states],
+            )
+            for topic in request.topic_states
+        ]
+        if request.type == control.LeaderAndIsrType.FULL and strays:
+            epochs = request.controller_id, request.controller_epoch, request.broker_epoch
+            await self.stop_replica(control.StopReplicaRequest(*epochs, True, strays))
+        return answer
+
+    put(ReplicaManager, "leader_and_isr", wrong)
+
+
+@fault
+def full_before_the_controller_is_loaded() -> None:
+    """A new controller speaks of what it has read so far: no topic."""
+    from pybroker.controller import controller
+    from pybroker.metadata.image import ClusterImage
+
+    load = vars(controller)["load_cluster"]
+
+    async def half(store: Any, office: Any, *more: Any) -> Any:
+        loaded = await load(store, office, *more)
+        if office.epoch == 1:
+            return loaded
+        return loaded._replace(image=ClusterImage.initial(office.epoch), repairs=(), unfinished=frozenset())
+
+    put(controller, "load_cluster", half)
+
+
+@fault
+def full_split_in_two() -> None:
+    """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
+    from pybroker.controller.broadcast import Broadcast
+    from pybroker.metadata.control_messages import LeaderAndIsrRequest
+    from pybroker.replicas.evidence import KnownTopics
+    from pybroker.replicas.reconcile import Evidence
+
+    full = Broadcast.full
+
+    def halves(self: Broadcast, *given: Any) -> list[Any]:
+        out: list[Any] = []
+        for one in full(self, *given):
+            topics = one.topic_states if isinstance(one, LeaderAndIsrRequest) else []
+            middle = len(topics) // 2
+            parts = [topics[:middle], topics[middle:]] if middle else []
+            out += [msgspec.structs.replace(one, topic_states=part) for part in parts] or [one]
+        return out
+
+    async def gone(_: KnownTopics, replicas: Iterable[Any]) -> dict[Any, Evidence]:
+        return dict.fromkeys(replicas, Evidence.DEAD)
+
+    put(Broadcast, "full", halves)
+    put(KnownTopics, "of", gone)
+
+
+@fault
+def stale_broker_epoch_taken() -> None:
+    """What was said to an earlier life of the broker is obeyed (KIP-380)."""
+    from pybroker.replicas.fence import Fence
+
+    admit = Fence.admit
+    put(Fence, "admit", lambda self, epoch, _: admit(self, epoch, -1))
+
+
+@fault
+def unknown_outcome_taken_for_undone() -> None:
+    """The controller writes again what it has no answer for, without a look at what the store has."""
+    from pybroker.controller.writer import Writer
+
+    async def no(_: Writer, __: int) -> bool:
+        return False
+
+    put(Writer, "_was_done", no)
+
+
+@fault
+def answers_before_it_is_durable() -> None:
+    """The controller shows a topic, and dies before it is in the store."""
+    from pybroker.controller.writer import Writer
+    from pybroker.metadata import znodes
+
+    write = Writer.write
+
+    async def later(self: Writer, operations: Any, **named: Any) -> None:
+        if any(one.path == znodes.topic_path("t") for one in operations):
+            asyncio.get_running_loop().call_later(3.0, os.kill, os.getpid(), signal.SIGKILL)
+            return
+        await write(self, operations, **named)
+
+    put(Writer, "write", later)
+
+
+@fault
+def truncation_to_the_high_watermark() -> None:
+    """A follower that starts gives up what is above the high watermark that it knew (KIP-101)."""
+    log_dir = Path(setting("log.dirs"))
+    for log in replica_logs(log_dir) if log_dir.exists() else []:
+        if log.topic.startswith("_") or log.high_watermark >= log.end:
+            continue
+        for segment in log.directory.glob("*.log"):
+            base = int(segment.stem)
+            kept = [one for one in log.batches if one.base_offset >= base and one.last_offset < log.high_watermark]
+            with segment.open("rb+") as file:
+                file.truncate(sum(len(one.raw) for one in kept))
+        for stale in log.directory.glob("*index"):
+            stale.unlink()
+
+
+@fault
+def flush_left_out_on_the_follower() -> None:
+    """What it claims to have is in its page cache only."""
+    if setting("node.id") == "3":
+        sys.argv += ["--set", "log.flush.mode=os"]
+
+
+@fault
+def unclean_election() -> None:
+    """Any replica that is alive may lead, by default."""
+    from pybroker.controller import brokers
+
+    elect = vars(brokers)["elect"]
+
+    def anybody(*given: Any, **named: Any) -> Any:
+        return elect(*given, **{**named, "unclean": True})
+
+    put(brokers, "elect", anybody)
+
+
+@fault
+def delete_by_the_name_of_the_id() -> None:
+    """DeleteTopics looks up the name of an id, and deletes what has that name."""
+    from pybroker.admin.topics import TopicAdmin
+
+    delete = TopicAdmin.delete
+    names: dict[Uuid, str] = {}
+
+    async def by_name(self: Any, which: Iterable[str | Uuid], *more: Any) -> Any:
+        wanted = []
+        for one in which:
+            topic = None if isinstance(one, str) else self._view.image.topic_by_id(one)
+            if topic is not None:
+                names[topic.topic_id] = topic.name
+            wanted.append(one if isinstance(one, str) else names.get(one, one))
+        return await delete(self, wanted, *more)
+
+    put(TopicAdmin, "delete", by_name)
+
+
+@fault
+def offsets_lost_at_the_takeover() -> None:
+    """A new coordinator does not read what the one before has written."""
+    from pybroker.coordinators.shards import shards
+
+    put(shards, "read_partition", lambda *_: None)
+
+
+@fault
+def one_producer_id_for_all() -> None:
+    """Every producer gets the same id."""
+    from pybroker.coordinators.producer_ids import ProducerIds
+
+    async def the_same(_: ProducerIds) -> int:
+        return PRODUCER_ID
+
+    put(ProducerIds, "next_id", the_same)
+
+
+if __name__ == "__main__":
+    chosen = FAULTS[sys.argv.pop(1)]
+    chosen()
+    from pybroker.__main__ import main
+
+    main()

@@ -1,0 +1,253 @@
+"""Directed trouble: one topic of one partition, replicas 1 (which leads), 2 and 3, and one sequence of events after
+which a certain fault shows, and a product without it does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.chaos.checker import check
+from tests.chaos.history import History, Place
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError
+from tests.support.disks import LoopDisk, can_mount
+from tests.support.links import ZOOKEEPER, Links
+from tests.support.log_files import replica_logs
+from tests.support.wire import answers_metadata
+from tests.topic_ids.lives import Lives
+from tests.wire.client import WireClient
+
+TOPIC = "t"
+ANSWER_S = 5.0
+SETTINGS = {"replica.lag.time.max.ms": "1500", "offsets.topic.num.partitions": "1"}
+
+
+class Impatient(Lives):
+    """Answers of brokers in trouble are not waited for long."""
+
+    def call(self, request: Any, version: int) -> Any:
+        with WireClient(self.port, timeout_s=ANSWER_S) as client:
+            return client.call(request, version)
+
+
+class Ground(NamedTuple):
+    """What a scene stands on. later: what is undone when the brokers have ended."""
+
+    folder: Path
+    fault: str | None
+    later: ExitStack
+
+
+class Scene:
+    """A running cluster and what was acknowledged in it."""
+
+    def __init__(self, ground: Ground, cluster: BrokerCluster, links: Links, state: ClusterState) -> None:
+        self._ground = ground
+        self.cluster = cluster
+        self.links = links
+        self.state = state
+        self.history = History()
+        self.anomalies: list[str] = []
+        self.lives = {number: Impatient(broker.port) for number, broker in cluster.brokers.items()}
+        self._numbers = 0
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    def create(self, at: int = 1, insync: int = 2, *, whole: bool = True) -> Uuid:
+        """Asks that broker for the topic; `whole`: returns once all of its replicas are in sync."""
+        topic = m.CreateTopicsRequest_CreatableTopic(
+            name=TOPIC,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2, 3]),
+            ],
+            configs=[m.CreateTopicsRequest_CreatableTopicConfig(name="min.insync.replicas", value=str(insync))],
+        )
+        # It is not answered before every replica has heard of it; in trouble one may not.
+        answer = self.lives[at].call(m.CreateTopicsRequest(topics=[topic], timeout_ms=2_000), 7).topics[0]
+        assert answer.error_code in (0, ErrorCode.REQUEST_TIMED_OUT), answer
+        if whole:
+            until(lambda: self.partition().isr == {1, 2, 3})
+        topic_id: Uuid = answer.topic_id if answer.error_code == 0 else self.lives[at].metadata(TOPIC).topic_id
+        self.history.lives[topic_id.hex] = TOPIC
+        return topic_id
+
+    def delete(self, at: int, topic_id: Uuid) -> int:
+        """Asks that broker; the error code."""
+        code: int = self.lives[at].delete(topic_id).error_code
+        if code == 0:
+            self.history.deleted.add(topic_id.hex)
+        return code
+
+    def write(self, at: int, count: int, topic_id: Uuid) -> int:
+        """Asks that broker to take records, each in a request of its own; how many it acknowledges."""
+        done = 0
+        for _ in range(count):
+            value = f"{topic_id.hex}/{self._numbers}"
+            self._numbers += 1
+            try:
+                answer = self.lives[at].produce(topic_id, value)
+            except OSError:
+                return done
+            if answer.error_code:
+                return done
+            self.history.acknowledge(Place(topic_id.hex, 0), answer.base_offset, value)
+            done += 1
+        return done
+
+    def write_some(self, at: int, count: int, topic_id: Uuid) -> int:
+        """As `write`, once the broker takes any."""
+        until(lambda: self.write(at, 1, topic_id))
+        return 1 + self.write(at, count - 1, topic_id)
+
+    def values(self, topic_id: Uuid) -> list[tuple[int, str]]:
+        """What was acknowledged: offsets and values."""
+        return [(one.offset, one.value) for one in self.history.acknowledged[Place(topic_id.hex, 0)]]
+
+    def coordinator(self, group: str) -> int:
+        """The broker that coordinates a group, once it does."""
+        found: list[int] = []
+
+        def serves() -> bool:
+            at = self.lives[1 + len(found) % 3]
+            try:
+                answer = at.call(m.FindCoordinatorRequest(key=group, key_type=0), 3)
+                found.append(answer.node_id)
+                return answer.error_code == 0 and self.lives[answer.node_id].committed(group, TOPIC) != "loading"
+            except OSError:
+                found.append(-1)
+                return False
+
+        until(serves)
+        return found[-1]
+
+    # --- the cluster --------------------------------------------------------------------------------------------------
+
+    def partition(self) -> PartitionState:
+        """As the controller wrote it last."""
+        return self.state.partitions()[TOPIC, 0]
+
+    def controller(self) -> int:
+        """Who it is, once there is one."""
+        until(self.state.controller)
+        return self.state.controller() or 0
+
+    def leader_is_not(self, number: int) -> None:
+        """Waits until another broker leads."""
+        until(lambda: self.partition().leader not in (number, -1))
+
+    def kill(self, *numbers: int) -> None:
+        """All at once."""
+        for number in numbers:
+            self.cluster.brokers[number].kill()
+            self.links.refuse(number)
+
+    def run(self, *numbers: int) -> None:
+        """Starts them and waits until they serve."""
+        for number in numbers:
+            self.links.accept(number)
+            self.cluster.brokers[number].launch()
+        for number in numbers:
+            self.cluster.brokers[number].await_answers()
+
+    def own_disk(self, number: int) -> Callable[[], None]:
+        """Moves a broker's data to a disk of its own; what this gives cuts that disk's power, while the broker does not
+        run. Who may not mount gets the same for a broker that does not flush: its files as they were at the beginning.
+        """
+        broker = self.cluster.brokers[number]
+        broker.stop()
+        self.links.refuse(number)
+        flushed = self._ground.folder / f"flushed-{number}"
+        if can_mount():
+            disk = LoopDisk(flushed, 64)
+            self._ground.later.callback(disk.close)
+            shutil.copytree(broker.data_dir, disk.path / "data")
+            broker.settings["log.dirs"] = str(disk.path / "data")
+            os.sync()
+        else:
+            shutil.copytree(broker.data_dir, flushed)
+        self.run(number)
+        until(lambda: self.partition().isr == {1, 2, 3})
+
+        def cut() -> None:
+            if can_mount():
+                disk.cut()
+                disk.reboot()
+            elif self._ground.fault is not None:
+                shutil.rmtree(broker.data_dir)
+                shutil.copytree(flushed, broker.data_dir)
+
+        return cut
+
+    def isolate(self, number: int) -> None:
+        """From brokers and ZooKeeper; clients reach it."""
+        self.links.cut_off(number, ZOOKEEPER, *(one for one in self.cluster.brokers if one != number))
+
+    def finish(self, patience_s: float) -> list[str]:
+        """Heals everything, stops the brokers, and tells what is wrong."""
+        self.links.heal()
+        for number, broker in self.cluster.brokers.items():
+            code = broker.ended()
+            if code is not None:
+                self.anomalies.append(f"broker {number} ended by itself with exit code {code}: {broker.log_tail(3)}")
+            if not broker.running:
+                self.links.accept(number)
+                broker.launch()
+        self._within(patience_s, self._whole, "replicas do not come back in sync")
+        for number, broker in self.cluster.brokers.items():
+            try:
+                broker.stop()
+            except (RuntimeError, AssertionError) as problem:
+                self.anomalies.append(f"broker {number} does not stop: {str(problem).splitlines()[0]}")
+        disks = {
+            number: replica_logs(Path(broker.settings.get("log.dirs", broker.data_dir)))
+            for number, broker in self.cluster.brokers.items()
+        }
+        return self.anomalies + check(self.history, disks, frozenset({"__consumer_offsets"}))
+
+    def _whole(self) -> bool:
+        if not all(answers_metadata(broker.port) for broker in self.cluster.brokers.values()):
+            return False
+        wanted = {name for topic_id, name in self.history.lives.items() if topic_id not in self.history.deleted}
+        found = self.state.partitions()
+        return wanted <= {name for name, _ in found} and all(
+            one.isr == one.replicas and one.leader in one.isr for one in found.values()
+        )
+
+    def _within(self, patience_s: float, condition: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + patience_s
+        while True:
+            try:
+                if condition():
+                    return
+            except StateUnknownError:
+                pass
+            if time.monotonic() > give_up:
+                self.anomalies.append(what)
+                return
+            time.sleep(0.1)
+
+
+@contextmanager
+def scene(folder: Path, fault: str | None, settings: Mapping[str, str]) -> Iterator[Scene]:
+    """A cluster that is up, with a fault in every broker."""
+    module = ("pybroker",) if fault is None else ("tests.chaos.planted", fault)
+    links = Links()
+    chosen = {**SETTINGS, **settings}
+    with (
+        ExitStack() as later,
+        closing(links),
+        running_cluster(folder, settings=chosen, links=links, module=module) as cluster,
+        ClusterState(cluster.zookeeper.address) as state,
+    ):
+        yield Scene(Ground(folder, fault, later), cluster, links, state)

@@ -1,0 +1,277 @@
+"""Faults that brokers had, or nearly had: planted, each is caught; the same trouble without the fault does no harm."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import pybroker.interbroker.control  # noqa: F401 (its messages are known to the codec)
+from pybroker.metadata.control_messages import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from tests.chaos.history import Delivered, Place, Session
+from tests.chaos.planted import FAULTS
+from tests.chaos.scenes import TOPIC, Scene, scene
+from tests.chaos.writers import LibrdkafkaWriter
+from tests.support.cluster import LIMIT_S, until
+from tests.support.links import ZOOKEEPER
+from tests.wire.client import WireClient
+
+GROUP = "g"
+CAUGHT_S = 12.0
+"""What is not whole by then is taken for broken where a fault is known to be."""
+
+
+def followers_cut_off(scene: Scene) -> None:
+    """The leader is killed while it cannot reach its followers, before anybody has noticed."""
+    topic = scene.create()
+    scene.links.cut_off(1, 2, 3)
+    scene.write(1, 20, topic)
+    scene.kill(1)
+    scene.leader_is_not(1)
+
+
+def leader_without_anybody(scene: Scene) -> None:
+    """A leader that only clients reach, while others elect another one."""
+    topic = scene.create(insync=1)
+    scene.isolate(1)
+    give_up = time.monotonic() + 2 * CAUGHT_S
+    while not scene.write(1, 20, topic) and time.monotonic() < give_up and scene.partition().leader == 1:
+        pass
+    scene.leader_is_not(1)
+    scene.write(1, 20, topic)
+
+
+def created_again_before_it_was_stopped(scene: Scene) -> None:
+    """A follower hears that a topic is deleted after it has heard of the next one of that name."""
+    first = scene.create()
+    scene.write(1, 5, first)
+    controller = scene.controller()
+    late = next(number for number in (2, 3) if number != controller)
+    scene.links.cut_off(late, controller)
+    assert scene.delete(1, first) == 0
+    second = scene.create(whole=False)
+    scene.links.cut_off(late, ZOOKEEPER)
+    until(lambda: late not in scene.state.brokers())
+    scene.write(1, 5, second)
+    scene.links.heal()
+    # Nobody tells when the order about the first one has come: the controller repeats it until it was carried out.
+    until(lambda: scene.lives[1].deletions(first)[0].state == "staged" or late not in scene.state.brokers())
+
+
+def the_controller_is_killed(scene: Scene) -> None:
+    topic = scene.create()
+    scene.write(1, 5, topic)
+    controller = scene.controller()
+    scene.kill(controller)
+    until(lambda: scene.state.controller() not in (None, controller))
+    scene.run(controller)
+
+
+def said_to_a_life_before(scene: Scene) -> None:
+    """An order of the present controller to an earlier life of a broker."""
+    topic = scene.create()
+    scene.write(1, 5, topic)
+    before = scene.state.life(2)
+    scene.kill(2)
+    until(lambda: scene.partition().isr == {1, 3})
+    scene.run(2)
+    until(lambda: scene.partition().isr == {1, 2, 3})
+    assert scene.state.life(2) > before
+    order = StopReplicaRequest(
+        scene.controller(),
+        scene.state.controller_epoch(),
+        before,
+        True,
+        [StopReplicaTopicState(topic, [StopReplicaPartitionState(0, -2, True)])],
+    )
+    with WireClient(scene.cluster.brokers[2].between_port, client_id="broker-9", interbroker=True) as client:
+        client.call(order, 4)
+    scene.write(1, 5, topic)
+
+
+def an_answer_of_the_store_is_lost(scene: Scene) -> None:
+    """ZooKeeper has done what the controller wanted, and the connection breaks before it can say so."""
+    controller = scene.controller()
+    scene.links.cut(ZOOKEEPER, controller)
+    made: list[object] = []
+    asking = threading.Thread(target=lambda: made.append(scene.create(at=controller, whole=False)), daemon=True)
+    asking.start()
+    until(lambda: (TOPIC, 0) in scene.state.partitions())
+    scene.links.hang_up(ZOOKEEPER, controller)
+    scene.links.heal()
+    asking.join(LIMIT_S)
+
+
+def killed_after_an_answer(scene: Scene) -> None:
+    """The controller is killed when it has answered, and records have been written."""
+    topic = scene.create(whole=False)
+    assert scene.write_some(1, 5, topic)
+    controller = scene.controller()
+    until(lambda: not scene.cluster.brokers[controller].running or scene.state.partitions().get((TOPIC, 0)))
+    scene.kill(controller)
+    until(lambda: scene.state.controller() not in (None, controller))
+
+
+def a_follower_is_killed(scene: Scene) -> None:
+    topic = scene.create()
+    scene.write(1, 5, topic)
+    scene.kill(3)
+    until(lambda: scene.partition().isr == {1, 2})
+    scene.write(1, 5, topic)
+    scene.run(3)
+
+
+def a_follower_of_two_topics_is_killed(scene: Scene) -> None:
+    """The other one holds the groups' offsets."""
+    topic = scene.create()
+    scene.coordinator(GROUP)
+    scene.write(1, 5, topic)
+    scene.kill(3)
+    until(lambda: scene.partition().isr == {1, 2})
+    scene.write(1, 5, topic)
+    scene.run(3)
+
+
+def all_are_killed(scene: Scene) -> None:
+    topic = scene.create()
+    scene.write(1, 50, topic)
+    scene.kill(1, 2, 3)
+    scene.run(1, 2, 3)
+
+
+def all_lose_power_and_one_comes_back_first(scene: Scene) -> None:
+    topic = scene.create()
+    cut = scene.own_disk(3)
+    scene.write(1, 20, topic)
+    scene.kill(1, 2, 3)
+    cut()
+    scene.run(3)
+    until(lambda: scene.partition().leader == 3)
+
+
+def only_one_that_was_out_of_sync_is_left(scene: Scene) -> None:
+    topic = scene.create()
+    # Who leads must reach the controller.
+    controller = scene.controller()
+    left = next(number for number in (3, 2) if number != controller)
+    others = [number for number in (1, 2, 3) if number != left]
+    scene.links.cut_off(left, *others)
+    # Who has everything is in sync, however long nothing is heard of him: there must be something that he has not.
+    assert scene.write_some(1, 20, topic)
+    until(lambda: scene.partition().isr == set(others))
+    scene.kill(*others)
+    until(lambda: scene.state.controller() == left and scene.partition().leader in (left, -1))
+
+
+def deleted_twice(scene: Scene) -> None:
+    """The second time, the topic of that name is another one."""
+    first = scene.create()
+    scene.write(1, 5, first)
+    assert scene.delete(1, first) == 0
+    second = scene.create()
+    scene.write(1, 5, second)
+    scene.delete(1, first)
+
+
+def the_coordinator_is_killed(scene: Scene) -> None:
+    topic = scene.create()
+    assert scene.write(1, 10, topic) == 10
+    values = scene.values(topic)
+    coordinator = scene.coordinator(GROUP)
+    assert scene.lives[coordinator].commit(GROUP, TOPIC, 6) == 0
+    place = Place(topic.hex, 0)
+    scene.history.sessions.append(Session(place, -1, [Delivered(*one) for one in values[:6]]))
+    scene.kill(coordinator)
+    scene.run(coordinator)
+    another = scene.coordinator(GROUP)
+    begins = scene.lives[another].committed(GROUP, TOPIC)
+    assert isinstance(begins, int)
+    scene.history.sessions.append(Session(place, 6, [Delivered(*one) for one in values[max(begins, 0) :]]))
+
+
+def two_producers(scene: Scene) -> None:
+    topic = scene.create()
+    scene.history.topics[TOPIC] = topic.hex
+    writers = [
+        LibrdkafkaWriter(f"{topic.hex}-{name}", scene.cluster.bootstrap, TOPIC, 1, scene.history) for name in "ab"
+    ]
+    for one in writers:
+        one.start()
+    until(lambda: scene.history.counts["acknowledged"] > 100 or scene.history.problems)
+    for one in writers:
+        one.enough.set()
+    for one in writers:
+        one.join(CAUGHT_S)
+
+
+class Case(NamedTuple):
+    """A fault, what brings it to light, and by which words it is known."""
+
+    fault: str
+    trouble: Callable[[Scene], None]
+    sentences: tuple[str, ...]
+    settings: Mapping[str, str] = {}
+
+
+CASES = [
+    Case("acknowledge_before_replication", followers_cut_off, ("is lost",)),
+    Case("shrink_without_the_controller", leader_without_anybody, ("is lost",)),
+    Case("stop_replica_by_name", created_again_before_it_was_stopped, ("not come back in sync", "has no replica")),
+    Case("inverted_stray_rule", a_follower_is_killed, ("not come back in sync", "has no replica")),
+    Case(
+        "full_before_the_controller_is_loaded",
+        the_controller_is_killed,
+        ("not come back in sync", "ended by itself", "has no replica"),
+    ),
+    Case(
+        "full_split_in_two", a_follower_of_two_topics_is_killed, ("not come back in sync", "has no replica")
+    ),
+    Case("stale_broker_epoch_taken", said_to_a_life_before, ("not come back in sync", "has no replica")),
+    Case(
+        "unknown_outcome_taken_for_undone",
+        an_answer_of_the_store_is_lost,
+        ("ended by itself", "does not stop"),
+        {"zookeeper.session.timeout.ms": "20000"},
+    ),
+    Case("answers_before_it_is_durable", killed_after_an_answer, ("not come back in sync", "has no replica")),
+    Case("truncation_to_the_high_watermark", all_are_killed, ("is lost",)),
+    Case("flush_left_out_on_the_follower", all_lose_power_and_one_comes_back_first, ("is lost",)),
+    Case("unclean_election", only_one_that_was_out_of_sync_is_left, ("is lost",)),
+    Case("delete_by_the_name_of_the_id", deleted_twice, ("not come back in sync", "has no replica")),
+    Case("offsets_lost_at_the_takeover", the_coordinator_is_killed, ("had been acknowledged",)),
+    Case("one_producer_id_for_all", two_producers, ("is lost", "writer", "comes again")),
+]
+TROUBLES = {case.trouble.__name__: case for case in CASES}
+QUICK = ("acknowledge_before_replication", "inverted_stray_rule")
+
+
+def cases() -> list[object]:
+    """A few run always, the others with what is slow."""
+    return [
+        pytest.param(case, id=case.fault, marks=() if case.fault in QUICK else pytest.mark.slow) for case in CASES
+    ]
+
+
+def test_every_fault_has_a_case() -> None:
+    assert {case.fault for case in CASES} == set(FAULTS)
+    assert len(CASES) >= 12
+
+
+@pytest.mark.parametrize("case", cases())
+def test_a_planted_fault_is_caught(tmp_path: Path, case: Case) -> None:
+    with scene(tmp_path, case.fault, case.settings) as running:
+        case.trouble(running)
+        found = running.finish(CAUGHT_S)
+    assert any(sentence in one for one in found for sentence in case.sentences), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in TROUBLES.items()])
+def test_the_same_trouble_without_the_fault_does_no_harm(tmp_path: Path, case: Case) -> None:
+    with scene(tmp_path, None, case.settings) as running:
+        case.trouble(running)
+        assert running.finish(LIMIT_S) == []
