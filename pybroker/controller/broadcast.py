@@ -8,7 +8,7 @@ UpdateMetadata shows them to clients.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from pybroker.metadata.control_messages import (
     EPOCH_DURING_DELETE,
@@ -37,6 +37,8 @@ from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, Parti
 
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
+IsNew = Callable[[int, int], bool]
+"""Whether a broker makes an empty log for a partition of a topic: (index, broker)."""
 
 
 class Broadcast:
@@ -47,63 +49,67 @@ class Broadcast:
         self._controller_id = controller_id
         self._between = between
 
-    def full(self, image: ClusterImage, broker_id: int, number: int) -> list[ControlRequest]:
-        """What a broker gets first from a controller: the whole image as of change `number`, everything that it
-        replicates (FULL), and everything that clients may see."""
-        broker = image.brokers[broker_id]
-        topics = list(image.topics.values())
-        return [
-            self.whole(image, broker_id, number),
-            self._leader_and_isr(
-                image, broker, [(topic, range(len(topic.partitions)), ()) for topic in topics], full=True
-            ),
-            self._update_metadata(image, broker, [_shown(topic, range(len(topic.partitions))) for topic in topics]),
-        ]
-
     def whole(self, image: ClusterImage, broker_id: int, number: int) -> UpdateCluster:
         """The whole image as of change `number`."""
         return UpdateCluster(self._controller_id, image.controller_epoch, image.brokers[broker_id].epoch, number, image)
 
     def changes(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta, number: int) -> Messages:
-        """What each live broker must hear of change `number`. One that the change brings hears everything."""
+        """What each live broker must hear of change `number`. One that the change brings hears everything: the whole
+        image, what it replicates (FULL), and what clients may see.
+
+        States are built once and are the same objects in the messages to all: of 200,000 partitions there are not
+        copies for each of 100 brokers. Who gets them must not change them.
+        """
         if delta.empty:
             return {}
         new = {broker.broker_id for broker in delta.brokers}
-        shown = [_hidden(topic) for topic in delta.removed]
         states = [(topic, _changed(before.topics.get(topic.name), topic)) for topic in delta.topics]
         states = [(topic, indexes) for topic, indexes in states if indexes]
         lost = _lost(before, states)
+        hidden = [_hidden(topic) for topic in delta.removed]
+        shown = [_shown(topic, indexes) for topic, indexes in states]
+        shows = bool(states or delta.brokers or delta.lost_brokers)
+        orders = _orders(
+            after.brokers.keys() - new,
+            (
+                (topic, [index for index in indexes if _is_an_order(before, topic, index)], _is_new(before, topic))
+                for topic, indexes in states
+            ),
+        )
+        live = _live_brokers(after)
         messages: Messages = {}
         for broker in after.brokers.values():
             if broker.broker_id in new:
-                messages[broker.broker_id] = self.full(after, broker.broker_id, number)
                 continue
-            out: list[ControlRequest] = [
-                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, delta)
+            mine = orders[broker.broker_id]
+            out: list[ControlRequest | None] = [
+                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, delta),
+                self._update_metadata(after, broker, hidden, live) if hidden else None,
+                self._stop(after, broker, delta, lost.get(broker.broker_id, ())),
+                self.restore(after, broker.broker_id, delta.deletions),
+                self._leader_and_isr(after, broker, mine, LeaderAndIsrType.INCREMENTAL) if mine else None,
+                self._update_metadata(after, broker, shown, live) if shows else None,
             ]
-            if shown:
-                out.append(self._update_metadata(after, broker, shown))
-            stop = self._stop(after, broker, delta, lost.get(broker.broker_id, ()))
-            if stop is not None:
-                out.append(stop)
-            restore = self.restore(after, broker.broker_id, delta.deletions)
-            if restore is not None:
-                out.append(restore)
-            orders = []
-            for topic, indexes in states:
-                mine = [
-                    index
-                    for index in indexes
-                    if broker.broker_id in topic.partitions[index].replicas and _is_an_order(before, topic, index)
-                ]
-                if mine:
-                    orders.append((topic, mine, _new(before, topic, mine, broker.broker_id)))
-            if orders:
-                out.append(self._leader_and_isr(after, broker, orders, full=False))
-            if states or delta.brokers or delta.lost_brokers:
-                out.append(self._update_metadata(after, broker, [_shown(topic, indexes) for topic, indexes in states]))
-            messages[broker.broker_id] = out
+            messages[broker.broker_id] = [one for one in out if one is not None]
+        if new:
+            messages |= self._introductions(after, new, number, live)
         return messages
+
+    def _introductions(
+        self, image: ClusterImage, new: Collection[int], number: int, live: list[UpdateMetadataBroker]
+    ) -> Messages:
+        every = [(topic, range(len(topic.partitions)), _not_new) for topic in image.topics.values()]
+        shown = [_shown(topic, indexes) for topic, indexes, _ in every]
+        orders = _orders(new, every)
+        return {
+            broker_id: [
+                self.whole(image, broker_id, number),
+                self._leader_and_isr(image, image.brokers[broker_id], orders[broker_id], LeaderAndIsrType.FULL),
+                self._update_metadata(image, image.brokers[broker_id], shown, live),
+            ]
+            for broker_id in new
+            if broker_id in image.brokers
+        }
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
         """StopReplica for deletions that a broker has not confirmed."""
@@ -145,39 +151,45 @@ class Broadcast:
         return RestoreReplicasRequest(self._controller_id, image.controller_epoch, epoch, tuple(topics))
 
     def _leader_and_isr(
-        self,
-        image: ClusterImage,
-        broker: BrokerImage,
-        topics: Iterable[tuple[TopicImage, Sequence[int], Container[int]]],
-        *,
-        full: bool,
+        self, image: ClusterImage, broker: BrokerImage, states: list[LeaderAndIsrTopicState], kind: LeaderAndIsrType
     ) -> LeaderAndIsrRequest:
-        leaders: set[int] = set()
-        states = []
-        for topic, indexes, new in topics:
-            partitions = []
-            for index in indexes:
-                partition = topic.partitions[index]
-                if full and broker.broker_id not in partition.replicas:
-                    continue
-                leaders.add(partition.leader)
-                partitions.append(_state(index, partition, index in new, topic.lineage.start_offset(index)))
-            if partitions:
-                states.append(LeaderAndIsrTopicState(topic.name, topic.topic_id, partitions))
+        leaders = {partition.leader for topic in states for partition in topic.partition_states}
         live = [
             _reached_at(image.brokers[leader], self._between)
             for leader in sorted(leaders)
             if leader in image.brokers
         ]
-        kind = LeaderAndIsrType.FULL if full else LeaderAndIsrType.INCREMENTAL
         return LeaderAndIsrRequest(self._controller_id, image.controller_epoch, broker.epoch, int(kind), states, live)
 
     def _update_metadata(
-        self, image: ClusterImage, broker: BrokerImage, topics: list[UpdateMetadataTopicState]
+        self,
+        image: ClusterImage,
+        broker: BrokerImage,
+        topics: list[UpdateMetadataTopicState],
+        live: list[UpdateMetadataBroker],
     ) -> UpdateMetadataRequest:
-        return UpdateMetadataRequest(
-            self._controller_id, image.controller_epoch, broker.epoch, topics, _live_brokers(image)
-        )
+        return UpdateMetadataRequest(self._controller_id, image.controller_epoch, broker.epoch, topics, live)
+
+
+def _orders(
+    brokers: Collection[int], topics: Iterable[tuple[TopicImage, Sequence[int], IsNew]]
+) -> dict[int, list[LeaderAndIsrTopicState]]:
+    """What each of these brokers is told of partitions that it has replicas of."""
+    found: dict[int, list[LeaderAndIsrTopicState]] = {broker_id: [] for broker_id in brokers}
+    for topic, indexes, is_new in topics:
+        mine: dict[int, list[LeaderAndIsrPartitionState]] = {}
+        for index in indexes:
+            partition = topic.partitions[index]
+            known: dict[bool, LeaderAndIsrPartitionState] = {}
+            for replica in partition.replicas:
+                if replica in found:
+                    new = is_new(index, replica)
+                    if new not in known:
+                        known[new] = _state(index, partition, new, topic.lineage.start_offset(index))
+                    mine.setdefault(replica, []).append(known[new])
+        for replica, states in mine.items():
+            found[replica].append(LeaderAndIsrTopicState(topic.name, topic.topic_id, states))
+    return found
 
 
 def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
@@ -195,14 +207,15 @@ def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
     return (old.leader, old.leader_epoch, old.replicas) != (new.leader, new.leader_epoch, new.replicas)
 
 
-def _new(before: ClusterImage, topic: TopicImage, indexes: Iterable[int], broker_id: int) -> Container[int]:
-    """Of which partitions the broker makes empty logs: all of a new topic, and what it gets by a reassignment. A topic
+def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
+    """Of which partitions a broker makes empty logs: all of a new topic, and what it gets by a reassignment. A topic
     that was undeleted has its data."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id:
-        return () if topic.topic_id in before.deletions else range(len(topic.partitions))
+        every = topic.topic_id not in before.deletions
+        return lambda index, broker_id: every
     old = known.partitions
-    return [index for index in indexes if index >= len(old) or broker_id not in old[index].replicas]
+    return lambda index, broker_id: index >= len(old) or broker_id not in old[index].replicas
 
 
 def _lost(
@@ -232,6 +245,13 @@ def _removed(topic: TopicImage, indexes: Sequence[int]) -> StopReplicaTopicState
         topic.topic_id,
         [StopReplicaPartitionState(index, topic.partitions[index].leader_epoch, True) for index in indexes],
     )
+
+
+
+
+def _not_new(index: int, broker_id: int) -> bool:
+    """Of what a broker hears again."""
+    return False
 
 
 def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:

@@ -54,6 +54,23 @@ def _use_our_classes() -> None:
 _use_our_classes()
 
 
+class _Packed:
+    """The change that was packed last: every broker is told the same, one after the other."""
+
+    def __init__(self) -> None:
+        self._change: object = None
+        self._data = b""
+
+    def of(self, change: ClusterImage | ImageDelta) -> bytes:
+        """The change as bytes."""
+        if change is not self._change:
+            self._change, self._data = change, pack(change)
+        return self._data
+
+
+_PACKED = _Packed()
+
+
 def request_to_wire(request: ControlRequest) -> Any:
     """What the codec takes."""
     match request:
@@ -64,7 +81,7 @@ def request_to_wire(request: ControlRequest) -> Any:
                 broker_epoch=broker_epoch,
                 number=number,
                 whole=isinstance(change, ClusterImage),
-                change=pack(change),
+                change=_PACKED.of(change),
             )
         case control.CloseTopics(controller_id, controller_epoch, broker_epoch, topics):
             return wire.CloseTopicsRequest(

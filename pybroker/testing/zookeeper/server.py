@@ -40,6 +40,7 @@ class ZooKeeper:
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.heap = "192m"
         self.directory = directory
         self.port = free_port()
         self.settings = dict(settings or {})
@@ -94,7 +95,7 @@ class ZooKeeper:
         }
         config = self.directory / "zoo.cfg"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = java_command(f"{zookeeper_jars()}/*", _MAIN, [str(config)], heap="192m")
+        command = java_command(f"{zookeeper_jars()}/*", _MAIN, [str(config)], heap=self.heap)
         command[1:1] = ["-Dzookeeper.fsync.warningthresholdms=10000", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         with self.log_path.open("ab") as log:
             # Ctrl-C in the terminal is the test's, which then stops the server.

@@ -1,0 +1,235 @@
+"""`python -m benches.cluster.simulated`: one real controller on a real ZooKeeper, and brokers of which only the channel
+is there. What does a cluster cost its controller that is too large for this machine?
+
+A channel encodes each message as for the wire, and answers it at once. Times are from the event until every broker that
+is concerned has answered; `turn_ms` is the most CPU for which the loop did nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benches.compare.peers import cpu_seconds, resident_mib
+from benches.readme import shown
+from pybroker.clock import SystemClock
+from pybroker.cluster.channel import Channel
+from pybroker.cluster.events import CreateTopics, DeleteTopics, NewTopic
+from pybroker.controller.controller import Controller
+from pybroker.controller.local_channel import LocalChannel
+from pybroker.controller.local_port import LocalPort
+from pybroker.interbroker.control import request_to_wire
+from pybroker.metadata import znodes
+from pybroker.metadata.control_messages import (
+    CloseTopics,
+    CloseTopicsResponse,
+    ControlRequest,
+    ControlResponse,
+    PartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitionErrors,
+    refusal,
+)
+from pybroker.metadata.image import BrokerImage
+from pybroker.metadata.store import Create, Delete
+from pybroker.metadata.znodes import BrokerNode, Endpoint
+from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from pybroker.native import encode, message_schema
+from pybroker.startup.store import prepare_store
+from tests.support.zookeeper import ZooKeeperServer
+
+BEAT_S = 0.002
+REPLICAS = 3
+PARTITIONS = 1_000
+"""Of each topic."""
+
+
+def _done(request: ControlRequest) -> ControlResponse:
+    if isinstance(request, StopReplicaRequest):
+        topics = [
+            TopicPartitionErrors(
+                topic.topic_id, [PartitionError(one.partition_index, 0) for one in topic.partition_states]
+            )
+            for topic in request.topic_states
+        ]
+        return StopReplicaResponse(0, topics)
+    if isinstance(request, CloseTopics):
+        return CloseTopicsResponse()
+    return refusal(request, 0)
+
+
+class AnsweringChannels:
+    """`cluster.channel.Channels` to brokers that are not there: what is sent is encoded, and answered as done."""
+
+    def __init__(self) -> None:
+        self.counts = {"messages": 0, "bytes": 0}
+        self._channels: dict[int, LocalChannel] = {}
+
+    def to(self, broker: BrokerImage) -> Channel | None:
+        """A queue for each broker, as in a cluster."""
+        return self._channels.setdefault(broker.broker_id, LocalChannel(self._answer))
+
+    async def _answer(self, request: ControlRequest) -> ControlResponse:
+        wire = request_to_wire(request)
+        name = type(wire).__name__
+        schema = message_schema(name, interbroker=True)
+        assert schema is not None, name
+        self.counts["messages"] += 1
+        self.counts["bytes"] += len(encode(wire, schema.max_version))
+        await asyncio.sleep(0)  # an answer comes in another turn
+        return _done(request)
+
+    def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """Nobody is reached anyway."""
+
+    async def close(self) -> None:
+        """After what was sent has been answered."""
+        for channel in self._channels.values():
+            await channel.drain()
+
+
+class Turns:
+    """How long the loop was held at most, in CPU time of its thread: others have the machine as well."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._task = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(BEAT_S)
+            self.longest_s = max(self.longest_s, time.thread_time() - before)
+
+
+class Simulation:
+    """A controller, its store, and the table that is printed."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self._store = store
+        self._turns = Turns()
+        self.port = LocalPort(1)
+        self.channels = AnsweringChannels()
+        self.controller = self._controller()
+
+    def _controller(self) -> Controller:
+        self.port = LocalPort(1)
+        self.channels = AnsweringChannels()
+
+        def fatal(problem: BaseException) -> None:
+            raise problem
+
+        return Controller(
+            port=self.port,
+            store=self._store,
+            clock=SystemClock(),
+            broker_id=1,
+            channels=self.channels,
+            between="BETWEEN",
+            settings={"topic.history.max.incarnations": 10_000, "auto.leader.rebalance.enable": False},
+            unclean_elections=False,
+            on_fatal=fatal,
+        )
+
+    async def start(self) -> None:
+        """Becomes the controller."""
+
+        async def nothing_local() -> dict[str, Any]:
+            return {}
+
+        await self.controller.start(nothing_local, lambda stored: True)
+
+    async def start_anew(self) -> None:
+        """As another broker does when the controller is gone."""
+        await self.controller.stop()
+        await self._store.delete(znodes.CONTROLLER)
+        self.controller = self._controller()
+        await self.start()
+
+    async def until_quiet(self) -> None:
+        """Until nothing was sent for a while."""
+        before = -1
+        while before != self.channels.counts["messages"]:
+            before = self.channels.counts["messages"]
+            await asyncio.sleep(0.5)
+
+    async def measured(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """One row of the table. The half second that shows that nothing follows does not count."""
+        self._turns.longest_s = 0.0
+        self.channels.counts |= {"messages": 0, "bytes": 0}
+        cpu, since = cpu_seconds(os.getpid()), time.perf_counter()
+        await work()
+        decided = time.perf_counter() - since
+        await self.until_quiet()
+        took = time.perf_counter() - since - 0.5
+        counts = self.channels.counts
+        cells = (decided, took, cpu_seconds(os.getpid()) - cpu, self._turns.longest_s * 1e3, counts["messages"],
+                 counts["bytes"] / 1e6, resident_mib(os.getpid()))  # fmt: skip
+        print(f"| {name} | " + " | ".join(shown(one) for one in cells) + " |", flush=True)
+
+
+def _registration(broker_id: int) -> Create:
+    endpoints = (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092, "PLAINTEXT"),
+                 Endpoint("BETWEEN", f"broker-{broker_id}", 9093, "PLAINTEXT"))  # fmt: skip
+    node = BrokerNode(endpoints, f"rack-{broker_id % 3}", 0, True, "")
+    return Create(f"{znodes.BROKER_IDS}/{broker_id}", node.encode(), ephemeral=True)
+
+
+async def simulate(address: str, brokers: int, topics: int) -> None:
+    """Prints the table."""
+    store = await ZooKeeperStore.open(ZooKeeperSettings(address, 60_000, 60_000))
+    try:
+        await prepare_store(store)
+        await store.multi([_registration(broker_id) for broker_id in range(1, brokers + 1)])
+        one = Simulation(store)
+        heading = ("event", "answered s", "all told s", "CPU s", "turn_ms", "messages", "MB", "resident MiB")
+        print(f"{brokers} brokers, {topics} topics of {PARTITIONS} partitions, {REPLICAS} replicas each\n")
+        print(f"| {' | '.join(heading)} |\n|{'---|' * len(heading)}", flush=True)
+        await one.measured("first controller, nothing there", one.start)
+
+        async def create(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                topic = NewTopic(f"topic-{number}", PARTITIONS, REPLICAS, None, {})
+                answer = await one.port.submit(CreateTopics((topic,), False, number * 7, 0))
+                if isinstance(answer.reply[0], Exception):
+                    raise answer.reply[0]
+
+        await one.measured(f"{topics - 1} topics made, one by one", lambda: create(0, topics - 1))
+        await one.measured("one more topic", lambda: create(topics - 1, 1))
+        await one.measured("another controller", one.start_anew)
+        await one.measured("a broker is lost", lambda: store.multi([Delete(f"{znodes.BROKER_IDS}/{brokers}")]))
+        await one.measured("it is back", lambda: store.multi([_registration(brokers)]))
+        gone = DeleteTopics(("topic-0",), "bench", 0, 60_000)
+        await one.measured("a topic is deleted", lambda: one.port.submit(gone))
+        await one.controller.stop()
+    finally:
+        await store.close()
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m benches.cluster.simulated", description=__doc__)
+    parser.add_argument("--brokers", type=int, default=100)
+    parser.add_argument("--topics", type=int, default=200, help=f"of {PARTITIONS} partitions each")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pybroker-bench-") as folder:
+        server = ZooKeeperServer(Path(folder))
+        server.heap = "2g"
+        try:
+            server.start()
+            uvloop.run(simulate(server.address, arguments.brokers, arguments.topics))
+        finally:
+            server.kill()
+
+
+if __name__ == "__main__":
+    main()
