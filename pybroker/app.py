@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from pybroker.clock import Clock, SystemClock
@@ -16,14 +17,15 @@ from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata.load import LocalIds, LoweredError
-from pybroker.metadata.store import MetadataStore
+from pybroker.metadata.store import MetadataStore, StoreError
 from pybroker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
+from pybroker.replicas.store_guard import StoreGuard
 from pybroker.services import Services
 from pybroker.startup.last_stop import unclean
-from pybroker.startup.ownership import directory_id_of, refuse_other_clusters, refuse_others_data
+from pybroker.startup.ownership import directory_id_of, refuse_empty_store, refuse_other_clusters, refuse_others_data
 from pybroker.startup.store import open_store, prepare_store
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class Broker:
         self._native: NativeBroker | None = None
         self._dispatcher: Dispatcher | None = None
         self._reporters = Reporters(())
+        self._store_guard: StoreGuard | None = None
 
     @property
     def services(self) -> Services | None:
@@ -78,8 +81,11 @@ class Broker:
         config, broker_id = self._config, self._config.broker_id
         refuse_others_data(config.log_dirs, broker_id, own_store=not config.in_cluster)
         store = self._store = await open_store(config, self._fail)
+        if config.in_cluster:
+            await refuse_empty_store(store, config.log_dirs, config.get_str("zookeeper.connect"))
         cluster_id = await prepare_store(store)
         refuse_other_clusters(config.log_dirs, cluster_id)
+        guard = await self._guard(store) if config.in_cluster else None
         log.info("Cluster ID = %s", cluster_id)
         for sentence in unclean(config.log_dirs):
             log.info("%s", sentence)
@@ -93,7 +99,7 @@ class Broker:
             settings=config.native_settings(),
         )
         parts = self.parts = build(
-            Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store), self._fail
+            Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard), self._fail
         )
         scan = self._loop.run_in_executor(None, native.log_dirs.start)
         if config.in_cluster:
@@ -127,6 +133,16 @@ class Broker:
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
         native.listeners.start_accepting()
+
+    async def _guard(self, store: MetadataStore) -> StoreGuard:
+        """Raises StartError: the store was set back."""
+        guard = self._store_guard = StoreGuard(store, Path(self._config.log_dirs[0]))
+        try:
+            await guard.check()
+        except (FatalError, StoreError, DamagedNodeError) as problem:
+            raise StartError(str(problem)) from None
+        guard.start()
+        return guard
 
     async def _take_office(self, parts: Parts, scan: asyncio.Future[list[LocalPartition]]) -> None:
         """Alone: makes this broker the controller, beside the reading of the disks. In a cluster: stands for election.
@@ -240,6 +256,8 @@ class Broker:
         if parts is not None:
             parts.appends.fail_all(STOPPING)
         store, self._store = self._store, None
+        if self._store_guard is not None:
+            await self._store_guard.stop()
         if store is not None:
             if clean and parts is not None:
                 await parts.membership.leave()

@@ -64,6 +64,7 @@ from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
 from pybroker.replicas.metadata_updates import MetadataUpdates
 from pybroker.replicas.staging import Staging
+from pybroker.replicas.store_guard import StoreGuard
 from pybroker.replicas.strays import Strays
 from pybroker.security.authorizer import Authorizer
 from pybroker.security.credentials import Credentials
@@ -89,6 +90,8 @@ class Ground(NamedTuple):
     loop: asyncio.AbstractEventLoop
     native: NativeBroker
     store: MetadataStore
+    guard: StoreGuard | None
+    """Against a store that was set back; None of a broker that is alone."""
 
 
 class Local(NamedTuple):
@@ -156,6 +159,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     peers: PeerWatch | None = None
     port: ControllerPort = own_port
     disconnect: Callable[[], None] | None = None
+    check = None if ground.guard is None else ground.guard.check
     if between is not None:
         from pybroker.interbroker.dial import Dialer
         from pybroker.interbroker.port import ClusterPort
@@ -195,6 +199,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             seat=seat,
             make_controller=make_controller,
             on_fatal=on_fatal,
+            check=check,
         )
         peers = _peer_watch(ground, local.view, seat, own_port, dial=dial, office=office)
     isr = IsrKeeper(ground.native, port, ground.broker_id, lambda: fence.broker_epoch)
@@ -207,7 +212,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     )
     return Parts(
         services=_services(ground, local, followers, topics, port, figures=figures),
-        membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal),
+        membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal, check=check),
         fence=fence,
         receiver=receiver,
         replicas=local.replicas,
@@ -257,15 +262,28 @@ def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authori
     native, config = ground.native, ground.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
     # Who may do what comes before the settings of topics: it must not wait for them.
-    view = KnownCluster([Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native), changes])
+    guard = () if ground.guard is None else (ground.guard,)
+    view = KnownCluster(
+        [*guard, Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native), changes]
+    )
     return view, authorizer, credentials
+
+
+def _is_doubtful(ground: Ground) -> bool:
+    """Whether an accepted restored store is to be believed only with care."""
+    if ground.guard is None or ground.guard.accepted_ms < 0:
+        return False
+    delay_ms: int = ground.config["delete.topic.delay.ms"]
+    return ground.clock.wall_ms() < ground.guard.accepted_ms + delay_ms
 
 
 def _replicas(
     ground: Ground, view: KnownCluster, port: ControllerPort
 ) -> tuple[Staging, ReplicaManager, Following | None]:
     native, config = ground.native, ground.config
-    known = KnownTopics(view, ground.store, ground.broker_id, complete=config.in_cluster)
+    known = KnownTopics(
+        view, ground.store, ground.broker_id, complete=config.in_cluster, doubtful=lambda: _is_doubtful(ground)
+    )
     staging = Staging(
         native,
         ground.store,

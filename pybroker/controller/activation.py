@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from pybroker.errors import FatalError
-from pybroker.metadata import znodes
+from pybroker.metadata import store_history, znodes
 from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
 from pybroker.metadata.image import ConfigImage
 from pybroker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image
@@ -21,6 +22,7 @@ from pybroker.metadata.store import (
     Set,
     get_or_none,
 )
+from pybroker.metadata.store_history import decode_offices, encode_offices
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
 """What `partition.metadata` on this broker says about names; asked only when a topic has no id."""
@@ -51,15 +53,23 @@ class OfficeTakenError(FatalError):
 async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Office:
     """Makes a broker the controller. Raises OfficeTakenError."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
-    decisions = znodes.decode_decisions((await store.get(znodes.DECISIONS)).data)
+    counted = await store.get(znodes.DECISIONS)
+    # Taking the office is one, too: the history of the store has no gap.
+    decisions = znodes.decode_decisions(counted.data) + 1
+    known = await store.get(znodes.OFFICES)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
     data = str(epoch).encode()
     office = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
     number: Operation = (
         Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version)
     )
+    offices = {**decode_offices(known.data), epoch: store_history.Office(secrets.token_hex(8), decisions)}
+    history = [
+        Set(znodes.DECISIONS, str(decisions).encode(), counted.version),
+        Set(znodes.OFFICES, encode_offices(offices), known.version),
+    ]
     try:
-        await store.multi([office, number])
+        await store.multi([office, number, *history])
     except MultiError as error:
         if isinstance(error.cause, NodeExistsError | BadVersionError):
             raise OfficeTakenError from error

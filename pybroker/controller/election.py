@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pybroker.cluster.seat import Seat
 from pybroker.controller.activation import FindLocalIds, OfficeTakenError, ShowsTopicIds
@@ -63,7 +63,10 @@ class Election:
         seat: Seat,
         make_controller: Callable[[], Controller],
         on_fatal: Callable[[FatalError], None],
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`check` raises FatalError if the store is not the one that this broker knows."""
+        self._check = check
         self._store = store
         self._broker_id = broker_id
         self._seat = seat
@@ -140,6 +143,8 @@ class Election:
             return
         self._seat.taken_by(None)
         self._session_lost.clear()
+        if self._check is not None:
+            await self._check()
         controller = self._make_controller()
         try:
             await controller.start(find_local_ids, shows_topic_ids)

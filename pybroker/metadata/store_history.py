@@ -12,6 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
+from pybroker.metadata import znodes
+
+OFFICES_MAX = 1_000
+"""So many are remembered, the latest."""
+
 
 class Seen(NamedTuple):
     """What a broker has heard from controllers, the newest of it."""
@@ -47,3 +54,43 @@ def set_back(seen: Seen | None, offices: Mapping[int, Office], last_decision: in
             f"this broker knows decision {seen.decision} of controller epoch {seen.epoch}, the store ends at {end - 1}"
         )
     return None
+
+
+def encode_offices(offices: Mapping[int, Office]) -> bytes:
+    """Of /controller_offices: the latest of them."""
+    latest = sorted(offices)[-OFFICES_MAX:]
+    return msgspec.json.encode({"version": 1, "offices": {str(epoch): tuple(offices[epoch]) for epoch in latest}})
+
+
+class _Offices(msgspec.Struct):
+    offices: dict[int, Office]
+
+
+def decode_offices(data: bytes) -> dict[int, Office]:
+    """Of /controller_offices, which is empty at first. Raises DamagedNodeError."""
+    if not data:
+        return {}
+    node: _Offices = znodes.decode_json(znodes.OFFICES, data, _Offices)
+    return node.offices
+
+
+def office_of(offices: Mapping[int, Office], decision: int) -> tuple[int, Office] | None:
+    """The epoch and the office in which a decision was made; None if that is forgotten."""
+    begun = [epoch for epoch, office in offices.items() if office.first_decision <= decision]
+    return (max(begun), offices[max(begun)]) if begun else None
+
+
+class Acceptance(msgspec.Struct, frozen=True):
+    """/cluster/restored: an operator has said that the store is to be taken as it is."""
+
+    id: str
+    accepted_ms: int
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})
+
+
+def decode_acceptance(data: bytes) -> Acceptance:
+    """Raises DamagedNodeError."""
+    node: Acceptance = znodes.decode_json(znodes.RESTORED, data, Acceptance)
+    return node

@@ -4,6 +4,8 @@ ZooKeeper has for them.
     /cluster/id                                    {"version":1,"id":…}                                     KIP-78
     /controller            (ephemeral)             {"version":1,"brokerid":…,"timestamp":…}
     /controller_epoch                              decimal number
+    /controller_decisions, /controller_offices     how many decisions were made, and in whose office
+    /cluster/restored                              that a store which was set back is accepted
     /brokers/ids/[id]      (ephemeral)             endpoints of a broker, version 5
     /brokers/topics/[topic]                        id and replica assignment, version 3                      KIP-516
     /brokers/topics/[topic]/partitions/[p]/state   leader, ISR, epochs
@@ -54,6 +56,10 @@ TOPIC_IDS = "/admin/topic_ids"
 BROKER_EPOCHS = "/brokers/epochs"
 DECISIONS = "/controller_decisions"
 """How many decisions controllers have made durable."""
+OFFICES = "/controller_offices"
+"""When controllers have taken the office, see `store_history`."""
+RESTORED = "/cluster/restored"
+"""That a store which was set back is accepted, see `store_history`."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
@@ -72,6 +78,7 @@ PERSISTENT_PATHS = (
     TOPIC_IDS,
     BROKER_EPOCHS,
     DECISIONS,
+    OFFICES,
 )
 """Made once, when the store is new."""
 

@@ -8,7 +8,7 @@ deletions that cannot be read: their path alone proves that the id is dead.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pybroker.cluster.view import ClusterView
@@ -42,8 +42,18 @@ class Stored(NamedTuple):
 class KnownTopics:
     """See the module."""
 
-    def __init__(self, view: ClusterView, store: MetadataStore, broker_id: int, *, complete: bool) -> None:
-        """`complete`: there are several brokers, and what the view does not know is nowhere."""
+    def __init__(
+        self,
+        view: ClusterView,
+        store: MetadataStore,
+        broker_id: int,
+        *,
+        complete: bool,
+        doubtful: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`complete`: there are several brokers, and what the view does not know is nowhere. `doubtful`: a restored
+        store was accepted not long ago, and what it knows may be wrong."""
+        self.doubtful = doubtful
         self._view = view
         self._store = store
         self._broker_id = broker_id

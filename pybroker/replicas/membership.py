@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pybroker.clock import Clock
@@ -62,7 +62,11 @@ class Membership:
         broker_id: int,
         flush_mode: str,
         on_fatal: Callable[[FatalError], None],
+        *,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`check` raises FatalError if the store is not the one that this broker knows."""
+        self._check = check
         self._store = store
         self._clock = clock
         self._broker_id = broker_id
@@ -105,6 +109,8 @@ class Membership:
         while True:
             try:
                 await self._until_gone()
+                if self._check is not None:
+                    await self._check()
                 epoch = await self._create(node(), RunningNode(boot_id(), self._flush_mode))
             except (UnavailableError, UnknownOutcomeError) as problem:
                 # What has become of it, the next look tells.
@@ -112,7 +118,7 @@ class Membership:
                 continue
             except StoreClosedError:
                 return
-            except StartError as problem:
+            except (StartError, FatalError) as problem:
                 self._on_fatal(FatalError(str(problem)))
                 return
             log.warning("this broker was not registered any more; registered again, broker epoch %d", epoch)

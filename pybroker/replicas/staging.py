@@ -326,8 +326,8 @@ class Staging:
             if node.endless:
                 log.log(
                     level,
-                    "%s: topic %s (id %s), partitions %s: nothing is known of that id; they are not served, and stay "
-                    "in deleting/ until `pybroker topics deletions` is told what becomes of them",
+                    "%s: topic %s (id %s), partitions %s: nothing that can be trusted is known of that id; they are "
+                    "not served, and stay in deleting/ until an operator decides",
                     what,
                     node.topic or UNKNOWN,
                     topic_id,
@@ -440,6 +440,9 @@ class Staging:
 
     async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
         """Whether nobody needs the data, by the store as it is now; else when to look again is settled."""
+        if self._known.doubtful():
+            self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+            return False
         try:
             evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
             if evidence is Evidence.DEAD and not closed:

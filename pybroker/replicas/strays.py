@@ -189,7 +189,7 @@ class Strays:
         if len(plan.staged) + len(plan.unknown) > max(STAGED_MIN, count * self._share_max() // 100):
             self._wait_for_operator(plan, claims, count)
         return [
-            *await self._stage(plan.dead + plan.staged, stop, staging, delay_ms),
+            *await self._stage(plan.dead + plan.staged, stop, staging, None if self._known.doubtful() else delay_ms),
             *await self._stage(plan.unknown, stop, staging, None),
         ]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pybroker.errors import StartError
 from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
+from pybroker.metadata.store import MetadataStore, get_or_none
+from pybroker.metadata.znodes import CLUSTER_ID
 
 META_PROPERTIES = "meta.properties"
 PROPERTIES_BYTES_MAX = 64 * 1024
@@ -27,6 +29,19 @@ def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bo
             "with these directories: point log.dirs to others, or remove metadata.store=zookeeper"
         )
     _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
+
+
+async def refuse_empty_store(store: MetadataStore, log_dirs: Sequence[str], connect: str) -> None:
+    """Raises StartError if the directories belong to a cluster and ZooKeeper holds none: before a new one is made
+    there, with every topic forgotten."""
+    for directory in log_dirs:
+        cluster_id = _owner(Path(directory)).get("cluster.id")
+        if cluster_id is not None and await get_or_none(store, CLUSTER_ID) is None:
+            raise StartError(
+                f"ZooKeeper at {connect} holds no cluster, and {directory} belongs to cluster {cluster_id}; name the "
+                "right path in zookeeper.connect, or restore ZooKeeper's data; to go on without any topic use "
+                "`pybroker cluster accept-restored-store`. Nothing was changed"
+            )
 
 
 def refuse_other_clusters(log_dirs: Sequence[str], cluster_id: str) -> None:

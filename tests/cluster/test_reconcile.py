@@ -82,7 +82,7 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
         (aside,) = staged(away, unknown)
         assert b"kept" in brokers.records_of(number, f"deleting/{aside.name}")
         assert not ghost.exists()
-        assert f"(id {unknown}), partitions 0: nothing is known of that id" in away.console.read_text()
+        assert f"(id {unknown}), partitions 0: nothing that can be trusted is known" in away.console.read_text()
         away.stop()
     del away.settings["delete.topic.delay.ms"]
     away.start()

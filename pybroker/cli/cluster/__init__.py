@@ -7,6 +7,7 @@ import click
 from pybroker.cli.grammar import VerbGroup
 
 VERBS: dict[str, str] = {
+    "accept-restored-store": "pybroker.cli.cluster.accept_restored_store:accept_restored_store",
     "adopt-id": "pybroker.cli.cluster.adopt_id:adopt_id",
     "describe": "pybroker.cli.cluster.describe:describe",
     "health": "pybroker.cli.cluster.health:health",
