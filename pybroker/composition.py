@@ -165,7 +165,14 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         from pybroker.interbroker.port import ClusterPort
 
         dial = Dialer(ground.broker_id, between)
-        port = cluster = ClusterPort(ground.broker_id, own_port, seat, view, dial)
+        port = cluster = ClusterPort(
+            broker_id=ground.broker_id,
+            local=own_port,
+            changes=lambda: office.changes,
+            seat=seat,
+            view=view,
+            dial=dial,
+        )
         disconnect = cluster.close
     staging, replicas, following = _replicas(ground, view, port)
     local = Local(

@@ -43,7 +43,7 @@ from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.store import Create, Delete
 from pybroker.metadata.znodes import BrokerNode, Endpoint
 from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
-from pybroker.native import encode, message_schema
+from pybroker.native import Uuid, encode, message_schema
 from pybroker.startup.store import prepare_store
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -196,19 +196,22 @@ async def simulate(address: str, brokers: int, topics: int) -> None:
         print(f"| {' | '.join(heading)} |\n|{'---|' * len(heading)}", flush=True)
         await one.measured("first controller, nothing there", one.start)
 
+        made: list[Uuid] = []
+
         async def create(first: int, count: int) -> None:
             for number in range(first, first + count):
                 topic = NewTopic(f"topic-{number}", PARTITIONS, REPLICAS, None, {})
                 answer = await one.port.submit(CreateTopics((topic,), False, number * 7, 0))
                 if isinstance(answer.reply[0], Exception):
                     raise answer.reply[0]
+                made.append(answer.reply[0].topic_id)
 
         await one.measured(f"{topics - 1} topics made, one by one", lambda: create(0, topics - 1))
         await one.measured("one more topic", lambda: create(topics - 1, 1))
         await one.measured("another controller", one.start_anew)
         await one.measured("a broker is lost", lambda: store.multi([Delete(f"{znodes.BROKER_IDS}/{brokers}")]))
         await one.measured("it is back", lambda: store.multi([_registration(brokers)]))
-        gone = DeleteTopics(("topic-0",), "bench", 0, 60_000)
+        gone = DeleteTopics((made[0],), "bench", 0, 60_000)
         await one.measured("a topic is deleted", lambda: one.port.submit(gone))
         await one.controller.stop()
     finally:

@@ -27,7 +27,7 @@ from pybroker.cluster.events import (
     NewPartitions,
     NewTopic,
 )
-from pybroker.cluster.lookup import unknown_id
+from pybroker.cluster.lookup import unknown_id, unknown_topic
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
@@ -216,6 +216,11 @@ class TopicAdmin:
             if error is not None:
                 raise error
 
+    async def _know(self, names: Sequence[str], timeout_ms: int) -> None:
+        """Before a name is called unknown: another broker may have been asked for it a moment ago."""
+        if any(name not in self._view.image.topics for name in names):
+            await self._port.catch_up(timeout_ms)
+
     # --- delete -------------------------------------------------------------------------------------------------------
 
     async def delete(
@@ -225,19 +230,25 @@ class TopicAdmin:
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(which)
+        await self._know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
         # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
-        topics = {one: image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one) for one in which}
+        found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
+        unknown: dict[str | Uuid, KafkaError] = {
+            one: unknown_topic(image, one) for one in which if isinstance(one, str) and one not in found
+        }
+        ids = [one if isinstance(one, Uuid) else found[one] for one in which if one not in unknown]
+        if not ids:
+            return [unknown[one] for one in which]
         event = DeleteTopics(
-            tuple(one if (topic := topics[one]) is None else topic.topic_id for one in which),
-            deleted_by,
-            self._clock.wall_ms(),
-            self._config["delete.topic.delay.ms"],
+            tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
         )
         answer = await self._port.submit(event, timeout_ms)
+        replies = iter(answer.reply)
+        decided = [unknown[one] if one in unknown else next(replies) for one in which]
         deleted = [one for one in answer.reply if isinstance(one, DeletedTopic)]
         log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
-        results = [_as_asked(one, result) for one, result in zip(which, answer.reply, strict=True)]
+        results = [_as_asked(one, result) for one, result in zip(which, decided, strict=True)]
         if answer.in_force:
             return results
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
@@ -295,6 +306,12 @@ class TopicAdmin:
             changes.append(NewPartitions(spec.name, spec.total, spec.assignments))
         if not changes:
             return results
+        await self._know([one.name for one in changes], timeout_ms)
+        topics = self._view.image.topics
+        changes = [
+            one if (topic := topics.get(one.name)) is None else msgspec.structs.replace(one, topic_id=topic.topic_id)
+            for one in changes
+        ]
         answer = await self._port.submit(
             CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms
         )

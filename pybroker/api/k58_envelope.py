@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pybroker.cluster.packed import UnreadableError, pack_reply, unpack_event
-from pybroker.cluster.port import OwnPort
+from pybroker.cluster.port import Asked, OwnPort
 from pybroker.errors import KafkaError
-from pybroker.native import CodecError, decode, encode
+from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -31,7 +31,8 @@ async def handle(
     if not port.is_open:
         return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
-        answer = await port.submit(event, inner.timeout_ms, asked_by=inner.broker_id)
+        asked = Asked(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
+        answer = await port.submit(event, inner.timeout_ms, asked_by=inner.broker_id, asked=asked)
         reply = wire.SubmitEventResponse(
             error_code=0, error_message=None, reply=pack_reply(answer.reply), in_force=answer.in_force
         )

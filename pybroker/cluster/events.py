@@ -26,6 +26,10 @@ class Event(msgspec.Struct, Generic[R_co], frozen=True):
     """Something to be decided about the cluster's metadata; the parameter is the type of the reply."""
 
 
+class CatchUp(Event[None], frozen=True):
+    """Changes nothing: when it is answered, who asked has heard of everything that was decided before."""
+
+
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
@@ -71,9 +75,9 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 
 class DeleteTopics(Event[list[DeletedTopic | KafkaError]], frozen=True):
-    """Deletes incarnations by id; a name is of a topic that the asker did not find. Reply: one for each, in order."""
+    """Deletes incarnations. Reply: one for each, in order."""
 
-    topics: tuple[str | Uuid, ...]
+    topics: tuple[Uuid, ...]
     deleted_by: str
     now_ms: int
     delay_ms: int

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.cluster.events import DeleteTopics, Event
+from pybroker.cluster.events import Event
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 
@@ -35,11 +35,7 @@ def unpack(kind: Any, data: bytes) -> Any:
 
 def pack_event(event: Event[Any]) -> bytes:
     """With its name in front."""
-    body: object = event
-    if isinstance(event, DeleteTopics):
-        topics = tuple((one, None) if isinstance(one, str) else (None, one) for one in event.topics)
-        body = _DeleteTopics(topics, event.deleted_by, event.now_ms, event.delay_ms)
-    return msgspec.msgpack.encode((type(event).__name__, msgspec.Raw(pack(body))))
+    return msgspec.msgpack.encode((type(event).__name__, msgspec.Raw(pack(event))))
 
 
 def unpack_event(data: bytes) -> Event[Any]:
@@ -48,11 +44,6 @@ def unpack_event(data: bytes) -> Event[Any]:
     kind = _EVENTS.get(name)
     if kind is None:
         raise UnreadableError(f"there is no event {name!r}")
-    if kind is DeleteTopics:
-        sent: _DeleteTopics = unpack(_DeleteTopics, body)
-        topics = tuple(name if topic_id is None else topic_id for name, topic_id in sent.topics)
-        known = tuple(one for one in topics if one is not None)
-        return DeleteTopics(known, sent.deleted_by, sent.now_ms, sent.delay_ms)
     event: Event[Any] = unpack(kind, body)
     return event
 
@@ -113,15 +104,6 @@ def _special(kind: type, value: Any) -> object:
     if kind is Uuid:
         return Uuid.from_bytes(value)
     raise NotImplementedError(f"{kind.__name__} cannot be received")
-
-
-class _DeleteTopics(msgspec.Struct):
-    """`DeleteTopics` as it is sent: of each topic the name or the id."""
-
-    topics: tuple[tuple[str | None, Uuid | None], ...]
-    deleted_by: str
-    now_ms: int
-    delay_ms: int
 
 
 def _kinds(base: type[Event[Any]]) -> dict[str, type[Event[Any]]]:

@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from pybroker.cluster.events import Event
+from pybroker.native import Uuid
 
 R = TypeVar("R")
 
@@ -17,6 +18,14 @@ class Answer(msgspec.Struct, Generic[R], frozen=True):
     reply: R
     in_force: bool
     """False: the time was over before; it comes into force later."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Which request an event is of. However often it is submitted, it is decided once."""
+
+    request_id: Uuid
+    ms_ago: int = 0
+    """When it was submitted for the first time; 0: now."""
 
 
 class ControllerPort(Protocol):
@@ -41,6 +50,11 @@ class ControllerPort(Protocol):
         """
         ...
 
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """Returns when this broker's view shows all that was decided before the call: before something is called
+        unknown that another broker may have been asked for. Raises KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+        ...
+
 
 class OwnPort(ControllerPort, Protocol):
     """The port of the controller in this process, if there is one."""
@@ -51,8 +65,13 @@ class OwnPort(ControllerPort, Protocol):
         ...
 
     async def submit(
-        self, event: Event[R], timeout_ms: int | None = None, *, asked_by: int | None = None
+        self,
+        event: Event[R],
+        timeout_ms: int | None = None,
+        *,
+        asked_by: int | None = None,
+        asked: Asked | None = None,
     ) -> Answer[R]:
         """As `ControllerPort`; NOT_CONTROLLER where there is no controller. `asked_by`: the broker that waits for the
-        answer, if not this one."""
+        answer, if not this one. `asked`: with it the outcome is kept."""
         ...

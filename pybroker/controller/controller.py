@@ -31,6 +31,7 @@ from pybroker.controller.leader_election import allows_more, unclean_elections_o
 from pybroker.controller.local_port import LocalPort, Submission
 from pybroker.controller.migration import Migrations
 from pybroker.controller.outbox import Outbox, Sent
+from pybroker.controller.outcomes import Outcomes
 from pybroker.controller.reassignments import Reassignments
 from pybroker.controller.writer import ResignedError, Writer
 from pybroker.errors import FatalError, KafkaError
@@ -80,6 +81,7 @@ class Controller:
         self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
         self._closing = Closing(broker_id, self._outbox)
         self._in_force = InForce(port, self._deletions, clock.wall_ms)
+        self._outcomes = Outcomes(clock.wall_ms) if between is not None else None
         self._brokers = BrokerWatch(store, self._report)
         self._balance = None if between is None else LeaderBalance(port, settings)
         self._reassignments = Reassignments(port)
@@ -98,6 +100,8 @@ class Controller:
         """
         office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
         self._writer = Writer(self._store, office)
+        if self._outcomes is not None:
+            await self._outcomes.load(self._store)
         loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
         self._image = self._with_unclean_elections(loaded.image)
         gone = self._migrations.start(self._image, loaded.unfinished)
@@ -159,11 +163,13 @@ class Controller:
     async def _serve(self, submission: Submission) -> None:
         """Whatever happens, the submission is answered."""
         try:
-            topics = self._to_be_closed(submission)
-            if topics:
-                self._spawn(self._close_first(submission, topics))
-                return
-            decided = await self._decide(submission)
+            decided = self._decided_before(submission)
+            if decided is None:
+                topics = self._to_be_closed(submission)
+                if topics:
+                    self._spawn(self._close_first(submission, topics))
+                    return
+                decided = await self._decide(submission)
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:
@@ -172,6 +178,15 @@ class Controller:
             self._spawn(self._answer(submission, decided))
         if submission.closed is not None:
             self._closing.reopen(self._image, submission.closed)
+
+    def _decided_before(self, submission: Submission) -> Decided | None:
+        """Who asked has lost the answer, of this controller or of one before; brokers have been told, or are with all
+        the rest."""
+        outcomes, asked = self._outcomes, submission.asked
+        if outcomes is None or asked is None:
+            return None
+        outcome = outcomes.find(submission.event, asked)
+        return None if outcome is None else Decided(outcomes.reply_of(submission.event, outcome), ())
 
     def _to_be_closed(self, submission: Submission) -> Sequence[TopicImage]:
         closes = rule_of(submission.event).closes
@@ -187,7 +202,7 @@ class Controller:
         closed = () if submission.closed is None else (submission.closed.closed,)
         decision = rule_of(event).decide(before, event, *closed)
         if decision.operations:
-            await self._write(decision)
+            await self._write(decision, submission)
         for sentence in decision.warnings:
             log.warning("%s", sentence)
         self._image = self._with_unclean_elections(before.apply(decision.delta))
@@ -220,9 +235,15 @@ class Controller:
         log.error("%s failed in the controller: this is a bug in pybroker", name, exc_info=problem)
         submission.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
 
-    async def _write(self, decision: Decision) -> None:
+    async def _write(self, decision: Decision, submission: Submission) -> None:
+        outcomes, asked = self._outcomes, submission.asked
+        kept = None
+        if outcomes is not None and asked is not None:
+            kept = outcomes.to_keep(submission.event, asked, decision.reply)
         try:
-            await self._writer.write(decision.operations, separable=decision.separable)
+            await self._writer.write(
+                decision.operations, separable=decision.separable, outcome=() if kept is None else kept.operations
+            )
         except ResignedError as error:
             if self._port.is_open:
                 self._port.close()
@@ -232,6 +253,8 @@ class Controller:
         except FatalError as fatal:
             self._on_fatal(fatal)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
+        if outcomes is not None and kept is not None:
+            outcomes.kept(kept)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from pybroker.cluster.events import Event
+from pybroker.cluster.events import CatchUp, Event
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.metadata.store import Operation
@@ -94,3 +94,10 @@ def rule_of(event: Event[Any]) -> Rule:
 def decided_kinds() -> frozenset[type[Event[Any]]]:
     """All that is registered."""
     return frozenset(_RULES)
+
+
+@decides(CatchUp)
+def decide_catch_up(image: ClusterImage, event: CatchUp) -> Decision:
+    """That it has had its turn is all."""
+    del image, event
+    return nothing(None)

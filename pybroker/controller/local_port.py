@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pybroker.cluster.events import Event
-from pybroker.cluster.port import Answer
+from pybroker.cluster.port import Answer, Asked
 from pybroker.cluster.queue_figures import QueueFigures
 from pybroker.controller.closing import ClosedTopics
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 EVENTS_QUEUED_MAX = 10_000
@@ -31,6 +32,8 @@ class Submission:
     answered: asyncio.Future[Answer[Any]]
     came: float
     """By the clock of the figures."""
+    asked: Asked | None = None
+    """With it the outcome is kept, under this request id."""
     closed: ClosedTopics | None = None
     """What was closed for its decision; until then it may have to wait."""
 
@@ -53,16 +56,28 @@ class LocalPort:
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
         self.figures = QueueFigures()
+        self._under_way: dict[Uuid, asyncio.Future[Answer[Any]]] = {}
 
     @property
     def waiting(self) -> int:
         """Events that nobody has taken."""
         return self._queue.qsize()
 
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """See `ControllerPort`. Of a broker that is alone: what is answered is shown."""
+
     async def submit(
-        self, event: Event[R], timeout_ms: int | None = None, *, asked_by: int | None = None
+        self,
+        event: Event[R],
+        timeout_ms: int | None = None,
+        *,
+        asked_by: int | None = None,
+        asked: Asked | None = None,
     ) -> Answer[R]:
         """See `OwnPort`."""
+        again = None if asked is None else self._under_way.get(asked.request_id)
+        if again is not None:
+            return await asyncio.shield(again)
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         loop = asyncio.get_running_loop()
@@ -72,9 +87,20 @@ class LocalPort:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
             )
-        asked_by = self._broker_id if asked_by is None else asked_by
-        self._queue.put_nowait(Submission(event, asked_by, deadline, answered, self.figures.now()))
-        return await answered
+        who = self._broker_id if asked_by is None else asked_by
+        self._queue.put_nowait(Submission(event, who, deadline, answered, self.figures.now(), asked))
+        if asked is None:
+            return await answered
+        request_id = asked.request_id
+        self._under_way[request_id] = answered
+        answered.add_done_callback(lambda done: self._answered(request_id, done))
+        # Who asks again may wait for it after who asked first has gone.
+        return await asyncio.shield(answered)
+
+    def _answered(self, request_id: Uuid, done: asyncio.Future[Answer[Any]]) -> None:
+        del self._under_way[request_id]
+        if not done.cancelled():
+            done.exception()  # perhaps nobody waits any more
 
     # --- the controller's end -----------------------------------------------------------------------------------------
 

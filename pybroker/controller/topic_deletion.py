@@ -53,7 +53,7 @@ _MOVES: dict[str, tuple[str, ...]] = {
 
 def to_be_closed(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
     """Of what is to be deleted: what takes appends of clients and commits of groups."""
-    topics = [image.topic_by_id(which) for which in event.topics if isinstance(which, Uuid)]
+    topics = [image.topic_by_id(which) for which in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal]
 
 

@@ -46,16 +46,22 @@ class Writer:
         """The office is lost, or the broker stops: a store that cannot be reached is not waited for any more."""
         self._given_up = True
 
-    async def write(self, operations: Sequence[Operation], *, separable: bool = False) -> None:
-        """Waits as long as the store cannot be reached. `separable`: in several multis, in order.
+    async def write(
+        self, operations: Sequence[Operation], *, separable: bool = False, outcome: Sequence[Operation] = ()
+    ) -> None:
+        """Waits as long as the store cannot be reached. `separable`: in several multis, in order. `outcome`: for who
+        asks for it again, here or at a successor.
 
         Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
         KAFKA_STORAGE_ERROR (the store has failed); FatalError: somebody else writes to the store.
         """
-        for part in in_parts(operations) if separable else (operations,):
-            await self._write(part)
+        parts = list(in_parts(operations)) if separable else [operations]
+        # Of a decision that is half done the rest is decided again: it has an outcome when all is done.
+        parts[-1] = (*parts[-1], *outcome)
+        for part in parts:
+            await self._write(part, again=bool(outcome))
 
-    async def _write(self, operations: Sequence[Operation]) -> None:
+    async def _write(self, operations: Sequence[Operation], *, again: bool) -> None:
         number = self._number + 1
         count = Set(znodes.DECISIONS, str(number).encode())
         while True:
@@ -65,7 +71,7 @@ class Writer:
             except MultiError as error:
                 raise self._refused(error) from error
             except UnknownOutcomeError:
-                if await self._was_done(number):
+                if await self._was_done(number, again):
                     break
             except UnavailableError as error:
                 self._unless_given_up(error)
@@ -75,15 +81,15 @@ class Writer:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         self._number = number
 
-    async def _was_done(self, number: int) -> bool:
+    async def _was_done(self, number: int, again: bool) -> bool:
         while True:
             try:
                 epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
                 if epoch.version != self._office.epoch_version:
-                    # Not NOT_CONTROLLER, which would have it asked again.
+                    # NOT_CONTROLLER has it asked again: the successor knows the outcome if one was to be kept.
                     raise ResignedError(
                         "Another controller has taken over; look whether this was decided.",
-                        ErrorCode.REQUEST_TIMED_OUT,
+                        ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
                     )
                 return znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) == number
             except UnavailableError as error:

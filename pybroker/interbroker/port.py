@@ -1,7 +1,9 @@
 """The way to the controller of a cluster: in this process while this broker is it, else over the listener for brokers.
 
-An event that was sent is not sent again when its answer is lost: whether it was decided nobody here knows. What was
-certainly not decided (nobody was reached, or it was not the controller) is, for as long as the caller has time.
+An event has a request id, under which the controller keeps its outcome beside the decision. So it is asked for again
+when its answer is lost, as long as the caller has time: it is decided once, and whoever is the controller by then knows
+what came of it. The proposals of leaders (AlterPartition) and ControlledShutdown have no such id: they say what they
+are about, and who asks finds out by itself what became of them.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-from pybroker.cluster.events import AlterIsr, Event, ShutDownBroker
+from pybroker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker
 from pybroker.cluster.packed import UnreadableError, pack_event, unpack_reply
-from pybroker.cluster.port import Answer, OwnPort
+from pybroker.cluster.port import Answer, Asked, OwnPort
 from pybroker.cluster.seat import Seat
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
@@ -31,8 +33,14 @@ PATIENCE_MS = 60_000
 """Of who names no time."""
 PAUSE_S = 0.05
 
+WITHOUT_ID = AlterIsr | ShutDownBroker
+
 R = TypeVar("R")
 Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
+
+
+class LostAnswerError(KafkaError):
+    """The controller was asked; whether it has decided is not known here."""
 
 
 class Follows(ClusterView, Protocol):
@@ -46,9 +54,20 @@ class Follows(ClusterView, Protocol):
 class ClusterPort:
     """`cluster.port.ControllerPort` of a broker in a cluster."""
 
-    def __init__(self, broker_id: int, local: OwnPort, seat: Seat, view: Follows, dial: Dial) -> None:
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        local: OwnPort,
+        changes: Callable[[], tuple[int, int]],
+        seat: Seat,
+        view: Follows,
+        dial: Dial,
+    ) -> None:
+        """`changes`: the controller epoch and the last change of this broker's controller, while it is one."""
         self._broker_id = broker_id
         self._local = local
+        self._changes = changes
         self._seat = seat
         self._view = view
         self._dial = dial
@@ -59,17 +78,37 @@ class ClusterPort:
     async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
         """See `ControllerPort`."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (PATIENCE_MS if timeout_ms is None else timeout_ms) / 1000
+        began = loop.time()
+        deadline = began + (PATIENCE_MS if timeout_ms is None else timeout_ms) / 1000
+        request_id = Uuid.random()
         while True:
             left_ms = max(0, int((deadline - loop.time()) * 1000))
+            asked = None if isinstance(event, WITHOUT_ID) else Asked(request_id, int((loop.time() - began) * 1000))
             try:
                 if self._local.is_open:
-                    return await self._local.submit(event, None if timeout_ms is None else left_ms)
-                return await self._forward(event, left_ms, deadline)
+                    return await self._local.submit(event, None if timeout_ms is None else left_ms, asked=asked)
+                return await self._forward(event, asked, left_ms, deadline)
             except KafkaError as error:
-                if error.code != ErrorCode.NOT_CONTROLLER or loop.time() >= deadline:
+                again = error.code == ErrorCode.NOT_CONTROLLER or (
+                    isinstance(error, LostAnswerError) and asked is not None
+                )
+                if not again or loop.time() >= deadline:
                     raise
+                log.debug("%s is asked for again: %s", type(event).__name__, error)
             await self._pause(deadline)
+
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """See `ControllerPort`."""
+        if not self._local.is_open:
+            # The answer waits until the view has come to the controller's last change.
+            if not (await self.submit(CatchUp(), timeout_ms)).in_force:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
+            return
+        try:
+            async with asyncio.timeout((PATIENCE_MS if timeout_ms is None else timeout_ms) / 1000):
+                await self._view.reached(*self._changes())
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker is behind its own controller.") from None
 
     async def _pause(self, deadline: float) -> None:
         """Until there may be another controller."""
@@ -78,28 +117,49 @@ class ClusterPort:
         await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
         changes.cancel()
 
-    async def _forward(self, event: Event[R], left_ms: int, deadline: float) -> Answer[R]:
-        connection = await self._to_controller()
+    async def _forward(self, event: Event[R], asked: Asked | None, left_ms: int, deadline: float) -> Answer[R]:
+        connection, controller = await self._to_controller()
+        # A controller that was paused answers when it is too late: who has replaced it is asked then.
+        replaced = asyncio.ensure_future(self._replaced(controller))
+
+        def give_up(done: asyncio.Future[None]) -> None:
+            if not done.cancelled():
+                connection.abort()
+
+        replaced.add_done_callback(give_up)
         try:
             if isinstance(event, AlterIsr):
                 return await _alter_partition(connection, event, left_ms)
             if isinstance(event, ShutDownBroker):
                 return await _shut_down(connection, event, left_ms)
-            return await self._envelope(connection, event, left_ms, deadline)
+            assert asked is not None
+            return await self._envelope(connection, event, asked, left_ms, deadline)
         except UNREACHABLE as problem:
             if isinstance(problem, KafkaError):
                 raise
-            raise KafkaError(
+            raise LostAnswerError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"The controller was asked and did not answer; look what became of it ({problem}).",
             ) from problem
+        finally:
+            replaced.cancel()
+
+    async def _replaced(self, controller: int) -> None:
+        """Until another broker is the controller. That nobody is may be the moment in between."""
+        while self._seat.controller in (None, controller):
+            await self._seat.changes()
 
     async def _envelope(
-        self, connection: InterBrokerConnection, event: Event[R], left_ms: int, deadline: float
+        self, connection: InterBrokerConnection, event: Event[R], asked: Asked, left_ms: int, deadline: float
     ) -> Answer[R]:
-        inner = wire.SubmitEventRequest(broker_id=self._broker_id, event=pack_event(event), timeout_ms=left_ms)
+        inner = wire.SubmitEventRequest(
+            broker_id=self._broker_id, event=pack_event(event), timeout_ms=left_ms, asked_ms_ago=asked.ms_ago
+        )
         envelope = wire.EnvelopeRequest(
-            request_data=encode(inner, 0), request_principal=None, client_host_address=b"", request_id=Uuid.random()
+            request_data=encode(inner, 0),
+            request_principal=None,
+            client_host_address=b"",
+            request_id=asked.request_id,
         )
         answer = await connection.request(envelope, timeout_s=left_ms / 1000 + 1)
         kind = type(event).__name__
@@ -120,7 +180,7 @@ class ClusterPort:
             in_force = False
         return Answer(found, in_force)
 
-    async def _to_controller(self) -> InterBrokerConnection:
+    async def _to_controller(self) -> tuple[InterBrokerConnection, int]:
         controller = self._seat.controller
         broker = None if controller is None else self._view.image.brokers.get(controller)
         if broker is None:
@@ -136,7 +196,7 @@ class ClusterPort:
                 except UNREACHABLE as problem:
                     raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
                 self._connection, self._connected_to = connection, life
-            return connection
+            return connection, broker.broker_id
 
     def close(self) -> None:
         """Ends the connection; who waits is answered with an error."""

@@ -60,6 +60,8 @@ OFFICES = "/controller_offices"
 """When controllers have taken the office, see `store_history`."""
 RESTORED = "/cluster/restored"
 """That a store which was set back is accepted, see `store_history`."""
+OUTCOMES = "/controller_outcomes"
+"""In a cluster: what became of what controllers were asked in the last ten minutes, by request id."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (

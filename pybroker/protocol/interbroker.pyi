@@ -549,6 +549,7 @@ class SubmitEventRequest(msgspec.Struct):
     broker_id: int = 0
     event: bytes = b""
     timeout_ms: int = 0
+    asked_ms_ago: int = 0
 
 class SubmitEventResponse(msgspec.Struct):
     """Response, key 32164, versions 0-0."""

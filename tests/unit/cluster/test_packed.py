@@ -29,7 +29,7 @@ EVENTS: list[tuple[e.Event[Any], Any]] = [
         e.CreateTopics((e.NewTopic("a", 1, 1, {0: (1,)}, {"k": "v"}),), False, 3, 4, "User:a"),
         [e.CreatedTopic("a", ID, 1, 1, {}), KafkaError(36, "there")],
     ),
-    (e.DeleteTopics(("a", ID), "User:a", 1, 2), [e.DeletedTopic("a", ID), KafkaError(3)]),
+    (e.DeleteTopics((Uuid.random(), ID), "User:a", 1, 2), [e.DeletedTopic("a", ID), KafkaError(3)]),
     (e.TruncateTopics((e.Truncation(ID, True),), "User:a", 1, 2), [e.TruncatedTopic("a", ID, ID)]),
     (e.UndeleteTopic(ID, None, "User:a", 1), e.UndeletedTopic("a", ID)),
     (e.UndeleteTopic(ID, "b", "User:a", 1), KafkaError(3, "gone")),

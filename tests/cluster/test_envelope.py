@@ -1,0 +1,143 @@
+"""What one broker was asked and another decides: once, and answered with what came of it, whoever is the controller by
+then. A name is resolved by the broker that was asked, once, so that nothing asked for again means a successor."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.cluster_state import ClusterState
+from tests.support.links import Links
+from tests.wire.client import WireClient
+
+ANSWER_MS = 60_000
+
+
+class Network:
+    """A cluster, its links, and what ZooKeeper says of it."""
+
+    def __init__(self, cluster: BrokerCluster, links: Links, state: ClusterState) -> None:
+        self.cluster = cluster
+        self.links = links
+        self.state = state
+
+    def roles(self) -> tuple[int, int, int]:
+        """The controller and the two others, when all three are there."""
+        until(lambda: self.state.brokers() == {1, 2, 3} and self.state.controller() is not None)
+        controller = self.state.controller()
+        assert controller is not None
+        asked, third = sorted({1, 2, 3} - {controller})
+        return controller, asked, third
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    links = Links()
+    try:
+        with (
+            running_cluster(tmp_path_factory.mktemp("envelope"), links=links) as cluster,
+            ClusterState(cluster.zookeeper.address) as state,
+        ):
+            yield Network(cluster, links, state)
+    finally:
+        links.close()
+
+
+def create(broker: ClusterBroker, name: str, timeout_ms: int = ANSWER_MS) -> tuple[int, Uuid]:
+    """One partition with one replica."""
+    topic = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    with WireClient(broker.port) as client:
+        answer = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7)
+    return answer.topics[0].error_code, answer.topics[0].topic_id
+
+
+def delete(broker: ClusterBroker, name: str) -> tuple[int, Uuid]:
+    """By name."""
+    topic = m.DeleteTopicsRequest_DeleteTopicState(name=name)
+    with WireClient(broker.port) as client:
+        (answer,) = client.call(m.DeleteTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 6).responses
+    return answer.error_code, answer.topic_id
+
+
+def id_of(broker: ClusterBroker, name: str) -> Uuid | None:
+    """As a broker shows it."""
+    with WireClient(broker.port) as client:
+        request = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=name)])
+        (topic,) = client.call(request, 12).topics
+    return topic.topic_id if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
+
+
+@contextmanager
+def asked_meanwhile(ask: Callable[..., Any], *arguments: Any) -> Iterator[Future[Any]]:
+    """In a thread of its own."""
+    with ThreadPoolExecutor(1) as threads:
+        yield threads.submit(ask, *arguments)
+
+
+@pytest.mark.checklist("R26")
+def test_the_controller_dies_between_its_decision_and_the_answer(network: Network) -> None:
+    """Asked through another broker. The topic's name was given to a successor meanwhile, which stays; who asked hears
+    from the next controller what the one before has done."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    code, old = create(brokers[asked], "passed-on")
+    assert code == 0
+    network.links.cut(controller, asked)
+    with asked_meanwhile(delete, brokers[asked], "passed-on") as deleted:
+        until(lambda: id_of(brokers[third], "passed-on") is None)
+        create(brokers[third], "passed-on", timeout_ms=500)
+        until(lambda: id_of(brokers[third], "passed-on") is not None)
+        successor = id_of(brokers[third], "passed-on")
+        assert successor != old
+        assert not deleted.done()
+        brokers[controller].kill()
+        assert deleted.result() == (0, old)
+    network.links.heal()
+    until(lambda: id_of(brokers[asked], "passed-on") == successor)
+    brokers[controller].start()
+    assert delete(brokers[controller], "passed-on") == (0, successor)
+
+
+@pytest.mark.checklist("R26")
+def test_a_controller_that_was_paused_returns(network: Network) -> None:
+    """What it was asked while it slept is decided by its successor; when it wakes up it decides nothing any more, and
+    the successor of a topic that it was to delete stays."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    code, old = create(brokers[asked], "slept-over")
+    assert code == 0
+    os.kill(brokers[controller].pid, signal.SIGSTOP)
+    try:
+        assert delete(brokers[asked], "slept-over") == (0, old)
+        until(lambda: network.state.controller() not in (None, controller))
+        code, successor = create(brokers[third], "slept-over")
+        assert code == 0
+    finally:
+        os.kill(brokers[controller].pid, signal.SIGCONT)
+    network.roles()
+    until(lambda: all(id_of(broker, "slept-over") == successor for broker in brokers.values()))
+    assert network.state.controller() != controller
+    code, _ = create(brokers[controller], "after-its-sleep")
+    assert code == 0
+
+
+def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Network) -> None:
+    """A name that it does not know may be one that another broker was asked to create a moment ago."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    for number in range(10):
+        name = f"just-made-{number}"
+        code, made = create(brokers[(controller, third)[number % 2]], name)
+        assert code == 0
+        assert delete(brokers[asked], name) == (0, made)
+    assert delete(brokers[asked], "never-made")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
