@@ -25,6 +25,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "configs": "pybroker.cli.configs:configs",
     "groups": "pybroker.cli.groups:groups",
     "ingest": "pybroker.cli.ingest:ingest",
+    "metadata": "pybroker.cli.metadata:metadata",
     "start": "pybroker.cli.start:start",
     "topics": "pybroker.cli.topics:topics",
     "users": "pybroker.cli.users:users",

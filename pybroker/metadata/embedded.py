@@ -23,6 +23,7 @@ from typing import TypeVar
 from pybroker.errors import FatalError, StartError
 from pybroker.files import DirectoryLock, fsync_directory
 from pybroker.metadata.node_table import NodeTable
+from pybroker.metadata.seal import refuse_sealed
 from pybroker.metadata.store import (
     ANY_VERSION,
     Create,
@@ -76,12 +77,20 @@ class EmbeddedStore:
 
     @classmethod
     async def open(
-        cls, directory: Path, on_fatal: Callable[[FatalError], None] = lambda problem: None
+        cls,
+        directory: Path,
+        on_fatal: Callable[[FatalError], None] = lambda problem: None,
+        *,
+        sealed: bool = False,
     ) -> EmbeddedStore:
         """Opens or creates the store in `directory`. `on_fatal` is called on the loop if a commit fails later.
+        `sealed`: also one whose content has moved to ZooKeeper.
 
-        Raises StartError: another broker holds the directory, the file is of a newer format, damaged or not ours.
+        Raises StartError: another broker holds the directory, the file is of a newer format, damaged or not ours, or
+        sealed.
         """
+        if not sealed:
+            refuse_sealed(directory)
         loop = asyncio.get_running_loop()
         store = cls(directory, loop, on_fatal)
         try:

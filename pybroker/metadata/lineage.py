@@ -51,6 +51,12 @@ class TopicLineage(msgspec.Struct, frozen=True):
         """Whether there is nothing that a node would have to keep."""
         return self == _NOTHING
 
+    @property
+    def created_ms(self) -> int | None:
+        """When it was made; None if that was before histories were kept."""
+        first = self.events[0] if self.events else None
+        return first.at_ms if first is not None and first.what in (CREATED, TRUNCATED) else None
+
     def owns_epoch(self, epoch: int) -> bool:
         """Whether a leader epoch can belong to this incarnation, and not to another one of its name."""
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)

@@ -200,15 +200,17 @@ class _Topics:
             version += 1
         config_path = znodes.topic_config_path(name)
         config_node = self._nodes.configs.get(config_path)
+        lineage = self._lineage(topic_id, repairs)
         return TopicImage(
             name,
             topic_id,
             self._partitions(name, content, repairs),
             {} if config_node is None else znodes.decode_config(config_path, config_node.data),
-            node.created_ms,
+            # The node is younger than the topic when it came from another store, or after an undelete.
+            node.created_ms if lineage.created_ms is None else lineage.created_ms,
             version,
             -1 if config_node is None else config_node.version,
-            self._lineage(topic_id, repairs),
+            lineage,
         )
 
     def _id_of_old_topic(self, name: str, path: str, node: Node, repairs: list[Operation]) -> Uuid:

@@ -21,6 +21,7 @@ ZooKeeper has for them.
                                                    to version 3 is not finished
     /admin/audit/op-[number]                       offline commands that changed what the cluster is
     /ingest/open|committed/[topic id]/[key]        staged ingests: see ingest_records.py
+    /migration                                     see migration_mark.py
     /latest_producer_id_block                      owned by the producer id manager
     /kafka-acl, /kafka-acl-extended                access control entries, see `acls`
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pybroker.errors import StartError
 from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
+from pybroker.metadata.seal import refuse_sealed
 from pybroker.metadata.store import MetadataStore, get_or_none
 from pybroker.metadata.znodes import CLUSTER_ID
 
@@ -18,15 +19,19 @@ META_PROPERTIES = "meta.properties"
 PROPERTIES_BYTES_MAX = 64 * 1024
 
 
-def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool) -> None:
+def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool, sealed: bool = False) -> None:
     """Raises StartError if a directory belongs to another broker, or the metadata store of claimed directories is gone;
-    or if there is one although the metadata is kept elsewhere (not `own_store`): its topics would be forgotten."""
+    or if there is one although the metadata is kept elsewhere (not `own_store`): its topics would be forgotten.
+    `sealed`: also a store whose content has moved may be opened."""
     if own_store:
+        if not sealed:
+            refuse_sealed(Path(log_dirs[0]))
         _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
     elif (Path(log_dirs[0]) / STORE_FILE).exists():
         raise StartError(
-            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker that was alone; it cannot join a cluster "
-            "with these directories: point log.dirs to others, or remove metadata.store=zookeeper"
+            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker that was alone: take it along with "
+            "`pybroker metadata migrate --to zookeeper`, also if that was interrupted, or point log.dirs to other "
+            "directories"
         )
     _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
 

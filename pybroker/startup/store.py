@@ -10,6 +10,7 @@ from pybroker.errors import FatalError, StartError
 from pybroker.metadata.cluster_id import get_or_generate_cluster_id
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
+from pybroker.metadata.migration_mark import refuse_unfinished
 from pybroker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
 from pybroker.security.nodes import ensure_security_paths
@@ -50,6 +51,7 @@ async def prepare_store(store: MetadataStore) -> str:
     of a cluster chooses. Raises StartError."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:
+            await refuse_unfinished(store)
             for path in (*PERSISTENT_PATHS, INGEST_OPEN, INGEST_COMMITTED):
                 await ensure_path(store, path)
             await ensure_security_paths(store)

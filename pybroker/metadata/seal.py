@@ -1,0 +1,51 @@
+"""`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper, nobody opens it any more.
+
+It is written before the copy in ZooKeeper may be used, so that there is never a moment in which both can be.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pybroker.errors import StartError
+from pybroker.files import read_bounded, write_atomically
+
+FILE_NAME = "metadata.sealed"
+SEAL_BYTES_MAX = 64 * 1024
+
+
+class Seal(msgspec.Struct):
+    """Where the metadata is now. migration: a random word that the copy in ZooKeeper has, too."""
+
+    connect: str
+    cluster_id: str
+    migration: str
+    version: int = 1
+
+
+def read_seal(directory: Path) -> Seal | None:
+    """Of the directory with the store; None: it is not sealed. Raises StartError: nobody can tell."""
+    path = directory / FILE_NAME
+    try:
+        return msgspec.json.decode(read_bounded(path, SEAL_BYTES_MAX), type=Seal)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise StartError(f"{path} cannot be read: {problem}") from None
+
+
+def write_seal(directory: Path, seal: Seal) -> None:
+    """Durable when it returns."""
+    write_atomically(directory / FILE_NAME, msgspec.json.encode(seal))
+
+
+def refuse_sealed(directory: Path) -> None:
+    """Raises StartError if the store of the directory has moved."""
+    seal = read_seal(directory)
+    if seal is not None:
+        raise StartError(
+            f"the metadata of {directory} has moved to ZooKeeper: start with metadata.store=zookeeper and "
+            f"zookeeper.connect={seal.connect}"
+        )
