@@ -262,7 +262,10 @@ def _channels(broker_id: int, local: LocalChannel, dial: Dialer | None) -> Chann
     from pybroker.interbroker.remote_channel import RemoteChannel
 
     reach = dial
-    return BrokerChannels(broker_id, local, lambda broker: RemoteChannel(broker.broker_id, lambda: reach(broker)))
+    turn = asyncio.Lock()
+    return BrokerChannels(
+        broker_id, local, lambda broker: RemoteChannel(broker.broker_id, lambda: reach(broker), turn)
+    )
 
 
 def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:

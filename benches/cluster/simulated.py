@@ -26,6 +26,7 @@ from pybroker.cluster.events import CreateTopics, DeleteTopics, NewTopic
 from pybroker.controller.controller import Controller
 from pybroker.controller.local_channel import LocalChannel
 from pybroker.controller.local_port import LocalPort
+from pybroker.interbroker.connection import InterBrokerConnection
 from pybroker.interbroker.control import request_to_wire
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import (
@@ -43,7 +44,7 @@ from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.store import Create, Delete
 from pybroker.metadata.znodes import BrokerNode, Endpoint
 from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
-from pybroker.native import Uuid, encode, message_schema
+from pybroker.native import Uuid, encode
 from pybroker.startup.store import prepare_store
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -73,19 +74,18 @@ class AnsweringChannels:
     def __init__(self) -> None:
         self.counts = {"messages": 0, "bytes": 0}
         self._channels: dict[int, LocalChannel] = {}
+        self._turn = asyncio.Lock()
 
     def to(self, broker: BrokerImage) -> Channel | None:
         """A queue for each broker, as in a cluster."""
         return self._channels.setdefault(broker.broker_id, LocalChannel(self._answer))
 
     async def _answer(self, request: ControlRequest) -> ControlResponse:
-        wire = request_to_wire(request)
-        name = type(wire).__name__
-        schema = message_schema(name, interbroker=True)
-        assert schema is not None, name
-        self.counts["messages"] += 1
-        self.counts["bytes"] += len(encode(wire, schema.max_version))
-        await asyncio.sleep(0)  # an answer comes in another turn
+        async with self._turn:  # as `RemoteChannel` does
+            wire = request_to_wire(request)
+            self.counts["messages"] += 1
+            self.counts["bytes"] += len(encode(wire, InterBrokerConnection.facts(type(wire)).highest))
+            await asyncio.sleep(0)
         return _done(request)
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:

@@ -33,7 +33,7 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataTopicState,
 )
 from pybroker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
-from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage, as_told
 
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
@@ -77,13 +77,14 @@ class Broadcast:
             ),
         )
         live = _live_brokers(after)
+        told = as_told(before, delta)
         messages: Messages = {}
         for broker in after.brokers.values():
             if broker.broker_id in new:
                 continue
             mine = orders[broker.broker_id]
             out: list[ControlRequest | None] = [
-                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, delta),
+                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, told),
                 self._update_metadata(after, broker, hidden, live) if hidden else None,
                 self._stop(after, broker, delta, lost.get(broker.broker_id, ())),
                 self.restore(after, broker.broker_id, delta.deletions),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from pybroker.cluster.packed import UnreadableError
 from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
@@ -28,9 +29,12 @@ class RemoteChannel:
     """`channel.Channel`. What cannot be delivered is tried again until `close`: as long as the broker is registered, it
     may be reached the next moment."""
 
-    def __init__(self, broker_id: int, dial: Dial) -> None:
+    def __init__(self, broker_id: int, dial: Dial, turn: asyncio.Lock) -> None:
+        """`turn` is shared by the channels to all brokers: what is meant for a hundred of them is not encoded in one
+        go, everything else has its turn in between."""
         self._broker_id = broker_id
         self._dial = dial
+        self._turn = turn
         self._queue: deque[tuple[ControlRequest, asyncio.Future[ControlResponse]]] = deque()
         self._orders: InterBrokerConnection | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -84,8 +88,7 @@ class RemoteChannel:
             try:
                 if self._orders is None or not self._orders.is_open:
                     self._orders = await self._dial()
-                reply = await self._orders.request(request_to_wire(request), timeout_s=ANSWER_SECONDS_MAX)
-                response = response_from_wire(request, reply)
+                response = response_from_wire(request, await self._ordered(self._orders, request))
             except UNREACHABLE as problem:
                 log.debug("broker %d: %s is sent again: %s", self._broker_id, type(request).__name__, problem)
                 await asyncio.sleep(pause)
@@ -98,6 +101,14 @@ class RemoteChannel:
             self._queue.popleft()
             if not answer.done():
                 answer.set_result(response)
+
+    async def _ordered(self, connection: InterBrokerConnection, request: ControlRequest) -> Any:
+        await connection.drain()
+        async with self._turn:
+            message = request_to_wire(request)
+            answer = connection.start(message)
+            await asyncio.sleep(0)
+        return await connection.answer_to(message, answer, timeout_s=ANSWER_SECONDS_MAX)
 
     async def _ask(self, request: ControlRequest, answer: asyncio.Future[ControlResponse]) -> None:
         response = refusal(request, ErrorCode.NETWORK_EXCEPTION)

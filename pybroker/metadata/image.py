@@ -88,10 +88,19 @@ class ConfigImage(msgspec.Struct, frozen=True):
     version: int
 
 
+class ChangedStates(msgspec.Struct, frozen=True):
+    """A topic of which nothing is new but the states of some partitions."""
+
+    name: str
+    partitions: Mapping[int, PartitionImage]
+
+
 class ImageDelta(msgspec.Struct, frozen=True):
     """What one decision changes. New values, not differences."""
 
     topics: tuple[TopicImage, ...] = ()
+    states: tuple[ChangedStates, ...] = ()
+    """As brokers are told of `topics`, see `as_told`; decisions have none."""
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
@@ -122,6 +131,31 @@ class ImageDelta(msgspec.Struct, frozen=True):
 
 
 _NOTHING = ImageDelta()
+
+
+def as_told(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
+    """The same change for those who know `before`: of a topic whose partitions change, only those that do. One ISR that
+    shrinks would weigh as much as the whole topic otherwise, for each broker."""
+    topics: list[TopicImage] = []
+    states: list[ChangedStates] = []
+    for topic in delta.topics:
+        known = before.topics.get(topic.name)
+        if known is None or len(known.partitions) != len(topic.partitions):
+            topics.append(topic)
+            continue
+        if msgspec.structs.replace(known, partitions=topic.partitions) != topic:
+            topics.append(topic)
+            continue
+        pairs = enumerate(zip(known.partitions, topic.partitions, strict=True))
+        states.append(ChangedStates(topic.name, {index: new for index, (old, new) in pairs if old is not new}))
+    return msgspec.structs.replace(delta, topics=tuple(topics), states=tuple(states)) if states else delta
+
+
+def _with_states(topic: TopicImage, states: Mapping[int, PartitionImage]) -> TopicImage:
+    partitions = list(topic.partitions)
+    for index, state in states.items():
+        partitions[index] = state
+    return msgspec.structs.replace(topic, partitions=tuple(partitions))
 
 
 class ClusterImage(msgspec.Struct, frozen=True):
@@ -200,7 +234,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     def apply(self, delta: ImageDelta) -> ClusterImage:
         """The image after the change."""
         topics, names, keys = self.topics, self.names, self.clash_keys
-        if delta.topics or delta.removed:
+        if delta.topics or delta.removed or delta.states:
             topics, names, keys = dict(topics), dict(names), dict(keys)
             for topic in delta.removed:
                 topics.pop(topic.name, None)
@@ -211,6 +245,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
                 names[topic.topic_id] = topic.name
                 if has_clash_key(topic.name):
                     keys[clash_key(topic.name)] = topic.name
+            for states in delta.states:
+                topics[states.name] = _with_states(topics[states.name], states.partitions)
         brokers = self.brokers
         if delta.brokers or delta.lost_brokers:
             brokers = {**brokers, **{broker.broker_id: broker for broker in delta.brokers}}

@@ -23,7 +23,10 @@ class ChangeFigures:
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Counts what is different."""
-        topics = after.topics.values() if isinstance(change, ClusterImage) else change.topics
+        if isinstance(change, ClusterImage):
+            topics = list(after.topics.values())
+        else:
+            topics = [*change.topics, *(after.topics[states.name] for states in change.states)]
         deciding = self._is_controller()
         for topic in topics:
             for old, new in _changed(before, topic):

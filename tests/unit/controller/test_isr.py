@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pybroker.cluster.events import AlterIsr, IsrChange
+from pybroker.cluster.packed import pack, unpack
 from pybroker.controller.broadcast import Broadcast
 from pybroker.controller.isr import decide_alter_isr
 from pybroker.errors import KafkaError
-from pybroker.metadata.control_messages import LeaderAndIsrRequest, UpdateMetadataRequest
-from pybroker.metadata.image import ClusterImage
+from pybroker.metadata.control_messages import LeaderAndIsrRequest, UpdateCluster, UpdateMetadataRequest
+from pybroker.metadata.image import ClusterImage, ImageDelta, as_told
 from pybroker.metadata.store import Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -90,3 +91,16 @@ def test_replicas_are_not_told_what_the_leader_has_asked_for(image: ClusterImage
         assert not [one for one in told if isinstance(one, LeaderAndIsrRequest)]
         (shown,) = [one for one in told if isinstance(one, UpdateMetadataRequest)]
         assert shown.topic_states[0].partition_states[0].isr == (1, 2)
+
+
+def test_brokers_are_told_of_the_partitions_that_changed(image: ClusterImage) -> None:
+    """Of a topic of 10,000 partitions one ISR is not 10,000 states for each broker."""
+    decision = decide_alter_isr(image, AlterIsr(1, EPOCH, (change(image, (1, -1), (2, EPOCH)),)))
+    told = as_told(image, decision.delta)
+    assert not told.topics
+    assert [(one.name, list(one.partitions)) for one in told.states] == [("a", [0])]
+    assert image.apply(told) == image.apply(decision.delta)
+    for message in Broadcast(1, None).changes(image, image.apply(decision.delta), decision.delta, 2).values():
+        assert isinstance(message[0], UpdateCluster)
+        assert message[0].change == told
+        assert unpack(ImageDelta, pack(told)) == told
