@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker.cli import cli
-from pybroker.client import NewTopic, blocking
+from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.testing import Cluster
 from pybroker.testing.ports import free_port
 from tests.support.cluster import until
@@ -120,6 +121,22 @@ def test_a_broker_that_is_dead(cluster: Cluster) -> None:
     cluster.start_broker(2)
     cluster.settle()
     until(lambda: problems(cluster) == [])
+
+
+def test_a_dead_machine_is_replaced(cluster: Cluster) -> None:
+    """Same number, empty disks: what it had is copied from the others."""
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
+        for number in range(30):
+            producer.send("orders", b"%d" % number, partition=number % 3)
+    cluster.kill(3)
+    shutil.rmtree(cluster.brokers[3].data_dir)
+    cluster.settle()
+    cluster.start_broker(3)
+    cluster.settle()
+    until(lambda: problems(cluster) == [])
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        (directory,) = admin.describe_log_dirs([3])[3].values()
+        assert min(directory.replicas[TopicPartition("orders", number)].size for number in range(3)) > 0
 
 
 def test_zookeeper_that_is_gone(cluster: Cluster) -> None:

@@ -9,7 +9,9 @@ from pybroker.cli.grammar import VerbGroup
 VERBS: dict[str, str] = {
     "accept-restored-store": "pybroker.cli.cluster.accept_restored_store:accept_restored_store",
     "adopt-id": "pybroker.cli.cluster.adopt_id:adopt_id",
+    "balance": "pybroker.cli.cluster.moves:balance",
     "describe": "pybroker.cli.cluster.describe:describe",
+    "drain": "pybroker.cli.cluster.moves:drain",
     "health": "pybroker.cli.cluster.health:health",
     "id": "pybroker.cli.cluster.basics:cluster_id",
     "log-dirs": "pybroker.cli.cluster.basics:log_dirs",
