@@ -62,7 +62,7 @@ lint: $(VENV)/.locked ## style of the Python files
 	$(BIN)/ruff check pybroker tests benches
 
 types: $(VENV)/.locked ## static types of the Python files
-	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p tests.client -p benches
+	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p tests.client -p tests.chaos -p benches
 
 fmt: $(VENV)/.locked ## format Rust and sort Python imports
 	cargo fmt --all

@@ -15,7 +15,11 @@ SHOWN_MAX = 5
 """Anomalies of one kind in one place."""
 
 
-def check(history: History, disks: Disks, compacted: frozenset[str]) -> list[str]:
+Assigned = Mapping[Place, frozenset[int]]
+"""The replicas of each partition, as the controller has written them."""
+
+
+def check(history: History, disks: Disks, assigned: Assigned, compacted: frozenset[str]) -> list[str]:
     """All that is wrong, in sentences; none of a good run. `compacted`: topics of which only the last value of each key
     has to stay."""
     replicas: dict[Place, dict[int, ReplicaLog]] = defaultdict(dict)
@@ -32,7 +36,7 @@ def check(history: History, disks: Disks, compacted: frozenset[str]) -> list[str
             found += _differ_by_key(place, by_broker) + _stale_keys(history, place, by_broker)
         else:
             found += _differ(place, by_broker) + _against_history(history, place, by_broker)
-    found += _missing_places(history, replicas, disks.keys())
+    found += _misplaced(history, replicas, assigned)
     found += _incarnations(history, disks)
     found += _consumed(history, replicas)
     return found
@@ -181,18 +185,24 @@ def _out_of_order(values: Iterable[tuple[int, str]]) -> list[str]:
     return found
 
 
-def _missing_places(
-    history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]], brokers: Iterable[int]
+def _misplaced(
+    history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]], assigned: Assigned
 ) -> list[str]:
-    """A partition of which something was acknowledged is on every broker, unless its topic was deleted."""
+    """A partition is on all brokers that it is assigned to and on no other; one of which something was acknowledged
+    is assigned, unless its topic was deleted."""
     wanted = {place for place in history.acknowledged if place.topic_id not in history.deleted}
     wanted |= {place for place, _ in history.keys}
-    return [
-        f"broker {broker} has no replica of partition {place.partition} of topic {place.topic_id}, for which "
+    found = [
+        f"partition {place.partition} of topic {place.topic_id} is not there, for which "
         f"{len(history.acknowledged.get(place, ()))} records were acknowledged"
-        for place in sorted(wanted)
-        for broker in sorted(set(brokers) - replicas.get(place, {}).keys())
+        for place in sorted(wanted - assigned.keys())
     ]
+    for place in sorted(assigned.keys() | replicas.keys()):
+        have, should = replicas.get(place, {}).keys(), assigned.get(place, frozenset())
+        where = f"partition {place.partition} of topic {place.topic_id}"
+        found += [f"broker {broker} has no replica of {where}" for broker in sorted(should - have)]
+        found += [f"broker {broker} has a replica of {where}, and should not" for broker in sorted(have - should)]
+    return found
 
 
 def _incarnations(history: History, disks: Disks) -> list[str]:

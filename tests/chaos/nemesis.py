@@ -13,13 +13,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pybroker.protocol import messages as m
 from tests.chaos.history import History
 from tests.support.cluster import SESSION_MS, BrokerCluster, ClusterBroker
 from tests.support.cluster_state import ClusterState, StateUnknownError
 from tests.support.links import ZOOKEEPER, Links
 from tests.support.wire import answers_metadata
+from tests.wire.client import WireClient
 
 RECORDS = (20, 400)
 """How many records are acknowledged during a step at least and at most …"""
@@ -28,8 +30,15 @@ PATIENCE_S = 6.0
 
 MISSED_S = 15.0
 """A session that is not over by then does not end."""
+ASK_MS = 3_000
+MOVED = "moved"
+"""The topic whose replicas are moved: two partitions with two replicas each."""
 FULL_BYTES = 4_096
 """Where files end on a full disk: it takes no new segment that is larger, and no record at the end of others."""
+
+
+BESIDE = ("", "", "", "pair", "one way", "no ZooKeeper")
+"""Mostly one thing happens at a time. Else a link of the second broker to the third one, or to ZooKeeper, is cut."""
 
 
 class Step(NamedTuple):
@@ -43,6 +52,8 @@ class Step(NamedTuple):
     records: int
     settles: bool
     """Whether all replicas are in sync again before the next step."""
+    beside: str = ""
+    """A link that is cut from the beginning, see `BESIDE`."""
 
 
 def plan(seed: int, brokers: int, faults: Mapping[str, int]) -> Iterator[Step]:
@@ -55,7 +66,8 @@ def plan(seed: int, brokers: int, faults: Mapping[str, int]) -> Iterator[Step]:
             # Each comes once before chance decides how often.
             left = random_.sample(names, len(names)) + random_.choices(names, weights, k=len(names))
         first, second = random_.sample(range(1, brokers + 1), 2)
-        yield Step(left.pop(0), first, second, random_.randint(*RECORDS), random_.random() < 0.6)
+        records, settles, beside = random_.randint(*RECORDS), random_.random() < 0.6, random_.choice(BESIDE)
+        yield Step(left.pop(0), first, second, records, settles, beside)
 
 
 class Nemesis:
@@ -89,11 +101,26 @@ class Nemesis:
             "kill ZooKeeper": self._kill_zookeeper,
             "pause ZooKeeper": self._pause_zookeeper,
             "fill a disk": self._fill,
+            "refuse in its name": self._refuse,
+            "move replicas": self._move,
+            "move and kill": self._move_and_kill,
+            "elect preferred leaders": self._elect_preferred,
         }
 
     def do(self, step: Step) -> None:
         """One step, until it is undone; not until the cluster is whole again."""
+        (third,) = set(self._cluster.brokers) - {step.first, step.second}
+        match step.beside:
+            case "pair":
+                self._links.cut_off(step.second, third)
+            case "one way":
+                self._links.cut(step.second, third)
+            case "no ZooKeeper":
+                self._links.cut_off(step.second, ZOOKEEPER)
         self.faults[step.fault](step)
+        if step.beside:
+            self._links.heal()
+            self._history.counts["beside"] += 1
         self._history.counts[step.fault] += 1
 
     def heal(self) -> None:
@@ -232,6 +259,37 @@ class Nemesis:
         if broker.running:
             _limit_files(broker, None)
 
+    def _refuse(self, step: Step) -> None:
+        """A firewall says that a broker is dead, which lives."""
+        self._links.refuse(step.first)
+        for other in self._others(step.first):
+            self._links.hang_up(step.first, other)
+        self.progress(step.records)
+        self._links.accept(step.first)
+
+    def _move(self, step: Step) -> None:
+        self._ask_to_move(step)
+        self.progress(step.records)
+
+    def _move_and_kill(self, step: Step) -> None:
+        self._ask_to_move(step)
+        self._kill_these(step, step.second)
+
+    def _ask_to_move(self, step: Step) -> None:
+        """Whether it begins is not looked at; that a move that has begun ends is."""
+        (third,) = set(self._cluster.brokers) - {step.first, step.second}
+        wanted = [[step.first, step.second], [step.second, third] if step.records % 3 else None]
+        partitions = [
+            m.AlterPartitionReassignmentsRequest_ReassignablePartition(partition_index=index, replicas=replicas)
+            for index, replicas in enumerate(wanted)
+        ]
+        topic = m.AlterPartitionReassignmentsRequest_ReassignableTopic(name=MOVED, partitions=partitions)
+        self._ask(step, m.AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=ASK_MS), 0)
+
+    def _elect_preferred(self, step: Step) -> None:
+        self._ask(step, m.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=ASK_MS), 2)
+        self.progress(step.records)
+
     # --- means --------------------------------------------------------------------------------------------------------
 
     def progress(self, records: int) -> bool:
@@ -243,6 +301,14 @@ class Nemesis:
                 return False
             time.sleep(0.02)
         return True
+
+    def _ask(self, step: Step, request: Any, version: int) -> None:
+        broker = self._cluster.brokers[step.first]
+        try:
+            with WireClient(broker.port, timeout_s=2 * ASK_MS / 1000) as client:
+                client.call(request, version)
+        except OSError:
+            self._history.counts["asked in vain"] += 1
 
     def _end(self, number: int) -> None:
         broker = self._cluster.brokers[number]

@@ -29,6 +29,7 @@ def fault(plant: Callable[[], None]) -> Callable[[], None]:
 
 def put(owner: Any, name: str, what: Any) -> None:
     """In the place of what is there."""
+    assert name in vars(owner), f"{owner} has no {name} any more: the fault is to be planted elsewhere"
     setattr(owner, name, what)
 
 
@@ -147,26 +148,41 @@ def full_before_the_controller_is_loaded() -> None:
 def full_split_in_two() -> None:
     """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
     from pybroker.controller.broadcast import Broadcast
-    from pybroker.metadata.control_messages import LeaderAndIsrRequest
+    from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
     from pybroker.replicas.evidence import KnownTopics
     from pybroker.replicas.reconcile import Evidence
 
-    full = Broadcast.full
+    changes = Broadcast.changes
 
-    def halves(self: Broadcast, *given: Any) -> list[Any]:
-        out: list[Any] = []
-        for one in full(self, *given):
-            topics = one.topic_states if isinstance(one, LeaderAndIsrRequest) else []
-            middle = len(topics) // 2
-            parts = [topics[:middle], topics[middle:]] if middle else []
-            out += [msgspec.structs.replace(one, topic_states=part) for part in parts] or [one]
-        return out
+    def halves(self: Broadcast, *given: Any) -> dict[int, list[Any]]:
+        return {
+            broker: [part for message in messages for part in split(message)]
+            for broker, messages in changes(self, *given).items()
+        }
+
+    def split(message: Any) -> list[Any]:
+        full = isinstance(message, LeaderAndIsrRequest) and message.type == LeaderAndIsrType.FULL
+        middle = len(message.topic_states) // 2 if full else 0
+        topics = [message.topic_states[:middle], message.topic_states[middle:]] if middle else []
+        return [msgspec.structs.replace(message, topic_states=part) for part in topics] or [message]
 
     async def gone(_: KnownTopics, replicas: Iterable[Any]) -> dict[Any, Evidence]:
         return dict.fromkeys(replicas, Evidence.DEAD)
 
-    put(Broadcast, "full", halves)
+    put(Broadcast, "changes", halves)
     put(KnownTopics, "of", gone)
+
+
+@fault
+def restored_store_accepted() -> None:
+    """Whatever ZooKeeper says is true, although this broker has seen what came later."""
+    from pybroker.replicas.store_guard import StoreGuard
+
+    async def nothing(_: StoreGuard) -> None:
+        return None
+
+    put(StoreGuard, "check", nothing)
+    put(StoreGuard, "reason", nothing)
 
 
 @fault

@@ -16,7 +16,7 @@ from tests.chaos.checker import check
 from tests.chaos.churn import Churn
 from tests.chaos.group import Group, Member
 from tests.chaos.history import History, Place
-from tests.chaos.nemesis import Nemesis, Step, plan
+from tests.chaos.nemesis import MOVED, Nemesis, Step, plan
 from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
 from tests.support.cluster import BrokerCluster, running_cluster
 from tests.support.cluster_state import ClusterState, StateUnknownError
@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = {
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 STEADY, COMPACTED, CHURNED = "steady", "compacted", "churned"
-PARTITIONS = {STEADY: 4, COMPACTED: 2}
+PARTITIONS = {STEADY: 4, COMPACTED: 2, MOVED: 2}
 BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
 HEALED_S = 180.0
 """Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
@@ -64,6 +64,10 @@ CUTS: Faults = {
     "kill ZooKeeper": 1,
     "pause ZooKeeper": 1,
     "fill a disk": 1,
+    "refuse in its name": 1,
+    "move replicas": 2,
+    "move and kill": 2,
+    "elect preferred leaders": 1,
 }
 
 
@@ -115,10 +119,11 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, l
             verdict.anomalies += _heal(cluster, state)
             verdict.anomalies += finish()
         _count(state, history.counts)
+        assigned = {Place(one.topic_id, index): one.replicas for (_, index), one in state.partitions().items()}
         for broker in cluster.brokers.values():
             broker.stop()
         disks = {number: replica_logs(broker.data_dir) for number, broker in cluster.brokers.items()}
-        verdict.anomalies += check(history, disks, BY_KEY)
+        verdict.anomalies += check(history, disks, assigned, BY_KEY)
         verdict.anomalies += _complaints(cluster)
     verdict.counts = history.counts
     verdict.anomalies += [f"too little happened: {one}" for one in least.missing(history.counts)]
@@ -158,11 +163,13 @@ def _clients(
     cluster: BrokerCluster, state: ClusterState, history: History, seed: int
 ) -> Iterator[Callable[[], list[str]]]:
     """Clients at work; calling what it gives lets them finish, and tells what they could not."""
-    _create(cluster, history)
+    _create(cluster)
+    history.topics |= {name: state.partitions()[name, 0].topic_id for name in PARTITIONS}
     servers = cluster.bootstrap
     writers: list[Writer] = [
         LibrdkafkaWriter("rd", servers, STEADY, PARTITIONS[STEADY], history),
         OwnWriter("own", servers, STEADY, PARTITIONS[STEADY], history),
+        LibrdkafkaWriter("mv", servers, MOVED, PARTITIONS[MOVED], history),
         LibrdkafkaWriter("keys", servers, COMPACTED, PARTITIONS[COMPACTED], history, keyed=True),
     ]
     group = Group("group", servers, STEADY, history)
@@ -188,7 +195,7 @@ def _clients(
             one.enough.set()
 
 
-def _create(cluster: BrokerCluster, history: History) -> None:
+def _create(cluster: BrokerCluster) -> None:
     both = {"min.insync.replicas": "2"}
     small = {**both, "cleanup.policy": "compact", "segment.ms": "1500", "min.cleanable.dirty.ratio": "0.01"}
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
@@ -196,10 +203,9 @@ def _create(cluster: BrokerCluster, history: History) -> None:
             [
                 NewTopic(STEADY, PARTITIONS[STEADY], 3, config={**both, "segment.ms": "5000"}),
                 NewTopic(COMPACTED, PARTITIONS[COMPACTED], 3, config=small),
+                NewTopic(MOVED, PARTITIONS[MOVED], 2, config={"min.insync.replicas": "1"}),
             ]
         )
-        for name, told in admin.describe_topics([STEADY, COMPACTED]).all_topic_names().items():
-            history.topics[name] = told.topic_id.hex
 
 
 def _end(threads: Sequence[Writer | Member | Churn]) -> list[str]:
@@ -230,7 +236,7 @@ def _out_of_sync(state: ClusterState) -> list[str]:
         return [
             f"{topic}-{partition}: leader {one.leader}, {sorted(one.isr)} of {sorted(one.replicas)}"
             for (topic, partition), one in state.partitions().items()
-            if one.isr != one.replicas or one.leader not in one.isr
+            if one.isr != one.replicas or one.leader not in one.isr or one.moves
         ]
     except StateUnknownError as problem:
         return [str(problem)]

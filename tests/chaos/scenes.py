@@ -204,6 +204,7 @@ class Scene:
                 self.links.accept(number)
                 broker.launch()
         self._within(patience_s, self._whole, "replicas do not come back in sync")
+        assigned = {Place(one.topic_id, index): one.replicas for (_, index), one in self.state.partitions().items()}
         for number, broker in self.cluster.brokers.items():
             try:
                 broker.stop()
@@ -213,7 +214,7 @@ class Scene:
             number: replica_logs(Path(broker.settings.get("log.dirs", broker.data_dir)))
             for number, broker in self.cluster.brokers.items()
         }
-        return self.anomalies + check(self.history, disks, frozenset({"__consumer_offsets"}))
+        return self.anomalies + check(self.history, disks, assigned, frozenset({"__consumer_offsets"}))
 
     def _whole(self) -> bool:
         if not all(answers_metadata(broker.port) for broker in self.cluster.brokers.values()):

@@ -54,6 +54,7 @@ class Run:
         self.history.sessions.append(session)
         self.history.keys[Place(KEYED, 0), "k"] = 5
         self.history.acknowledge(Place(LIFE, 0), 0, f"{LIFE}/0")
+        self.assigned = {Place(one, 0): frozenset(BROKERS) for one in (STEADY, KEYED, LIFE)}
         self.steady = [batch(offset, f"w/{offset}") for offset in range(4)]
         self.disks = {
             broker: [
@@ -66,7 +67,7 @@ class Run:
         }
 
     def found(self) -> list[str]:
-        return check(self.history, self.disks, frozenset({"keyed"}))
+        return check(self.history, self.disks, self.assigned, frozenset({"keyed"}))
 
     def replace(self, old: str, *batches: Batch, brokers: tuple[int, ...] = BROKERS) -> None:
         """Other batches in a topic's log."""
@@ -139,6 +140,14 @@ def one_has_it_not(run: Run) -> None:
     run.disks[3] = [one for one in run.disks[3] if one.topic != "steady"]
 
 
+def moved_away_and_still_there(run: Run) -> None:
+    run.assigned[Place(STEADY, 0)] = frozenset({1, 2})
+
+
+def unknown_to_the_store(run: Run) -> None:
+    del run.assigned[Place(STEADY, 0)]
+
+
 def read_what_is_gone(run: Run) -> None:
     run.history.sessions[0].delivered.append(Delivered(4, "w/4"))
 
@@ -167,6 +176,8 @@ def commit_lost(run: Run) -> None:
         (came_back, "which was deleted"),
         (two_incarnations, "2 incarnations"),
         (nobody_has_it, "broker 1 has no replica"),
+        (moved_away_and_still_there, "broker 3 has a replica"),
+        (unknown_to_the_store, "is not there, for which 4 records"),
         (one_has_it_not, "broker 3 has no replica"),
         (read_what_is_gone, "where None is"),
         (skipped, "came after"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import NamedTuple, Self
 
@@ -21,6 +22,10 @@ class PartitionState(NamedTuple):
     isr: frozenset[int]
     changes: int
     """How often it was written since the partition was made."""
+    topic_id: str
+    """32 hexadecimal digits."""
+    moves: bool
+    """Whether replicas are being added or removed."""
 
 
 class StateUnknownError(Exception):
@@ -32,7 +37,14 @@ class ClusterState:
 
     def __init__(self, connect: str) -> None:
         """`connect`: host and port."""
+        self._connect = connect
         self._client = KazooClient(connect, timeout=10.0)
+        self._client.start()
+
+    def begin_anew(self) -> None:
+        """ZooKeeper was set back: it serves nobody who has seen what it does not know."""
+        self.__exit__()
+        self._client = KazooClient(self._connect, timeout=10.0)
         self._client.start()
 
     def controller(self) -> int | None:
@@ -64,14 +76,22 @@ class ClusterState:
             text = self._get(f"{TOPICS}/{topic}")
             if text is None:
                 continue
-            for name, replicas in json.loads(text)["partitions"].items():
+            node = json.loads(text)
+            moving = {**node.get("adding_replicas", {}), **node.get("removing_replicas", {})}
+            for name, replicas in node["partitions"].items():
                 path = f"{TOPICS}/{topic}/partitions/{name}/state"
                 state, version = self._node(path)
                 if state is None:
                     continue
                 told = json.loads(state)
                 found[topic, int(name)] = PartitionState(
-                    frozenset(replicas), told["leader"], told["leader_epoch"], frozenset(told["isr"]), version
+                    frozenset(replicas),
+                    told["leader"],
+                    told["leader_epoch"],
+                    frozenset(told["isr"]),
+                    version,
+                    base64.urlsafe_b64decode(node["id"] + "==").hex(),
+                    bool(moving.get(name)),
                 )
         return found
 
