@@ -10,6 +10,7 @@ from pybroker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
+    LeaderAndIsrType,
     ReopenTopics,
     RestoreReplicasRequest,
     StopReplicaRequest,
@@ -41,6 +42,8 @@ class ControlReceiver:
         self._replicas = replicas
         self._metadata = metadata
         self._closing = closing
+        self._hosts = -1
+        """The latest life of this broker that was told by FULL what it hosts."""
         self._told = -1
         """The latest life of this broker that was told everything."""
         self._heard = asyncio.Event()
@@ -61,14 +64,18 @@ class ControlReceiver:
             case UpdateCluster():
                 return await self._cluster.update(request)
             case LeaderAndIsrRequest():
-                return await k04_leader_and_isr.handle(self._replicas, request)
+                applied = await k04_leader_and_isr.handle(self._replicas, request)
+                if request.type == LeaderAndIsrType.FULL:
+                    self._hosts = max(self._hosts, request.broker_epoch)
+                return applied
             case StopReplicaRequest():
                 return await k05_stop_replica.handle(self._replicas, request)
             case UpdateMetadataRequest():
                 response = k06_update_metadata.handle(self._metadata, request)
-                # The last message of those that a controller begins with.
-                self._told = max(self._told, request.broker_epoch)
-                self._heard.set()
+                if self._told < request.broker_epoch <= self._hosts and self._metadata.shows(self._cluster.image):
+                    # The last of those that a controller begins with.
+                    self._told = request.broker_epoch
+                    self._heard.set()
                 return response
             case RestoreReplicasRequest():
                 return await self._replicas.restore_replicas(request)

@@ -37,6 +37,8 @@ from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, Parti
 
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
+SHOWN_AT_ONCE_MAX = 10_000
+"""Partitions in one UpdateMetadata of those that a broker hears at first."""
 IsNew = Callable[[int, int], bool]
 """Whether a broker makes an empty log for a partition of a topic: (index, broker)."""
 
@@ -101,16 +103,16 @@ class Broadcast:
     ) -> Messages:
         every = [(topic, range(len(topic.partitions)), _not_new) for topic in image.topics.values()]
         shown = [_shown(topic, indexes) for topic, indexes, _ in every]
-        orders = _orders(new, every)
-        return {
-            broker_id: [
-                self.whole(image, broker_id, number),
-                self._leader_and_isr(image, image.brokers[broker_id], orders[broker_id], LeaderAndIsrType.FULL),
-                self._update_metadata(image, image.brokers[broker_id], shown, live),
-            ]
-            for broker_id in new
-            if broker_id in image.brokers
-        }
+        pieces, orders = _pieces(shown), _orders(new, every)
+        messages: Messages = {}
+        for broker in image.brokers.values():
+            if broker.broker_id in new:
+                messages[broker.broker_id] = [
+                    self.whole(image, broker.broker_id, number),
+                    self._leader_and_isr(image, broker, orders[broker.broker_id], LeaderAndIsrType.FULL),
+                    *(self._update_metadata(image, broker, piece, live) for piece in pieces),
+                ]
+        return messages
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
         """StopReplica for deletions that a broker has not confirmed."""
@@ -170,6 +172,19 @@ class Broadcast:
         live: list[UpdateMetadataBroker],
     ) -> UpdateMetadataRequest:
         return UpdateMetadataRequest(self._controller_id, image.controller_epoch, broker.epoch, topics, live)
+
+
+def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetadataTopicState]]:
+    """At least one; none takes long to encode."""
+    pieces: list[list[UpdateMetadataTopicState]] = [[]]
+    size = 0
+    for topic in topics:
+        if pieces[-1] and size + len(topic.partition_states) > SHOWN_AT_ONCE_MAX:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(topic)
+        size += len(topic.partition_states)
+    return pieces
 
 
 def _orders(

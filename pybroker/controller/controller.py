@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from pybroker.cluster.channel import Channels
 from pybroker.cluster.events import Event
 from pybroker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
 from pybroker.controller.balance import LeaderBalance
+from pybroker.controller.broadcast import Messages
 from pybroker.controller.broker_watch import BrokerWatch
 from pybroker.controller.closing import Closing
 from pybroker.controller.confirmations import Confirmations
@@ -42,6 +44,11 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+APART_MIN = 20_000
+"""Partitions."""
+
+R = TypeVar("R")
 
 assert FAMILIES, "the decisions are registered"
 
@@ -200,12 +207,12 @@ class Controller:
     async def _decide(self, submission: Submission) -> Decided:
         event, before = submission.event, self._image
         closed = () if submission.closed is None else (submission.closed.closed,)
-        decision = rule_of(event).decide(before, event, *closed)
+        decision = await self._apart(partial(rule_of(event).decide, before, event, *closed))
         if decision.operations:
             await self._write(decision, submission)
         for sentence in decision.warnings:
             log.warning("%s", sentence)
-        self._image = self._with_unclean_elections(before.apply(decision.delta))
+        self._image, messages = await self._apart(partial(self._consequences, before, decision.delta))
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
         self._deletions.observe(self._image, decision.delta)
@@ -213,7 +220,19 @@ class Controller:
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
             self._report(FinishMigrations(self._migrations.settled(self._image)))
-        return Decided(decision.reply, self._send(before, decision.delta))
+        return Decided(decision.reply, self._send(decision.delta, messages))
+
+    def _consequences(self, before: ClusterImage, delta: ImageDelta) -> tuple[ClusterImage, Messages]:
+        """The image after a change, and what brokers are told of it. Pure."""
+        after = self._with_unclean_elections(before.apply(delta))
+        return after, self._outbox.said(before, after, delta)
+
+    async def _apart(self, work: Callable[[], R]) -> R:
+        """Pure work, on a thread if the cluster is so large that it may hold the loop: this broker serves others."""
+        topics = self._image.topics
+        if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
 
     def _with_unclean_elections(self, image: ClusterImage) -> ClusterImage:
         allowed = unclean_elections_of(image.broker_configs, self._broker_id, self._unclean)
@@ -258,8 +277,8 @@ class Controller:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _send(self, before: ClusterImage, delta: ImageDelta) -> Sent:
-        sent = self._outbox.send_change(before, self._image, delta)
+    def _send(self, delta: ImageDelta, messages: Messages) -> Sent:
+        sent = self._outbox.send_change(self._image, delta, messages)
         for broker in delta.brokers:
             owed = self._deletions.owed_by(broker.broker_id)
             sent += self._outbox.send_deletions(self._image, broker.broker_id, owed)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pybroker.cluster.channel import Channels
-from pybroker.controller.broadcast import Broadcast
+from pybroker.controller.broadcast import Broadcast, Messages
 from pybroker.metadata.control_messages import (
     CloseTopics,
     ControlRequest,
@@ -76,13 +76,17 @@ class Outbox:
         self._answered = answered
         self._number = 0
 
-    def send_change(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Sent:
-        """Tells every live broker of a decision that is durable."""
+    def said(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
+        """What a decision means for each live broker. Pure, and takes long if much changes."""
+        return self._broadcast.changes(before, after, delta, self._number + 1)
+
+    def send_change(self, after: ClusterImage, delta: ImageDelta, messages: Messages) -> Sent:
+        """Tells every live broker of a decision that is durable; `messages` are what was `said` since the change
+        before."""
         if not delta.empty:
             self._number += 1
         if delta.brokers or delta.lost_brokers:
             self._channels.follow(after.brokers)
-        messages = self._broadcast.changes(before, after, delta, self._number)
         return tuple(one for broker_id, out in messages.items() for one in self._send(after, broker_id, out))
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:

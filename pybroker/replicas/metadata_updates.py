@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pybroker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.metadata.control_messages import UpdateMetadataRequest, UpdateMetadataResponse
+from pybroker.metadata.image import ClusterImage
 from pybroker.native import Uuid
 
 OnRemoved = Callable[[Sequence[RemovedTopic]], None]
@@ -21,6 +22,10 @@ class MetadataUpdates:
         self._cache = cache
         self._on_removed = tuple(on_removed)
         self._on_shown = tuple(on_shown)
+
+    def shows(self, image: ClusterImage) -> bool:
+        """Whether clients see every topic of the cluster: a broker hears of them in several messages at first."""
+        return all(self._cache.topic_by_id(topic_id) is not None for topic_id in image.names)
 
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Applies a request that the caller has found to be current."""
