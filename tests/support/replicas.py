@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
 
 from pybroker import native
 from pybroker.client import NewTopic, TopicPartition, blocking
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, until
 from tests.topic_ids import kit
@@ -52,6 +57,45 @@ def produce(
     with WireClient(broker.port) as client:
         answer = client.call(m.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), 9)
     return answer.responses[0].partition_responses[0]
+
+
+def broker_epochs(cluster: BrokerCluster) -> dict[int, int]:
+    """Of all that are registered, as ZooKeeper has them."""
+    with _zookeeper(cluster) as client:
+        ids = [int(name) for name in client.get_children("/brokers/ids")]
+        return {number: client.get(f"/brokers/ids/{number}")[1].czxid for number in ids}
+
+
+def controller(cluster: BrokerCluster) -> int:
+    """Who decides."""
+    with _zookeeper(cluster) as client:
+        found: int = json.loads(client.get("/controller")[0])["brokerid"]
+        return found
+
+
+def state_version(cluster: BrokerCluster, topic: str) -> int:
+    """Version of the partition's state in ZooKeeper."""
+    with _zookeeper(cluster) as client:
+        found: int = client.get(f"/brokers/topics/{topic}/partitions/0/state")[1].version
+        return found
+
+
+@contextmanager
+def _zookeeper(cluster: BrokerCluster) -> Iterator[Any]:
+    client = KazooClient(cluster.zookeeper.address)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def topic_id(broker: ClusterBroker, topic: str) -> Uuid:
+    """As this broker shows it."""
+    with WireClient(broker.port) as client:
+        found: Uuid = kit.metadata(client, 12, topic).topics[0].topic_id
+    return found
 
 
 def log_of(broker: ClusterBroker, topic: str) -> bytes:
@@ -133,6 +177,11 @@ def epochs_of(log: bytes) -> list[int]:
         found.append(int.from_bytes(log[12:16], "big"))
         log = log[size:]
     return found
+
+
+def first_offset(log: bytes) -> int:
+    """Of its first batch; -1: it is empty."""
+    return int.from_bytes(log[:8], "big") if log else -1
 
 
 def batch_of(size: int) -> bytes:

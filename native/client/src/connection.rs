@@ -7,7 +7,7 @@ mod stream;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use pybroker_protocol::codec::{Direction, Registry};
 use pybroker_protocol::header::{RequestHeader, RequestPrefix, read_response_header};
@@ -19,6 +19,8 @@ use crate::error::{Error, Result};
 use crate::settings::ConnectionSettings;
 use stream::Stream;
 
+/// Half of the memory that the first bytes of a frame get.
+const FIRST_BYTES: usize = 32 * 1024;
 /// The largest answer that is believed: records of one Fetch and a margin.
 const FRAME_BYTES_MAX: usize = 1 << 30;
 /// Version of ApiVersions asked with: every broker since 2.4 serves it, older ones say what they serve.
@@ -190,22 +192,23 @@ impl Connection {
     /// The network, or bytes that are no such response: the connection is of no use any more.
     pub fn receive(&mut self, sent: InFlight) -> Result<Vec<u8>> {
         let mut frame = Vec::new();
-        let start = self.receive_into(sent, &mut frame)?;
-        frame.drain(..start);
+        let body = self.receive_into(sent, &mut frame)?;
+        frame.drain(..body.start);
         Ok(frame)
     }
 
-    /// The same into a buffer that is used again and again, in place of what is in it; gives where in it the body begins.
+    /// The same into a buffer that is used again and again, over what is in it; gives where in it the body is. A buffer
+    /// that was long enough before is not touched otherwise.
     ///
     /// # Errors
     /// As [`Connection::receive`].
-    pub fn receive_into(&mut self, sent: InFlight, frame: &mut Vec<u8>) -> Result<usize> {
-        frame.clear();
-        self.receive_frame(frame)?;
-        self.body_start(frame, sent)
+    pub fn receive_into(&mut self, sent: InFlight, frame: &mut Vec<u8>) -> Result<Range<usize>> {
+        let size = self.receive_frame(frame)?;
+        let start = self.body_start(&frame[..size], sent)?;
+        Ok(start..size)
     }
 
-    fn receive_frame(&mut self, frame: &mut Vec<u8>) -> Result<()> {
+    fn receive_frame(&mut self, frame: &mut Vec<u8>) -> Result<usize> {
         let mut size = [0; 4];
         let mut got = 0;
         while got < size.len() {
@@ -224,14 +227,21 @@ impl Connection {
                 broker: self.address.clone(),
                 problem: format!("a frame of {} bytes", i32::from_be_bytes(size)),
             })?;
-        let read = (&mut self.stream)
-            .take(size as u64)
-            .read_to_end(frame)
-            .map_err(|problem| self.network(problem))?;
-        if read < size {
-            return Err(self.network(std::io::ErrorKind::UnexpectedEof.into()));
+        // Grows with what has come: who only announces much gets no memory for it.
+        let mut got = 0;
+        while got < size {
+            if frame.len() == got {
+                frame.resize(size.min(got.max(FIRST_BYTES) * 2), 0);
+            }
+            let end = size.min(frame.len());
+            match self.stream.read(&mut frame[got..end]) {
+                Ok(0) => return Err(self.network(std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(read) => got += read,
+                Err(problem) if problem.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(problem) => return Err(self.network(problem)),
+            }
         }
-        Ok(())
+        Ok(size)
     }
 
     /// One request and its response's body; nothing else may be in flight.

@@ -91,7 +91,9 @@ pub(crate) struct Fetcher {
     link: Link,
     request: FetchRequest,
     body: Vec<u8>,
+    /// The answer, over those before it.
     frame: Vec<u8>,
+    small_answers: u32,
     looked_at_all: Option<Instant>,
 }
 
@@ -118,6 +120,7 @@ impl Fetcher {
             request: FetchRequest::default(),
             body: Vec::new(),
             frame: Vec::new(),
+            small_answers: 0,
             looked_at_all: None,
         }
     }

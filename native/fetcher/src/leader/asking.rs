@@ -12,8 +12,9 @@ use super::{FLUSH_PATIENCE, Fetcher, Stop};
 use crate::mailbox::YOUNG;
 use crate::requests;
 
-/// Once answers are not larger, the memory of larger ones is given back.
+/// When so many answers in a row were not larger than this, the memory of larger ones is given back.
 const FRAME_KEPT: usize = 64 * 1024;
+const SMALL_ANSWERS: u32 = 64;
 
 impl Fetcher {
     /// One Fetch, and what follows from its answer.
@@ -65,15 +66,26 @@ impl Fetcher {
             self.begin_anew();
             return Err(Stop::CalledBack);
         }
-        let start = answered?;
+        let body = answered?;
         self.counters.requests.fetch_add(1, Relaxed);
         let frame = std::mem::take(&mut self.frame);
-        let done = self.answered(&frame[start..]);
+        let size = body.end;
+        let done = self.answered(&frame[body]);
         self.frame = frame;
-        if self.frame.len() <= FRAME_KEPT {
+        self.give_back(size);
+        done
+    }
+
+    /// Memory that answers do not need any more, of which the last had this size.
+    fn give_back(&mut self, size: usize) {
+        self.small_answers = match size {
+            0..=FRAME_KEPT => self.small_answers.saturating_add(1),
+            _ => 0,
+        };
+        if self.small_answers >= SMALL_ANSWERS {
+            self.frame.truncate(FRAME_KEPT);
             self.frame.shrink_to(FRAME_KEPT);
         }
-        done
     }
 
     /// The partitions that are ready, sorted, with where they go on. What is not on disk here waits for its flush first.

@@ -67,6 +67,11 @@ impl Log {
             });
         }
         let bytes = batches.as_mut_bytes();
+        let max = self.config.load().segment_bytes;
+        if bytes.len() > max as usize {
+            let size = bytes.len();
+            return Err(AppendError::LargerThanSegment { size, max });
+        }
         let last_offset = assign(bytes, single.as_ref(), base_offset, leader_epoch)?;
         self.note_epoch(leader_epoch, base_offset)?;
         let first = single.map(|header| BatchHeader {

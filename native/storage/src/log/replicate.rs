@@ -2,51 +2,106 @@
 
 use super::Log;
 use crate::error::AppendError;
-use pybroker_model::Batches;
+use pybroker_model::{BatchHeader, Batches};
+
+/// A batch of an answer: where in it, and its header.
+type Fetched = (usize, BatchHeader);
 
 impl Log {
     /// Appends what a follower fetched: offsets and epochs stay as the leader assigned them. A
-    /// partial batch at the end is left out; batches wholly below the log end are, too. Answers
-    /// the new log end.
+    /// partial batch at the end is left out; batches wholly below the log end are, too. Batches
+    /// that stand together are written together. Answers the new log end.
+    ///
+    /// The leader's log may start within a batch, which comes whole: a log without records then
+    /// begins with that batch, and still starts where it did.
     ///
     /// # Errors
     /// [`AppendError`]; batches before the faulty one may have been appended.
     pub fn append_as_follower(&self, records: &[u8], now_ms: i64) -> Result<i64, AppendError> {
-        // Checksums first, outside the lock.
-        let mut headers = Vec::new();
-        let mut walk = Batches::new(records);
-        let mut position = 0;
-        for batch in &mut walk {
-            let (header, bytes) = batch?;
-            header.check()?;
-            header.check_crc(bytes)?;
-            headers.push((position, header));
-            position += bytes.len();
-        }
+        let batches = checked(records)?;
+        let starts = self.make_room_for_the_first(&batches, now_ms)?;
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
-        for (position, header) in headers {
+        let end = self.log_end_offset();
+        let known = batches.partition_point(|(_, header)| header.last_offset() < end);
+        let mut rest = &batches[known..];
+        while let Some((position, first)) = rest.first() {
             let end = self.log_end_offset();
-            if header.last_offset() < end {
-                continue;
-            }
             // Compacted logs have gaps, so a batch may begin above the end.
-            if header.base_offset < end {
+            if first.base_offset < end {
                 return Err(AppendError::UnexpectedOffset {
-                    got: header.base_offset,
+                    got: first.base_offset,
                     end,
                 });
             }
-            self.note_epoch(header.partition_leader_epoch, header.base_offset)?;
-            let bytes = &records[position..position + header.size_in_bytes()];
+            let segment_bytes = u64::from(self.config.load().segment_bytes);
+            let left = segment_bytes.saturating_sub(writer.active.size());
+            let fits = first.size_in_bytes() as u64 <= left;
+            let (run, after) = rest.split_at(run(rest, if fits { left } else { segment_bytes }));
+            let bytes: usize = run.iter().map(|(_, header)| header.size_in_bytes()).sum();
+            self.note_epoch(first.partition_leader_epoch, first.base_offset)?;
+            let last = run.last().map_or(end, |(_, header)| header.last_offset());
             self.write(
                 &mut writer,
-                bytes,
-                Some(&header),
-                header.last_offset(),
+                &records[*position..position + bytes],
+                (run.len() == 1).then_some(first),
+                last,
                 now_ms,
             )?;
+            rest = after;
+        }
+        if let Some(start) = starts {
+            self.raise_log_start(start)?;
         }
         Ok(self.log_end_offset())
     }
+
+    /// Where the log starts, if it has no records and that is within the first of these batches: it then begins anew at
+    /// that batch.
+    fn make_room_for_the_first(
+        &self,
+        batches: &[Fetched],
+        now_ms: i64,
+    ) -> Result<Option<i64>, AppendError> {
+        let start = self.log_start_offset();
+        let within =
+            |(_, first): &Fetched| first.base_offset < start && first.last_offset() >= start;
+        if start != self.log_end_offset() || !batches.first().is_some_and(within) {
+            return Ok(None);
+        }
+        self.truncate_fully_and_start_at(batches[0].1.base_offset, now_ms)?;
+        Ok(Some(start))
+    }
+}
+
+/// All whole batches, their checksums compared: outside of the log's lock.
+fn checked(records: &[u8]) -> Result<Vec<Fetched>, AppendError> {
+    let mut batches = Vec::new();
+    let mut position = 0;
+    for batch in Batches::new(records) {
+        let (header, bytes) = batch?;
+        header.check()?;
+        header.check_crc(bytes)?;
+        batches.push((position, header));
+        position += bytes.len();
+    }
+    Ok(batches)
+}
+
+/// How many of them, one at least, are of one epoch, in order, and no larger than `bytes_max` together.
+fn run(batches: &[Fetched], bytes_max: u64) -> usize {
+    let mut bytes = 0;
+    let together = batches
+        .iter()
+        .enumerate()
+        .take_while(|(index, (_, header))| {
+            bytes += header.size_in_bytes() as u64;
+            let follows = index.checked_sub(1).is_none_or(|before| {
+                let (_, before) = &batches[before];
+                before.last_offset() < header.base_offset
+                    && before.partition_leader_epoch == header.partition_leader_epoch
+            });
+            follows && bytes <= bytes_max
+        });
+    together.count().max(1)
 }

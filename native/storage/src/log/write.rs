@@ -35,12 +35,6 @@ impl Log {
         now_ms: i64,
     ) -> Result<(), AppendError> {
         let config = self.config.load();
-        if bytes.len() > config.segment_bytes as usize {
-            return Err(AppendError::LargerThanSegment {
-                size: bytes.len(),
-                max: config.segment_bytes,
-            });
-        }
         let max_timestamp = match single {
             Some(header) => header.max_timestamp,
             None => Batches::new(bytes)

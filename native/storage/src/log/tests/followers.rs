@@ -48,18 +48,84 @@ fn epochs_begin_before_their_records_and_survive() {
     );
 }
 
+fn leader_batch(base: i64, epoch: i32, values: &[&str]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(Codec::None)
+        .base_offset(base)
+        .leader_epoch(epoch);
+    for value in values {
+        builder.push(NOW, None, Some(value.as_bytes()));
+    }
+    builder.build().expect("builds")
+}
+
+/// The leader's log starts at 3, within a batch.
+#[test]
+fn a_batch_that_begins_before_the_log_starts_is_taken_whole() {
+    let mut f = Fixture::new(LogConfig::default());
+    f.log()
+        .append_as_follower(&leader_batch(0, 1, &["a"]), NOW)
+        .expect("appends");
+    let within = leader_batch(1, 1, &["b", "c", "d", "e"]);
+    f.log()
+        .truncate_fully_and_start_at(3, NOW)
+        .expect("starts over");
+    let end = f.log().append_as_follower(&within, NOW);
+    assert_eq!(end.expect("appends"), 5);
+    for _ in 0..2 {
+        assert_eq!(
+            (f.log().log_start_offset(), f.log().log_end_offset()),
+            (3, 5)
+        );
+        f.log().flush().expect("flushes");
+        f.stop();
+        f.open();
+    }
+    // With records there is no such room.
+    let end = f
+        .log()
+        .append_as_follower(&leader_batch(4, 1, &["x", "y"]), NOW);
+    assert!(matches!(
+        end,
+        Err(AppendError::UnexpectedOffset { got: 4, end: 5 })
+    ));
+}
+
+/// An answer with many batches, of which some are known, in two epochs, and larger than what a segment may be.
+#[test]
+fn batches_that_stand_together_are_written_together() {
+    let mut f = Fixture::new(small_segments());
+    let mut bytes = Vec::new();
+    for n in 0..60 {
+        bytes.extend(leader_batch(n, 1 + (n / 25) as i32, &[&n.to_string()]));
+    }
+    let end = f
+        .log()
+        .append_as_follower(&bytes[..leader_batch(0, 1, &["0"]).len()], NOW);
+    assert_eq!(end.expect("appends"), 1);
+    assert_eq!(
+        f.log().append_as_follower(&bytes, NOW).expect("appends"),
+        60
+    );
+    let wanted: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+    assert!(f.log().segment_count() > 3);
+    for _ in 0..2 {
+        assert_eq!(values(f.log()), wanted);
+        let starts = f.log().leader_epochs();
+        let starts: Vec<i64> = starts.iter().map(|epoch| epoch.start_offset).collect();
+        assert_eq!(starts, [0, 25, 50]);
+        f.crash();
+        f.open();
+    }
+    // The topic's segments are smaller now than a batch that the leader has.
+    let large = leader_batch(60, 3, &["x".repeat(4_000).as_str()]);
+    assert!(large.len() > f.log().config().segment_bytes as usize);
+    let end = f.log().append_as_follower(&large, NOW);
+    assert_eq!(end.expect("appends"), 61);
+}
+
 #[test]
 fn followers_take_offsets_and_truncate() {
     let mut f = Fixture::new(small_segments());
-    let leader_batch = |base, epoch, values: &[&str]| {
-        let mut builder = BatchBuilder::new(Codec::None)
-            .base_offset(base)
-            .leader_epoch(epoch);
-        for value in values {
-            builder.push(NOW, None, Some(value.as_bytes()));
-        }
-        builder.build().expect("builds")
-    };
     let mut bytes = leader_batch(0, 1, &["a", "b"]);
     bytes.extend(leader_batch(2, 2, &["c"]));
     let whole = bytes.len();

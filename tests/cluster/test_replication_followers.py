@@ -1,0 +1,234 @@
+"""Followers that fall behind, come and go, or are not who they say: nothing is lost, no gap, and nobody counts who should
+not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.client import TopicPartition, blocking
+from pybroker.native import Uuid
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.links import Links
+from tests.support.replicas import (
+    Writer,
+    batch_of,
+    broker_epochs,
+    controller,
+    create,
+    first_offset,
+    log_of,
+    produce,
+    read,
+    same_logs,
+    state,
+    state_version,
+    topic_id,
+)
+from tests.topic_ids import kit
+from tests.wire.client import WireClient
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "700",
+    "replica.socket.timeout.ms": "500",
+    "replica.fetch.backoff.ms": "200",
+    "replica.fetch.max.bytes": "1000",
+    "replica.fetch.response.max.bytes": "2000",
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Network:
+    """The cluster, and what can be cut in it."""
+
+    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
+        self.cluster = cluster
+        self.links = links
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Three brokers; followers ask for little at a time."""
+    links = Links()
+    try:
+        with running_cluster(tmp_path_factory.mktemp("followers"), settings=SETTINGS, links=links) as cluster:
+            yield Network(cluster, links)
+    finally:
+        links.close()
+
+
+def test_followers_that_come_and_go_again_and_again(network: Network) -> None:
+    """The set of those in sync shrinks and grows under a writer that is not disturbed."""
+    create(network.cluster, "flapping", [2, 3, 1], min_insync_replicas="2")
+    writer = Writer(network.cluster, "flapping")
+    writer.start()
+    for _ in range(3):
+        writer.goes_on()
+        network.links.cut_off(2, 3)
+        try:
+            until(lambda: state(network.cluster, "flapping").isr == {1, 2})
+            writer.goes_on()
+        finally:
+            network.links.heal()
+        until(lambda: state(network.cluster, "flapping").isr == {1, 2, 3})
+    acknowledged = writer.finish()
+    same_logs(network.cluster, "flapping")
+    assert read(network.cluster, "flapping")[: len(acknowledged)] == acknowledged
+
+
+def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network: Network) -> None:
+    """The producer is told that its records are written and not on enough brokers; the next one is refused before."""
+    create(network.cluster, "few", [2, 3], min_insync_replicas="2")
+    produce(network.cluster.brokers[2], "few", "first")
+    network.links.cut_off(2, 3)
+    try:
+        answer = produce(network.cluster.brokers[2], "few", "too late")
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert produce(network.cluster.brokers[2], "few", "never").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert state(network.cluster, "few").isr == {2}
+    finally:
+        network.links.heal()
+    same_logs(network.cluster, "few")
+    assert read(network.cluster, "few") == ["first", "too late"]
+
+
+def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(network: Network) -> None:
+    """What it lacks is gone at the leader: it has all that is left, without a gap."""
+    create(network.cluster, "retained", [2, 3], segment_bytes=str(1 << 20), retention_bytes=str(2 << 20))
+    produce(network.cluster.brokers[2], "retained", "old")
+    same_logs(network.cluster, "retained")
+    network.links.cut_off(2, 3)
+    try:
+        for number in range(10):
+            produce(network.cluster.brokers[2], "retained", f"{number} " + 900_000 * "x", acks=1)
+        until(lambda: state(network.cluster, "retained").isr == {2})
+        until(lambda: first_offset(log_of(network.cluster.brokers[2], "retained")) > 5)
+        assert first_offset(log_of(network.cluster.brokers[3], "retained")) == 0
+    finally:
+        network.links.heal()
+    log = same_logs(network.cluster, "retained")
+    assert first_offset(log) > 5
+    found = [int(value.split()[0]) for value in read(network.cluster, "retained")]
+    assert found == list(range(first_offset(log) - 1, 10))
+
+
+def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
+    """DeleteRecords has moved the start into a batch while the follower was away: the batch comes whole."""
+    create(network.cluster, "within", [2, 3])
+    produce(network.cluster.brokers[2], "within", "before")
+    same_logs(network.cluster, "within")
+    network.links.cut_off(2, 3)
+    try:
+        produce(network.cluster.brokers[2], "within", *(str(number) for number in range(10)), acks=1)
+        until(lambda: state(network.cluster, "within").isr == {2})
+        with blocking.AdminClient({"bootstrap.servers": network.cluster.brokers[1].bootstrap}) as admin:
+            admin.delete_records({TopicPartition("within", 0): 5})
+    finally:
+        network.links.heal()
+    until(lambda: state(network.cluster, "within").isr == {2, 3})
+    network.cluster.brokers[2].stop()
+    until(lambda: state(network.cluster, "within").leader == 3)
+    produce(network.cluster.brokers[3], "within", "after")
+    assert read(network.cluster, "within") == [*(str(number) for number in range(4, 10)), "after"]
+    network.cluster.brokers[2].start()
+    until(lambda: state(network.cluster, "within").isr == {2, 3})
+
+
+def test_records_larger_than_a_fetch_may_be_are_copied(network: Network) -> None:
+    """`replica.fetch.max.bytes` and `replica.fetch.response.max.bytes` bound answers, not records."""
+    create(network.cluster, "large", [2, 3], min_insync_replicas="2")
+    for size in (900_000, 10, 900_000):
+        assert produce(network.cluster.brokers[2], "large", records=batch_of(size)).error_code == 0
+    assert len(same_logs(network.cluster, "large")) > 1_800_000
+
+
+def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Network) -> None:
+    create(network.cluster, "epochs", [2, 3])
+    broker = network.cluster.brokers[2]
+    broker.restart(crash=True)
+    until(lambda: state(network.cluster, "epochs").epoch > 0 and state(network.cluster, "epochs").leader > 0)
+    now, broker = state(network.cluster, "epochs").epoch, network.cluster.brokers[state(network.cluster, "epochs").leader]
+    wanted = {
+        now - 1: ErrorCode.FENCED_LEADER_EPOCH,
+        now: ErrorCode.NONE,
+        now + 1: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+    with WireClient(broker.port) as client:
+        for epoch, error in wanted.items():
+            assert kit.fetch(client, "epochs", version=12, epoch=epoch).error_code == error
+    found = topic_id(broker, "epochs")
+    with WireClient(broker.between_port, interbroker=True) as follower:
+        for epoch, error in wanted.items():
+            assert fetched(follower, found, epoch, replica=5 - broker.broker_id) == error
+
+
+def fetched(client: WireClient, topic: Uuid, epoch: int, *, replica: int, life: int = -1) -> int:
+    """The error that a follower's fetch gets."""
+    partition = wire.FetchRequest_FetchPartition(
+        partition=0, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1000
+    )
+    request = wire.FetchRequest(
+        replica_id=replica,
+        replica_epoch=life,
+        topics=[wire.FetchRequest_FetchTopic(topic_id=topic, partitions=[partition])],
+    )
+    answer = client.call(request, 13)
+    code: int = answer.error_code or answer.responses[0].partitions[0].error_code
+    return code
+
+
+def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
+    """Broker 3 comes back with an empty disk, before which its leader has asked to take it in: that word is void
+    (KIP-903). So are orders to it, and claims and questions from it, of that life (KIP-380)."""
+    create(network.cluster, "lives", [2, 3, 1])
+    produce(network.cluster.brokers[2], "lives", "first")
+    same_logs(network.cluster, "lives")
+    before = broker_epochs(network.cluster)
+    broker = network.cluster.brokers[3]
+    broker.kill()
+    until(lambda: state(network.cluster, "lives").isr == {1, 2})
+    shutil.rmtree(broker.data_dir)
+    broker.start()
+    found = topic_id(broker, "lives")
+    now = state(network.cluster, "lives")
+    # The leader had heard the earlier life when it asked.
+    late = wire.AlterPartitionRequest_AlterPartitionPartition(
+        partition_index=0,
+        leader_epoch=now.epoch,
+        partition_epoch=state_version(network.cluster, "lives"),
+        new_isr_with_epochs=[
+            wire.AlterPartitionRequest_BrokerState(broker_id=2, broker_epoch=before[2]),
+            wire.AlterPartitionRequest_BrokerState(broker_id=3, broker_epoch=before[3]),
+        ],
+    )
+    asked = wire.AlterPartitionRequest(
+        broker_id=2,
+        broker_epoch=before[2],
+        topics=[wire.AlterPartitionRequest_AlterPartitionTopic(topic_id=found, partitions=[late])],
+    )
+    port = network.cluster.brokers[controller(network.cluster)].between_port
+    with WireClient(port, interbroker=True) as leader:
+        answer = leader.call(asked, 3)
+        code = answer.topics[0].partitions[0].error_code
+        # Should the new life have come in meanwhile, it is the version that is old.
+        assert code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_UPDATE_VERSION)
+        asked.broker_id, asked.broker_epoch = 3, before[3]
+        assert leader.call(asked, 3).error_code == ErrorCode.STALE_BROKER_EPOCH
+    until(lambda: state(network.cluster, "lives").isr == {1, 2, 3})
+    with WireClient(network.cluster.brokers[2].between_port, interbroker=True) as follower:
+        assert fetched(follower, found, now.epoch, replica=3, life=before[3]) == ErrorCode.STALE_BROKER_EPOCH
+    orders = [
+        (wire.LeaderAndIsrRequest(controller_id=1, controller_epoch=99, broker_epoch=before[3]), 5),
+        (wire.StopReplicaRequest(controller_id=1, controller_epoch=99, broker_epoch=before[3]), 4),
+        (wire.UpdateMetadataRequest(controller_id=1, controller_epoch=99, broker_epoch=before[3]), 7),
+    ]
+    with WireClient(broker.between_port, interbroker=True) as late_controller:
+        for order, version in orders:
+            assert late_controller.call(order, version).error_code == ErrorCode.STALE_BROKER_EPOCH
+    same_logs(network.cluster, "lives")
