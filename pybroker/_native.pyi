@@ -166,6 +166,14 @@ class LogDirsFailed:
     @property
     def reason(self) -> str: ...
 
+@final
+class ReplicasOffline:
+    """Partitions that can be served no more: their log directory has failed."""
+
+    @property
+    def partitions(self) -> list[tuple[Uuid, int]]:
+        """Topic id and index of each."""
+
 # ----------------------------------------------------------------------------------------------------------
 # Orders and what they are about
 
@@ -859,7 +867,9 @@ class NativeControlQueue:
     def wake_fd(self) -> int:
         """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
         by this object."""
-    def drain(self, max_items: int = 256) -> list[Request | Completion | IsrProposal | LogDirsFailed]:
+    def drain(
+        self, max_items: int = 256
+    ) -> list[Request | Completion | IsrProposal | ReplicasOffline | LogDirsFailed]:
         """What has arrived, at most `max_items`; what sessions of clients wait for comes before requests of
         administrators. Requests that cannot be decoded are answered here by closing their connection. Also writes
         native log lines to the logger `pybroker.native`. A full batch means there may be more: call again."""

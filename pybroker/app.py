@@ -111,7 +111,13 @@ class Broker:
         self._open_listeners(native)
         tables = Tables(routes(services), _broker_routes(parts) if config.in_cluster else {})
         self._dispatcher = Dispatcher(
-            native, appends=parts.appends, isr=parts.isr, tables=tables, loop=self._loop, on_fatal=self._fail
+            native,
+            appends=parts.appends,
+            isr=parts.isr,
+            failed=parts.failed,
+            tables=tables,
+            loop=self._loop,
+            on_fatal=self._fail,
         )
         # Nothing comes in before a listener accepts.
         self._dispatcher.start()
@@ -174,10 +180,10 @@ class Broker:
         await parts.staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
         rack = self._config["broker.rack"] or None
-        directory_id = directory_id_of(self._config.log_dirs[0])
-        epoch = await parts.membership.register(endpoints, rack, directory_id)
+        directory_ids = tuple(directory_id_of(directory) for directory in self._config.log_dirs)
+        epoch = await parts.membership.register(endpoints, rack, directory_ids)
         parts.lives(epoch)
-        parts.membership.stay(endpoints, rack, directory_id, parts.lives)
+        parts.membership.stay(endpoints, rack, directory_ids[0], parts.lives)
         await self._unless_failed(parts.receiver.introduced(epoch))
         await parts.staging.start(self._config["delete.topic.delay.ms"])
         await parts.services.ingests.start()
@@ -243,6 +249,8 @@ class Broker:
             await parts.services.ingests.stop()
             await parts.returned_offsets.stop()
             await parts.isr.stop()
+            if parts.failed is not None:
+                await parts.failed.stop()
             await parts.staging.stop()
             if parts.peers is not None:
                 await parts.peers.stop()
@@ -260,8 +268,14 @@ class Broker:
             await self._store_guard.stop()
         if store is not None:
             if clean and parts is not None:
-                await parts.membership.leave()
+                await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
             await store.close()
+
+
+def _waited_for(parts: Parts, broker_id: int) -> bool:
+    """Whether partitions have no leader because only this broker was in sync."""
+    topics = parts.services.view.image.topics.values()
+    return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
 
 
 def _broker_routes(parts: Parts) -> dict[int, Handler]:

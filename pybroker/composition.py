@@ -56,6 +56,7 @@ from pybroker.replicas.change_figures import ChangeFigures
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.evidence import KnownTopics
+from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.fence import Fence
 from pybroker.replicas.following import Following
 from pybroker.replicas.isr import IsrKeeper
@@ -130,6 +131,8 @@ class Parts:
     appends: NativeAppends
     returned_offsets: ReturnedOffsets
     isr: IsrKeeper
+    failed: FailedReplicas | None
+    """None of a broker that is alone."""
     following: Following | None
     """None of a broker that is alone."""
     port: ControllerPort
@@ -228,6 +231,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         returned_offsets=followers.returned_offsets,
         following=local.following,
         isr=isr,
+        failed=None if dial is None else FailedReplicas(port, ground.broker_id, lambda: fence.broker_epoch),
         port=port,
         own_port=own_port,
         office=office,

@@ -63,7 +63,8 @@ from pybroker.coordinators.no_transactions import NoTransactions
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.access import IngestAccess
-from pybroker.native import IsrProposal, LogDirsFailed, NativeBroker, Request
+from pybroker.native import IsrProposal, LogDirsFailed, NativeBroker, ReplicasOffline, Request
+from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.requests.context import Authenticated, LastResponse, RequestContext
 from pybroker.requests.failures import failure_response
@@ -188,14 +189,17 @@ class Dispatcher:
         *,
         appends: NativeAppends,
         isr: IsrKeeper,
+        failed: FailedReplicas | None,
         tables: Tables,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
+        """`failed`: who is told of replicas that went offline; None where nobody else could serve them."""
         self._native = native
         self._on_fatal = on_fatal
         self._appends = appends
         self._isr = isr
+        self._failed = failed
         self._tables = tables
         self._loop = loop
         self._fd: int | None = None
@@ -244,6 +248,9 @@ class Dispatcher:
                 self._on_fatal(FatalError(item.reason))
             elif isinstance(item, IsrProposal):
                 self._isr.proposed(item)
+            elif isinstance(item, ReplicasOffline):
+                if self._failed is not None:
+                    self._failed.offline(item.partitions)
             else:
                 self._appends.complete(item)
         if len(items) >= DRAIN_MAX_ITEMS:

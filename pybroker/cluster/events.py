@@ -242,6 +242,15 @@ class AlterIsr(Event[list[IsrOutcome]], frozen=True):
     changes: tuple[IsrChange, ...]
 
 
+class ReplicasOffline(Event[None], frozen=True):
+    """A broker cannot serve some of its replicas (failed directory, quarantined metadata)."""
+
+    broker_id: int
+    partitions: tuple[tuple[Uuid, int], ...]
+    broker_epoch: int = -1
+    """Of the life that says so; -1: the controller has heard it in an answer of that life."""
+
+
 class ShutDownBroker(Event[tuple[tuple[str, int], ...]], frozen=True):
     """A broker is about to stop: others lead and are in sync without it as far as they can (KIP-49's controlled
     shutdown). Reply: names and numbers of the partitions that it still leads, because nobody else can. KafkaError

@@ -93,6 +93,13 @@ REPLICATION = (
         at_least(1),
     ),
     ConfigKey(
+        "num.replica.fetchers",
+        INT,
+        1,
+        "Threads that copy from each leader; the partitions of a topic are spread over them.",
+        at_least(1),
+    ),
+    ConfigKey(
         "replica.fetch.wait.max.ms",
         INT,
         500,

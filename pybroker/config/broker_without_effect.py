@@ -23,7 +23,6 @@ LONG_MAX = 9223372036854775807
 
 _THREADS = "requests run on the data threads (num.network.threads) and one control thread"
 _CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
-_ONE_NODE = "one node has nobody to copy from"
 _CLASSIC = "the group protocol that is served is the classic one"
 _SHARE = "share groups are not served"
 _STREAMS = "streams groups are not served"
@@ -51,7 +50,6 @@ def _key(
 WITHOUT_EFFECT = (
     _key("num.io.threads", INT, 8, _THREADS, at_least(1)),
     _key("background.threads", INT, 10, _THREADS, at_least(1)),
-    _key("num.replica.fetchers", INT, 1, _ONE_NODE, at_least(1)),
     _key("log.cleaner.io.buffer.size", INT, 524288, _CLEANER, at_least(0)),
     _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _CLEANER),
     _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pybroker.cluster.events import ShutDownBroker
+from pybroker.cluster.events import ReplicasOffline, ShutDownBroker
 from pybroker.controller.decision import Decision, decides, require_life
-from pybroker.controller.events import BrokersChanged, FenceBroker, ReplicasOffline
-from pybroker.controller.leader_election import Election, elect, may_elect_uncleanly
+from pybroker.controller.events import BrokersChanged, FenceBroker
+from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly
 from pybroker.controller.partition_states import (
     change_partitions,
     is_unclean,
+    last_known_warnings,
     next_state,
     set_state,
     unclean_warnings,
@@ -34,6 +35,9 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     disk. Alone it keeps its epoch, unless its logs may have lost records that somebody has seen
     (`log.flush.mode=os` and a power cut): clients that know epochs then notice (KIP-320). Kafka begins a new epoch
     after every start; here a start after kill -9 does not write 10,000 states and epoch files for nothing.
+
+    A broker that has lost a log directory does not lead what only it had, where there are other replicas: an empty log
+    would have them throw away what they have. Such a partition waits for the directory, or for an unclean election.
     """
     arrived = frozenset(one.broker.broker_id for one in event.arrived)
     suspect = frozenset(one.broker.broker_id for one in event.arrived if not one.intact)
@@ -45,16 +49,19 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         for one in event.arrived
         if image.broker_epochs.get(one.broker.broker_id) != one.broker.epoch
     )
+    emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
 
     def change(partition: PartitionImage, unclean: bool) -> Election | None:
         if partition.leader == NO_LEADER:
             # Others of its ISR may be alive with a failed disk; one of them would have led otherwise.
-            found = elect(partition, arrived, suspect, unclean=unclean)
+            found = elect(partition, arrived, suspect, emptied=emptied, unclean=unclean)
             return found if found != (NO_LEADER, partition.isr) else None
+        # Who led or was in sync since its disk was lost has everything again.
+        lost = emptied & suspect
         if partition.leader not in there:
-            return elect(partition, alive, suspect, unclean=unclean)
+            return elect(partition, alive, suspect, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
-            return elect(partition, alive, suspect, unclean=unclean)
+            return elect(partition, alive, suspect, emptied=lost, unclean=unclean)
         # Also of those that nobody was told of as gone: they were before this controller came.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
@@ -63,6 +70,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 
     changed = change_partitions(image, image.topics.values(), change)
     operations = list(changed.operations)
+    warnings = (*changed.warnings, *last_known_warnings(changed.topics, suspect))
     epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
     if epochs != image.broker_epochs:
         # Last: should the writes before it not all be made, the next controller decides the same again.
@@ -73,7 +81,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         lost_brokers=tuple(sorted(gone & frozenset(image.brokers))),
         broker_epochs=epochs,
     )
-    return Decision(tuple(operations), delta, None, separable=True, warnings=changed.warnings)
+    return Decision(tuple(operations), delta, None, separable=True, warnings=warnings)
 
 
 @decides(FenceBroker)
@@ -115,6 +123,8 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
     """Replicas of a live broker are out of service: another member of the ISR leads, or nobody. The ISR never becomes
     empty, so that the data is found again when the replica is back. What is elected uncleanly stands behind the broker
     in the assignment: where all disks fail one after another, that comes to an end."""
+    if event.broker_epoch >= 0:
+        require_life(image, event.broker_id, event.broker_epoch)
     out = frozenset(event.partitions)
     operations: list[Operation] = []
     changed: list[TopicImage] = []
@@ -132,7 +142,8 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
             if index >= len(partitions) or partitions[index].leader not in (event.broker_id, NO_LEADER):
                 continue
             before = partitions[index]
-            election = elect(before, alive)
+            emptied = emptied_of(image) if before.leader == NO_LEADER else frozenset[int]()
+            election = elect(before, alive, emptied=emptied)
             if election.leader == NO_LEADER and may_elect_uncleanly(image, topic):
                 election = elect(before, alive.intersection(_behind(before, event.broker_id)), unclean=True)
             if before.leader == NO_LEADER and election.leader == NO_LEADER:

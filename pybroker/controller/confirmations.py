@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from pybroker.cluster.events import Event
+from pybroker.cluster.events import Event, ReplicasOffline
 from pybroker.controller.deletions import Deletions
-from pybroker.controller.events import FinishMigrations, ReplicasOffline
+from pybroker.controller.events import FinishMigrations
 from pybroker.controller.migration import Migrations
 from pybroker.metadata.control_messages import (
     ControlRequest,

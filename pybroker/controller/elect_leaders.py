@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pybroker.cluster.events import ElectionOutcome, ElectLeaders
 from pybroker.controller.decision import Decision, decides
 from pybroker.controller.events import BalanceLeaders, ElectAnyLeaders
-from pybroker.controller.leader_election import Election, elect, preferred
+from pybroker.controller.leader_election import Election, elect, emptied_of, preferred
 from pybroker.controller.partition_states import (
     change_partitions,
     is_unclean,
@@ -47,7 +47,7 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
             if event.partitions is not None:
                 outcomes.append(ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, _not_needed(before)))
             continue
-        election = _uncleanly(before, alive) if event.unclean else preferred(before, alive)
+        election = _uncleanly(image, before, alive) if event.unclean else preferred(before, alive)
         if election is None:
             outcomes.append(_unavailable(name, index, before, event.unclean))
             continue
@@ -68,8 +68,8 @@ def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:
             yield name, index
 
 
-def _uncleanly(before: PartitionImage, alive: frozenset[int]) -> Election | None:
-    found = elect(before, alive, unclean=True)
+def _uncleanly(image: ClusterImage, before: PartitionImage, alive: frozenset[int]) -> Election | None:
+    found = elect(before, alive, emptied=emptied_of(image), unclean=True)
     return None if found.leader == NO_LEADER else found
 
 
@@ -123,7 +123,7 @@ def decide_any_leaders(image: ClusterImage, _event: ElectAnyLeaders) -> Decision
     alive = frozenset(image.brokers) - image.leaving
 
     def change(partition: PartitionImage, unclean: bool) -> Election | None:
-        return _uncleanly(partition, alive) if unclean and partition.leader == NO_LEADER else None
+        return _uncleanly(image, partition, alive) if unclean and partition.leader == NO_LEADER else None
 
     changed = change_partitions(image, image.topics.values(), change)
     delta = ImageDelta(topics=changed.topics)

@@ -44,13 +44,6 @@ class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
     """Brokers that have the data, by partition; None: all."""
 
 
-class ReplicasOffline(Event[None], frozen=True):
-    """A broker cannot serve some of its replicas (failed directory, quarantined metadata)."""
-
-    broker_id: int
-    partitions: tuple[tuple[Uuid, int], ...]
-
-
 class AdvanceDeletions(Event[None], frozen=True):
     """Deletions whose replicas have all confirmed (`staged`), or whose data is gone everywhere (`removed`)."""
 

@@ -20,25 +20,37 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 def elect(
-    partition: PartitionImage, alive: frozenset[int], suspect: frozenset[int] = frozenset(), *, unclean: bool = False
+    partition: PartitionImage,
+    alive: frozenset[int],
+    suspect: frozenset[int] = frozenset(),
+    *,
+    emptied: frozenset[int] = frozenset(),
+    unclean: bool = False,
 ) -> Election:
     """The first replica in assignment order that is in sync and alive. Without one there is no leader and the ISR stays
     what it was: only those replicas hold all that was acknowledged. With `unclean` any replica that is alive leads
     then, alone in the ISR.
 
     `suspect` are replicas that may have lost the end of what they held: they leave every ISR that has another member,
-    alive or not, and so lead only where nobody else was in sync.
+    alive or not, and so lead only where nobody else was in sync. `emptied` have lost a log directory: where all that
+    were in sync have, and there are other replicas, they lead only uncleanly, and after the others.
     """
     trusted = tuple(member for member in partition.isr if member not in suspect)
     isr = trusted or partition.isr
+    barred = emptied if len(partition.replicas) > 1 and emptied.issuperset(partition.isr) else frozenset()
     for replica in partition.replicas:
-        if replica in isr and replica in alive:
+        if replica in isr and replica in alive and replica not in barred:
             return Election(replica, tuple(member for member in isr if member in alive))
     if unclean:
-        for replica in sorted(partition.replicas, key=lambda one: one in suspect):
+        for replica in sorted(partition.replicas, key=lambda one: (one in barred, one in suspect)):
             if replica in alive:
                 return Election(replica, (replica,))
     return Election(NO_LEADER, isr)
+
+
+def emptied_of(image: ClusterImage) -> frozenset[int]:
+    """Brokers that have lost a log directory, see `elect`."""
+    return frozenset(broker_id for broker_id, broker in image.brokers.items() if broker.emptied)
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:

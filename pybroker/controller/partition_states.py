@@ -92,3 +92,18 @@ def unclean_warnings(partitions: Sequence[str]) -> tuple[str, ...]:
         f"in {', '.join(partitions[at : at + NAMED_MAX])}"
         for at in range(0, len(partitions), NAMED_MAX)
     )
+
+
+def last_known_warnings(changed: Iterable[TopicImage], suspect: frozenset[int]) -> tuple[str, ...]:
+    """What the operator is told of leaders that may have lost the end of their logs, and are all that was in sync."""
+    partitions = [
+        f"{topic.name}-{index}"
+        for topic in changed
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader in suspect and len(partition.replicas) > 1
+    ]
+    return tuple(
+        "their machine lost power (log.flush.mode=os), and nobody else was in sync: records that were acknowledged may "
+        f"be lost in {', '.join(partitions[at : at + NAMED_MAX])}"
+        for at in range(0, len(partitions), NAMED_MAX)
+    )

@@ -79,6 +79,8 @@ class BrokerImage(msgspec.Struct, frozen=True):
     """Creation number of its registration (KIP-380): fences requests meant for its previous life."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    emptied: bool = False
+    """A log directory of an earlier life is gone: what only this broker had is lost with it."""
 
 
 class ConfigImage(msgspec.Struct, frozen=True):

@@ -284,6 +284,8 @@ class BrokerNode(msgspec.Struct, frozen=True):
     """Nothing that was visible in the life before can be lost. Not in Kafka's node."""
     directory_id: str = ""
     """Names the first log directory: whose leftover a registration is. Not in Kafka's node."""
+    emptied: bool = False
+    """A log directory of an earlier life is gone, and with it what nobody else may have. Not in Kafka's node."""
 
     def encode(self) -> bytes:
         first = self.endpoints[0]
@@ -300,6 +302,7 @@ class BrokerNode(msgspec.Struct, frozen=True):
                 "features": {},
                 "intact": self.intact,
                 "directory_id": self.directory_id,
+                "emptied": self.emptied,
             }
         )
 
@@ -311,6 +314,7 @@ class _BrokerJson(msgspec.Struct):
     timestamp: str | int = 0
     intact: bool = True
     directory_id: str = ""
+    emptied: bool = False
 
 
 def decode_broker(path: str, data: bytes) -> BrokerNode:
@@ -325,7 +329,7 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         endpoints.append(Endpoint(listener, host, int(port), protocol))
     if not endpoints:
         raise DamagedNodeError(f"{path}: no endpoints")
-    return BrokerNode(tuple(endpoints), node.rack, int(node.timestamp), node.intact, node.directory_id)
+    return BrokerNode(tuple(endpoints), node.rack, int(node.timestamp), node.intact, node.directory_id, node.emptied)
 
 
 def broker_id_of(path: str, name: str) -> int:
@@ -465,13 +469,19 @@ def decode_staged(path: str, data: bytes) -> StagedNode:
 
 
 class RunningNode(msgspec.Struct, frozen=True):
-    """/admin/running/[broker id]: under which circumstances a broker runs, or ran when it crashed."""
+    """/admin/running/[broker id]: under which circumstances a broker runs, or ran at its end."""
 
     boot_id: str
     flush_mode: str
+    directory_ids: tuple[str, ...] = ()
+    """Of its log directories, as far as they could be read."""
+    gone: tuple[str, ...] = ()
+    """Those that lives before had."""
+    stopped: bool = False
+    """That life ended with a clean stop."""
 
     def encode(self) -> bytes:
-        return msgspec.json.encode({"version": 1, "boot_id": self.boot_id, "flush_mode": self.flush_mode})
+        return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})
 
 
 def decode_running(path: str, data: bytes) -> RunningNode:

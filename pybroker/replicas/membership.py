@@ -7,6 +7,10 @@ life before.
 | ended otherwise, `log.flush.mode=commit` | – | intact: only what is on disk is ever visible |
 | ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
 | ended otherwise, `log.flush.mode=os` | the machine was restarted, or nobody knows | perhaps lost |
+| ended in any way | a log directory is gone, or another one is in its place | lost there |
+
+A log directory is known by the id in its `meta.properties`. That one is gone is remembered over lives, until a life
+ends cleanly in which nothing waits for what was there.
 """
 
 from __future__ import annotations
@@ -14,8 +18,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.errors import FatalError, StartError
@@ -45,7 +52,11 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Names this run of the machine; "" where the system does not tell."""
+    """Names this run of the machine; "" where the system does not tell. Tests of cut power name another one by the
+    environment variable PYBROKER_BOOT_ID."""
+    chosen = os.environ.get("PYBROKER_BOOT_ID")
+    if chosen is not None:
+        return chosen
     try:
         return read_bounded(BOOT_ID_FILE, 64).decode("ascii").strip()
     except OSError:
@@ -74,21 +85,41 @@ class Membership:
         self._on_fatal = on_fatal
         self._path = f"{znodes.BROKER_IDS}/{broker_id}"
         self._running_path = f"{znodes.RUNNING}/{broker_id}"
+        self._running = RunningNode("", flush_mode)
         self._staying: asyncio.Task[None] | None = None
         self._epoch = -1
 
-    async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> int:
+    async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...]) -> int:
         """Creates the node, and gives its creation number: the broker epoch of this life (KIP-380). The node tells the
         controller whether something that was visible can be lost; the mark of a running broker is left in the same
         multi, for the case that this life crashes.
 
-        A registration that another life of this broker has left, which `directory_id` tells, is replaced: its session
-        would be waited for otherwise. Raises StartError: another broker has the id.
+        A registration that another life of this broker has left, which the id of the first log directory tells, is
+        replaced: its session would be waited for otherwise. Raises StartError: another broker has the id.
         """
-        running = RunningNode(boot_id(), self._flush_mode)
-        before = await get_or_none(self._store, self._running_path)
-        intact = before is None or self._outlived(znodes.decode_running(self._running_path, before.data), running)
-        return await self._create(BrokerNode(endpoints, rack, self._clock.wall_ms(), intact, directory_id), running)
+        here = tuple(one for one in directory_ids if one)
+        self._running = RunningNode(boot_id(), self._flush_mode, here)
+        found = await get_or_none(self._store, self._running_path)
+        intact = True
+        if found is not None:
+            before = znodes.decode_running(self._running_path, found.data)
+            gone = set(before.directory_ids + before.gone) - set(here)
+            new = gone - set(before.gone)
+            if new:
+                log.warning(
+                    "log directories of this broker's life before are gone (directory.id %s): what was only there is "
+                    "lost, unless they come back",
+                    ", ".join(sorted(new)),
+                )
+            intact = not new and (before.stopped or self._outlived(before, self._running))
+            self._running = msgspec.structs.replace(self._running, gone=tuple(sorted(gone)))
+        return await self._create(self._node(endpoints, rack, directory_ids[0], intact=intact))
+
+    def _node(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str, *, intact: bool
+    ) -> BrokerNode:
+        emptied = bool(self._running.gone)
+        return BrokerNode(endpoints, rack, self._clock.wall_ms(), intact, directory_id, emptied)
 
     def stay(
         self,
@@ -101,7 +132,7 @@ class Membership:
         store was lost, or the controller took this broker for dead. Nothing is lost by that, the process lives."""
 
         def node() -> BrokerNode:
-            return BrokerNode(endpoints, rack, self._clock.wall_ms(), True, directory_id)
+            return self._node(endpoints, rack, directory_id, intact=True)
 
         self._staying = asyncio.create_task(self._stay(node, registered), name="registration")
 
@@ -111,7 +142,7 @@ class Membership:
                 await self._until_gone()
                 if self._check is not None:
                     await self._check()
-                epoch = await self._create(node(), RunningNode(boot_id(), self._flush_mode))
+                epoch = await self._create(node())
             except (UnavailableError, UnknownOutcomeError) as problem:
                 # What has become of it, the next look tells.
                 log.warning("the metadata store does not say whether this broker is registered: %s", problem)
@@ -137,13 +168,13 @@ class Membership:
                 return
             await changed.wait()
 
-    async def _create(self, node: BrokerNode, running: RunningNode) -> int:
+    async def _create(self, node: BrokerNode) -> int:
         while True:
             before = await get_or_none(self._store, self._running_path)
             mark: Operation = (
-                Create(self._running_path, running.encode())
+                Create(self._running_path, self._running.encode())
                 if before is None
-                else Set(self._running_path, running.encode(), before.version)
+                else Set(self._running_path, self._running.encode(), before.version)
             )
             try:
                 await self._store.multi([Create(self._path, node.encode(), ephemeral=True), mark])
@@ -175,9 +206,13 @@ class Membership:
         if self._staying is not None:
             self._staying.cancel()
 
-    async def leave(self) -> None:
-        """After everything is on disk: the next start finds nothing to doubt. Raises StoreError."""
+    async def leave(self, *, complete: bool) -> None:
+        """After everything is on disk: the next start finds nothing to doubt. `complete`: nothing waits for what a log
+        directory had that is gone. Raises StoreError."""
         self.stop_staying()
-        for path in (self._path, self._running_path):
-            with contextlib.suppress(NoNodeError):
-                await self._store.delete(path)
+        gone = () if complete else self._running.gone
+        ended = msgspec.structs.replace(self._running, stopped=True, gone=gone)
+        with contextlib.suppress(NoNodeError):
+            await self._store.set(self._running_path, ended.encode())
+        with contextlib.suppress(NoNodeError):
+            await self._store.delete(self._path)

@@ -1,5 +1,5 @@
-"""Followers that fall behind, come and go, or are not who they say: nothing is lost, no gap, and nobody counts who should
-not."""
+"""Followers that fall behind, come and go, or are not who they say: nothing is lost, no gap, and nobody counts
+who should not."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
         answer = produce(network.cluster.brokers[2], "few", "too late")
         assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         assert produce(network.cluster.brokers[2], "few", "never").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-        assert state(network.cluster, "few").isr == {2}
+        until(lambda: state(network.cluster, "few").isr == {2})
     finally:
         network.links.heal()
     same_logs(network.cluster, "few")
@@ -153,7 +153,8 @@ def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Netw
     broker = network.cluster.brokers[2]
     broker.restart(crash=True)
     until(lambda: state(network.cluster, "epochs").epoch > 0 and state(network.cluster, "epochs").leader > 0)
-    now, broker = state(network.cluster, "epochs").epoch, network.cluster.brokers[state(network.cluster, "epochs").leader]
+    found = state(network.cluster, "epochs")
+    now, broker = found.epoch, network.cluster.brokers[found.leader]
     wanted = {
         now - 1: ErrorCode.FENCED_LEADER_EPOCH,
         now: ErrorCode.NONE,
@@ -162,10 +163,12 @@ def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Netw
     with WireClient(broker.port) as client:
         for epoch, error in wanted.items():
             assert kit.fetch(client, "epochs", version=12, epoch=epoch).error_code == error
-    found = topic_id(broker, "epochs")
+    of_topic = topic_id(broker, "epochs")
     with WireClient(broker.between_port, interbroker=True) as follower:
+        other = 5 - broker.broker_id
+        life = broker_epochs(network.cluster)[other]
         for epoch, error in wanted.items():
-            assert fetched(follower, found, epoch, replica=5 - broker.broker_id) == error
+            assert fetched(follower, of_topic, epoch, replica=other, life=life) == error
 
 
 def fetched(client: WireClient, topic: Uuid, epoch: int, *, replica: int, life: int = -1) -> int:

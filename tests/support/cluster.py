@@ -46,6 +46,8 @@ class ClusterBroker(PybrokerProcess):
         self.between_port = free_port()
         self.advertised_port = self.port
         self.module: tuple[str, ...] = ("pybroker",)
+        self.boot_id: str | None = None
+        """What the broker takes for the run of its machine; None: what the system says."""
         self.settings |= {
             **cluster_settings(broker_id, connect, self.port, self.between_port),
             "offsets.topic.replication.factor": "3",
@@ -64,6 +66,16 @@ class ClusterBroker(PybrokerProcess):
             "zookeeper.connect": f"127.0.0.1:{links.to(ZOOKEEPER, zookeeper_port, self.broker_id)}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised_port},BETWEEN://127.0.0.1:{between}",
         }
+
+    @property
+    def data_dir(self) -> Path:
+        """The first log directory."""
+        chosen = self.settings.get("log.dirs")
+        return super().data_dir if chosen is None else Path(chosen.split(",")[0])
+
+    def environment(self) -> dict[str, str]:
+        found = super().environment()
+        return found if self.boot_id is None else {**found, "PYBROKER_BOOT_ID": self.boot_id}
 
     @property
     def bootstrap(self) -> str:
@@ -100,14 +112,19 @@ def running_cluster(
     size: int = 3,
     settings: Mapping[str, str] | None = None,
     links: Links | None = None,
+    *,
     module: tuple[str, ...] = ("pybroker",),
+    prepare: Callable[[ClusterBroker], None] | None = None,
 ) -> Iterator[BrokerCluster]:
     """A cluster that is up; it ends with the block. `links`: over which its processes reach each other. `module`: what
-    each broker runs, with its arguments: a test may have something done to the product first."""
+    each broker runs, with its arguments: a test may have something done to the product first. `prepare` is called for
+    each broker before its first start."""
     with zookeeper(folder / "zookeeper") as server:
         cluster = BrokerCluster(folder, size, server, settings or {})
         for broker in cluster.brokers.values():
             broker.module = module
+            if prepare is not None:
+                prepare(broker)
         if links is not None:
             for broker in cluster.brokers.values():
                 broker.behind(links, server.port)

@@ -44,6 +44,7 @@ class Served:
         self.dispatcher = Dispatcher(
             cast(NativeBroker, self.native),
             appends=self.appends,
+            failed=None,
             isr=cast(IsrKeeper, None),
             tables=Tables(self.table, {}),
             loop=loop,

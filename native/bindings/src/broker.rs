@@ -46,7 +46,7 @@ pub(crate) use metadata::{
 pub(crate) use orders::{PartitionOrder, StopOrder};
 pub(crate) use partitions::{NativePartitions, PartitionEnds, PartitionOffsets};
 pub(crate) use records::{StoredRecord, StoredRecords};
-pub(crate) use request::{Completion, LogDirsFailed, Request};
+pub(crate) use request::{Completion, LogDirsFailed, ReplicasOffline, Request};
 
 /// The data plane of one broker.
 #[pyclass(frozen, module = "pybroker._native")]

@@ -40,8 +40,9 @@ mod _native {
         ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta,
         NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests,
         NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest,
-        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, Request,
-        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, ReplicasOffline,
+        Request, StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords,
+        TopicMetadata,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

@@ -134,6 +134,8 @@ impl DataPlane {
         let replicas = Arc::new(replicas);
         replicas.ingests().set_limits(settings.ingest);
         self.pass_on_proposals(&replicas);
+        let queue = Arc::clone(&self.queue);
+        replicas.on_offline(Box::new(move |partitions| queue.offline(partitions)));
         let background = Background::start(&replicas, settings.intervals, settings.cleaner)?;
         *self.background.lock() = Some(background);
         self.replicas.store(Some(replicas));

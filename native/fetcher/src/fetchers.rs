@@ -1,5 +1,6 @@
 //! All fetchers of a broker: which partitions it follows, and from whom.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -47,14 +48,19 @@ pub struct Fetchers {
 #[derive(Default)]
 struct Table {
     assigned: IdMap<TopicIdPartition, (i32, i32)>,
-    /// How many of them follow each leader.
-    followed: IdMap<i32, usize>,
+    /// How many of them each thread follows.
+    followed: IdMap<Place, usize>,
     addresses: IdMap<i32, String>,
-    threads: IdMap<i32, Thread>,
+    threads: IdMap<Place, Thread>,
+    /// `num.replica.fetchers`.
+    threads_per_leader: u32,
     /// Those that end and are not waited for.
     ending: Vec<Thread>,
     stopped: bool,
 }
+
+/// A thread among all: its leader, and which of that leader's it is.
+type Place = (i32, u32);
 
 struct Thread {
     mailbox: Arc<Mailbox>,
@@ -95,9 +101,13 @@ impl Fetchers {
             clock,
             report,
         };
+        let table = Table {
+            threads_per_leader: settings.threads.max(1),
+            ..Table::default()
+        };
         Self {
             shared: Arc::new(shared),
-            table: Mutex::default(),
+            table: Mutex::new(table),
         }
     }
 
@@ -122,13 +132,13 @@ impl Fetchers {
         for broker in brokers {
             table.place(broker);
         }
-        let mut changes: IdMap<i32, Vec<Change>> = IdMap::default();
+        let mut changes: IdMap<Place, Vec<Change>> = IdMap::default();
         for assignment in assignments {
             table.assign(self.shared.broker_id, *assignment, &mut changes);
         }
         let mut failed = Ok(());
-        for (leader, changes) in changes {
-            if let Err(error) = self.tell(&mut table, leader, changes, now) {
+        for (place, changes) in changes {
+            if let Err(error) = self.tell(&mut table, place, changes, now) {
                 failed = Err(error);
             }
         }
@@ -139,38 +149,41 @@ impl Fetchers {
     fn tell(
         &self,
         table: &mut Table,
-        leader: i32,
+        place: Place,
         changes: Vec<Change>,
         now: Instant,
     ) -> std::io::Result<()> {
         let follows = |change: &Change| matches!(change, Change::Follow(..));
-        if !table.threads.contains_key(&leader) {
+        if !table.threads.contains_key(&place) {
             if !changes.iter().any(follows) {
                 return Ok(());
             }
-            match self.start(leader) {
+            match self.start(place) {
                 Ok(thread) => {
-                    if let Some(address) = table.addresses.get(&leader) {
+                    if let Some(address) = table.addresses.get(&place.0) {
                         thread.mailbox.move_to(address);
                     }
-                    table.threads.insert(leader, thread);
+                    table.threads.insert(place, thread);
                 }
                 Err(error) => {
                     // The next assignment of the same epoch tries again.
-                    table.assigned.retain(|_, (led_by, _)| *led_by != leader);
-                    table.followed.remove(&leader);
+                    let threads = table.threads_per_leader;
+                    table
+                        .assigned
+                        .retain(|tip, (leader, _)| place_of(*tip, *leader, threads) != place);
+                    table.followed.remove(&place);
                     return Err(error);
                 }
             }
         }
-        if let Some(thread) = table.threads.get_mut(&leader) {
+        if let Some(thread) = table.threads.get_mut(&place) {
             thread.mailbox.change(changes, now);
         }
-        table.end_if_idle(leader);
+        table.end_if_idle(place);
         Ok(())
     }
 
-    fn start(&self, leader: i32) -> std::io::Result<Thread> {
+    fn start(&self, (leader, number): Place) -> std::io::Result<Thread> {
         let (mailbox, counters) = (Arc::new(Mailbox::default()), Arc::new(Counters::default()));
         let fetcher = Fetcher::new(
             leader,
@@ -179,7 +192,7 @@ impl Fetchers {
             Arc::clone(&counters),
         );
         let handle = std::thread::Builder::new()
-            .name(format!("fetcher-{leader}"))
+            .name(format!("fetcher-{leader}-{number}"))
             .spawn(move || fetcher.run())?;
         Ok(Thread {
             mailbox,
@@ -188,16 +201,19 @@ impl Fetchers {
         })
     }
 
-    /// What each thread has done, by leader.
+    /// What the threads have done, by leader.
     #[must_use]
     pub fn figures(&self) -> Vec<LeaderFigures> {
         let table = self.table.lock();
-        let threads = table.threads.iter();
-        let mut figures: Vec<_> = threads
-            .map(|(leader, thread)| thread.counters.read(*leader))
-            .collect();
-        figures.sort_unstable_by_key(|each| each.leader);
-        figures
+        let mut figures: BTreeMap<i32, LeaderFigures> = BTreeMap::new();
+        for ((leader, _), thread) in &table.threads {
+            let of_thread = thread.counters.read(*leader);
+            match figures.get_mut(leader) {
+                Some(sum) => sum.add(&of_thread),
+                None => drop(figures.insert(*leader, of_thread)),
+            }
+        }
+        figures.into_values().collect()
     }
 
     /// Follows nobody any more, for good. Within a second nothing is appended any more, also where a fetch waits at its
@@ -233,8 +249,10 @@ impl Table {
     fn place(&mut self, broker: &Broker) {
         if self.addresses.get(&broker.id) != Some(&broker.address) {
             self.addresses.insert(broker.id, broker.address.clone());
-            if let Some(thread) = self.threads.get(&broker.id) {
-                thread.mailbox.move_to(&broker.address);
+            for number in 0..self.threads_per_leader {
+                if let Some(thread) = self.threads.get(&(broker.id, number)) {
+                    thread.mailbox.move_to(&broker.address);
+                }
             }
         }
     }
@@ -243,13 +261,15 @@ impl Table {
         &mut self,
         broker_id: i32,
         assignment: Assignment,
-        changes: &mut IdMap<i32, Vec<Change>>,
+        changes: &mut IdMap<Place, Vec<Change>>,
     ) {
         let Assignment {
             tip,
             leader,
             leader_epoch,
         } = assignment;
+        let threads = self.threads_per_leader;
+        let place = |leader| place_of(tip, leader, threads);
         let before = self.assigned.get(&tip).copied();
         let nobody = leader < 0 || leader == broker_id;
         match before {
@@ -257,40 +277,46 @@ impl Table {
             Some((followed, epoch)) if (followed, epoch) == (leader, leader_epoch) => return,
             Some((followed, _)) if followed != leader => {
                 changes
-                    .entry(followed)
+                    .entry(place(followed))
                     .or_default()
                     .push(Change::Leave(tip));
             }
             _ => {}
         }
         if let Some((followed, _)) = before {
-            self.count(followed, -1);
+            self.count(place(followed), -1);
         }
         if nobody {
             self.assigned.remove(&tip);
         } else {
             self.assigned.insert(tip, (leader, leader_epoch));
-            self.count(leader, 1);
+            self.count(place(leader), 1);
             let follow = Change::Follow(tip, leader_epoch);
-            changes.entry(leader).or_default().push(follow);
+            changes.entry(place(leader)).or_default().push(follow);
         }
     }
 
-    /// The thread ends if its leader leads nothing any more that is followed here.
-    fn end_if_idle(&mut self, leader: i32) {
-        if !self.followed.contains_key(&leader)
-            && let Some(thread) = self.threads.remove(&leader)
+    /// The thread ends if its leader leads nothing any more that it follows.
+    fn end_if_idle(&mut self, place: Place) {
+        if !self.followed.contains_key(&place)
+            && let Some(thread) = self.threads.remove(&place)
         {
             thread.mailbox.stop();
             self.ending.push(thread);
         }
     }
 
-    fn count(&mut self, leader: i32, change: isize) {
-        let followed = self.followed.entry(leader).or_default();
+    fn count(&mut self, place: Place, change: isize) {
+        let followed = self.followed.entry(place).or_default();
         *followed = followed.saturating_add_signed(change);
         if *followed == 0 {
-            self.followed.remove(&leader);
+            self.followed.remove(&place);
         }
     }
+}
+
+/// The thread that follows a partition of that leader: the partitions of a topic are spread.
+fn place_of(tip: TopicIdPartition, leader: i32, threads: u32) -> Place {
+    let id = tip.topic_id.uuid().as_u128() as u32;
+    (leader, id.wrapping_add(tip.partition as u32) % threads)
 }

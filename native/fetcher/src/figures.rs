@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Figures of the thread that fetches from one leader.
+/// Figures of the threads that fetch from one leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderFigures {
     /// Broker id of the leader.
@@ -11,7 +11,7 @@ pub struct LeaderFigures {
     pub partitions: u64,
     /// Those of them that are not asked for at the moment: after an error, or until their flush.
     pub held_back: u64,
-    /// Whether there is a connection.
+    /// Whether each of them has its connection.
     pub connected: bool,
     /// Fetch requests sent.
     pub requests: u64,
@@ -21,6 +21,19 @@ pub struct LeaderFigures {
     pub records: u64,
     /// The most offsets that one of the partitions is behind the leader's high watermark.
     pub lag_max: i64,
+}
+
+impl LeaderFigures {
+    /// Takes in those of another thread of the same leader.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.partitions += other.partitions;
+        self.held_back += other.held_back;
+        self.connected &= other.connected;
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.records += other.records;
+        self.lag_max = self.lag_max.max(other.lag_max);
+    }
 }
 
 /// The same while it runs.

@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Settings of all fetchers; the defaults are Kafka's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetcherSettings {
+    /// `num.replica.fetchers`: threads for each leader; a partition stays with one of them.
+    pub threads: u32,
     /// `replica.fetch.wait.max.ms`: how long a leader waits for `min_bytes`.
     pub wait_max: Duration,
     /// `replica.fetch.min.bytes`.
@@ -23,6 +25,7 @@ pub struct FetcherSettings {
 impl Default for FetcherSettings {
     fn default() -> Self {
         Self {
+            threads: 1,
             wait_max: Duration::from_millis(500),
             min_bytes: 1,
             partition_bytes_max: 1024 * 1024,

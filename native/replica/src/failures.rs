@@ -1,7 +1,38 @@
 //! The failure channel of log directories: whoever meets the failure only notes it, a thread of its own draws the
 //! consequences. The one who meets it may hold locks of a partition.
 
+use std::sync::OnceLock;
+
 use parking_lot::{Condvar, Mutex};
+use pybroker_model::TopicIdPartition;
+
+/// Takes partitions that can be served no more.
+pub type OnOffline = Box<dyn Fn(Vec<TopicIdPartition>) + Send + Sync>;
+
+/// Who is told of them.
+#[derive(Default)]
+pub(crate) struct OfflineReport(OnceLock<OnOffline>);
+
+impl std::fmt::Debug for OfflineReport {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("OfflineReport")
+            .finish_non_exhaustive()
+    }
+}
+
+impl OfflineReport {
+    pub(crate) fn set(&self, told: OnOffline) {
+        // A second one would never be called: there is one owner of the control plane.
+        assert!(self.0.set(told).is_ok(), "they have an owner");
+    }
+
+    pub(crate) fn tell(&self, partitions: Vec<TopicIdPartition>) {
+        if let Some(told) = self.0.get() {
+            told(partitions);
+        }
+    }
+}
 
 /// Log directories that failed and whose partitions are not offline yet.
 #[derive(Debug, Default)]

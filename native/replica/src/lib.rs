@@ -43,6 +43,7 @@ pub use clock::Clock;
 pub use config::{ReplicasConfig, Report};
 pub use describe::LogDirDescription;
 pub use error::PartitionError;
+pub use failures::OnOffline;
 pub use ingest::{IngestState, Listed};
 pub use log_dirs::LocalPartition;
 pub use moves::{FutureReplica, MoveError};

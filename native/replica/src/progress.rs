@@ -116,7 +116,7 @@ impl Progress {
     }
 
     /// A follower claims to have everything below `end`, under the leadership of `leader_epoch`: raises the high
-    /// watermark, and proposes to take the follower in when it has caught up.
+    /// watermark, and proposes to take the follower in when it has caught up, or out when it has lost what it had.
     pub(crate) fn claimed(
         &self,
         log: &Log,
@@ -141,7 +141,9 @@ impl Progress {
             self.raise_to(minimum, log);
         }
         let watermark = self.high_watermark.get();
-        Ok(in_sync.expand(broker, watermark, leader.start_offset))
+        Ok(in_sync
+            .without_who_lost(broker, watermark)
+            .or_else(|| in_sync.expand(broker, watermark, leader.start_offset)))
     }
 
     /// Proposes to go on without followers that have been behind for too long.

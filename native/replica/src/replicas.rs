@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pybroker_model::{IdMap, TopicId, TopicIdPartition};
 use pybroker_storage::{Log, StorageError};
 
-use crate::failures::FailedDirs;
+use crate::failures::{FailedDirs, OfflineReport, OnOffline};
 use crate::legacies::Legacies;
 use crate::log_dirs::{Found, LogDirs};
 use crate::move_table::Moves;
@@ -36,6 +36,7 @@ pub struct Replicas {
     changed_configs: Mutex<IdMap<TopicId, Arc<TopicConfig>>>,
     pub(crate) moves: Moves,
     pub(crate) proposals: Arc<Proposals>,
+    offline: OfflineReport,
     stopping: AtomicBool,
 }
 
@@ -66,6 +67,7 @@ impl Replicas {
             changed_configs: Mutex::default(),
             moves: Moves::default(),
             proposals: Arc::default(),
+            offline: OfflineReport::default(),
             stopping: AtomicBool::new(false),
         };
         Ok((replicas, list))
@@ -93,6 +95,12 @@ impl Replicas {
         for partition in self.snapshot().partitions() {
             partition.judge_followers(now, lag_max);
         }
+    }
+
+    /// Calls `told` with the partitions that can be served no more because their log directory has failed, on any thread;
+    /// it must not block. Once.
+    pub fn on_offline(&self, told: OnOffline) {
+        self.offline.set(told);
     }
 
     /// The topic that has this name among those hosted here.
@@ -200,9 +208,12 @@ impl Replicas {
             self.dirs.get(dir).path.display()
         ));
         let reason = Arc::from(reason);
-        for partition in self.partitions_of(dir) {
+        let partitions = self.partitions_of(dir);
+        for partition in &partitions {
             partition.go_offline(&reason);
         }
+        self.offline
+            .tell(partitions.iter().map(|one| one.tip()).collect());
         if self.failed_dirs() == self.dirs.len() {
             (self.config.on_all_failed)(&format!(
                 "all log directories are offline, the last one {}: {reason}",

@@ -118,20 +118,29 @@ class Fetcher:
             self._notice(state, cluster.topic_id(state.where.topic), info.leader_epoch)
             if state.reset is not None or state.validate:
                 self._find()
-            elif state.may_fetch(now) and info.leader not in self._asking:
-                wanted.setdefault(info.leader, {})[state.where] = Wanted(
-                    state.topic_id, info.leader_epoch, state.fetch_offset
-                )
+            elif state.may_fetch(now):
+                node = self._read_from(state, info.leader, now)
+                if node not in self._asking:
+                    wanted.setdefault(node, {})[state.where] = Wanted(
+                        state.topic_id, info.leader_epoch, state.fetch_offset
+                    )
         for node, partitions in wanted.items():
             self._asking.add(node)
             self._background.spawn(self._fetch(node, partitions))
         return max(0.0, next_time - self._loop.time())
+
+    def _read_from(self, state: PartitionState, leader: int, now: float) -> int:
+        """The leader, or the replica near this client that it has named (KIP-392); it is asked again now and then."""
+        if state.near >= 0 and (now >= state.near_until or self._network.cluster.node(state.near) is None):
+            state.near = -1
+        return state.near if state.near >= 0 else leader
 
     def _notice(self, state: PartitionState, topic_id: Any, leader_epoch: int) -> None:
         """What the metadata say of a partition that we read."""
         if not state.topic_id:
             state.topic_id = topic_id
         if leader_epoch > state.leader_epoch:
+            state.near = -1
             if state.leader_epoch >= 0 and state.epoch >= 0 and state.position is not None:
                 state.validate = True
             state.leader_epoch = leader_epoch
@@ -157,10 +166,13 @@ class Fetcher:
             # Before `answered`, which forgets them where the broker keeps no session (its cache is full).
             names = session.names() if version >= BY_ID else {}
             session.answered(answer.session_id)
-            self._take(session, answer, names, wanted, asked)
+            self._take(session, answer, names, wanted, asked, node=node)
             self._backoff.reset()
         except (*LOST, KafkaError) as error:
             session.reset()
+            for state, _ in asked.values():
+                if state.near == node:
+                    state.near = -1
             log.info("Broker %s does not give records: %s", node, error)
             self._note(error)
             await asyncio.sleep(self._backoff.next())
@@ -193,8 +205,10 @@ class Fetcher:
         names: dict[Uuid, str],
         wanted: dict[TopicPartition, Wanted],
         asked: dict[TopicPartition, tuple[PartitionState, int]],
+        *,
+        node: int,
     ) -> None:
-        """`names`: by id, of an answer by id."""
+        """`names`: by id, of an answer by id. `node`: who answers."""
         arrived = False
         for topic in answer.responses:
             name = names.get(topic.topic_id) if topic.topic_id else topic.topic
@@ -206,8 +220,18 @@ class Fetcher:
                     continue
                 if row.error_code:
                     session.reset()
-                    self._refused(state, row.error_code, wanted[where].offset)
+                    if state.near == node:
+                        # The leader knows better, also whether an offset is out of range.
+                        state.near = -1
+                        state.not_before = self._loop.time() + self._backoff.next()
+                        self._refresh()
+                    else:
+                        self._refused(state, row.error_code, wanted[where].offset)
                     arrived = True
+                    continue
+                if row.preferred_read_replica not in (-1, node):
+                    state.near = row.preferred_read_replica
+                    state.near_until = self._loop.time() + self._config.seconds("metadata.max.age.ms")
                     continue
                 state.high_watermark, state.log_start = row.high_watermark, row.log_start_offset
                 if row.records:

@@ -50,6 +50,8 @@ class PartitionState:
     offset to hand out, None before it is known. fetch_offset: the next to ask for. epoch: of the record before the
     position, -1 unknown. reset: what to look for before reading on. turn: counts seeks; an answer to a question of an
     older turn is not for us. validate: the leader changed, so the position must be compared with its log (KIP-320).
+    near: the replica near this client that the leader has named (KIP-392), -1 for the leader itself; near_until: when
+    it is to be asked again, by the loop's clock.
     """
 
     where: TopicPartition
@@ -64,6 +66,8 @@ class PartitionState:
     turn: int = 0
     high_watermark: int = -1
     log_start: int = -1
+    near: int = -1
+    near_until: float = 0.0
     not_before: float = 0.0
     chunks: deque[Chunk] = field(default_factory=deque)
 

@@ -21,13 +21,14 @@ from pybroker.cluster.events import (
     IsrChange,
     NewPartitions,
     NewTopic,
+    ReplicasOffline,
     ShutDownBroker,
 )
 from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
 from pybroker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
 from pybroker.controller.configs import decide_alter_configs
 from pybroker.controller.deletions import RETRIES_MAX, Deletions
-from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged, ReplicasOffline
+from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
 from pybroker.controller.isr import decide_alter_isr
 from pybroker.controller.local_port import LocalPort
 from pybroker.controller.placement import place

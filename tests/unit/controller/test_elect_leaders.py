@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pybroker.cluster.events import AlterConfigs, ConfigChange, ElectLeaders
+from pybroker.cluster.events import AlterConfigs, ConfigChange, ElectLeaders, ReplicasOffline
 from pybroker.controller.brokers import decide_brokers, decide_offline
 from pybroker.controller.configs import decide_alter_configs
 from pybroker.controller.elect_leaders import (
@@ -14,7 +14,7 @@ from pybroker.controller.elect_leaders import (
     decide_balance,
     decide_elect_leaders,
 )
-from pybroker.controller.events import BalanceLeaders, BrokersChanged, ElectAnyLeaders, ReplicasOffline
+from pybroker.controller.events import BalanceLeaders, BrokersChanged, ElectAnyLeaders
 from pybroker.controller.leader_election import UNCLEAN, allows_more, unclean_elections_of
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage
 from pybroker.protocol.error_codes import ErrorCode

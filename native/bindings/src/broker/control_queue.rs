@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use super::isr::IsrProposal;
 use super::log_lines;
-use super::request::{Completion, LogDirsFailed, Request};
+use super::request::{Completion, LogDirsFailed, ReplicasOffline, Request};
 use crate::plane::control_queue::{ControlQueue, Item};
 
 /// The queue from the data plane to the control plane.
@@ -39,6 +39,9 @@ impl NativeControlQueue {
                 }
                 Item::Proposed(proposal) => {
                     drained.append(Bound::new(py, IsrProposal::from(proposal))?)?
+                }
+                Item::Offline(partitions) => {
+                    drained.append(Bound::new(py, ReplicasOffline::from(partitions))?)?
                 }
                 Item::Failed(reason) => {
                     drained.append(Bound::new(py, LogDirsFailed::new(reason))?)?

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use pybroker_model::TopicIdPartition;
 use pybroker_protocol::codec::Registry;
 use pybroker_server::control_plane::{ControlReply, ControlRequest, Peer, ReplySender};
 use pyo3::exceptions::PyRuntimeError;
@@ -10,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::codec;
 use crate::plane::control_queue::Completed;
+use crate::uuid::Uuid;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
 
@@ -200,6 +202,22 @@ impl From<Completed> for Completion {
             error_code,
             base_offset,
             log_append_time,
+        }
+    }
+}
+
+/// Partitions that can be served no more: their log directory has failed.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+pub(crate) struct ReplicasOffline {
+    /// (topic id, partition)
+    partitions: Vec<(Uuid, i32)>,
+}
+
+impl From<Vec<TopicIdPartition>> for ReplicasOffline {
+    fn from(partitions: Vec<TopicIdPartition>) -> Self {
+        let of = |tip: TopicIdPartition| (Uuid(tip.topic_id.uuid()), tip.partition);
+        Self {
+            partitions: partitions.into_iter().map(of).collect(),
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use pybroker_model::TopicIdPartition;
 use pybroker_replica::IsrProposal;
 use pybroker_server::config::LogLevel;
 use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
@@ -34,6 +35,8 @@ pub(crate) enum Item {
     Completed(Completed),
     /// What a leader here asks of the controller.
     Proposed(IsrProposal),
+    /// Partitions that can be served no more: their log directory has failed.
+    Offline(Vec<TopicIdPartition>),
     /// No log directory is left, with the last reason.
     Failed(String),
 }
@@ -65,6 +68,7 @@ struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
     completed: VecDeque<Completed>,
     proposed: VecDeque<IsrProposal>,
+    offline: Vec<TopicIdPartition>,
     failed: Option<String>,
     log: VecDeque<(LogLevel, String)>,
     log_dropped: u64,
@@ -80,6 +84,7 @@ impl Inner {
         self.lanes.iter().all(VecDeque::is_empty)
             && self.completed.is_empty()
             && self.proposed.is_empty()
+            && self.offline.is_empty()
             && self.failed.is_none()
             && self.log.is_empty()
     }
@@ -152,6 +157,15 @@ impl ControlQueue {
         }
     }
 
+    /// These partitions can be served no more. Bounded: a log directory fails once.
+    pub(crate) fn offline(&self, partitions: Vec<TopicIdPartition>) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            inner.offline.extend(partitions);
+            self.signal(&mut inner);
+        }
+    }
+
     /// No log directory is left.
     pub(crate) fn fail(&self, reason: &str) {
         let mut inner = self.inner.lock();
@@ -180,12 +194,15 @@ impl ControlQueue {
         )
     }
 
-    /// Takes at most `items_max`, and before all the news that nothing works any more: inter-broker
+    /// Takes at most `items_max`, and before all the news of what does not work any more: inter-broker
     /// requests, completions, proposals, session requests, admin requests.
     pub(crate) fn drain(&self, items_max: usize) -> Vec<Item> {
         let mut inner = self.inner.lock();
         let mut items = Vec::with_capacity(items_max.min(64));
         items.extend(inner.failed.take().map(Item::Failed));
+        if !inner.offline.is_empty() {
+            items.push(Item::Offline(std::mem::take(&mut inner.offline)));
+        }
         let admin = inner.lanes[position(Lane::Admin)]
             .len()
             .min(items_max / ADMIN_SHARE);

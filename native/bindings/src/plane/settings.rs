@@ -168,6 +168,7 @@ fn fetcher(given: &Settings<'_, '_>, now: &FetcherSettings) -> PyResult<FetcherS
         ))
     };
     Ok(FetcherSettings {
+        threads: given.number("num.replica.fetchers", now.threads)?,
         wait_max: milliseconds("replica.fetch.wait.max.ms", now.wait_max)?,
         min_bytes: given.number("replica.fetch.min.bytes", now.min_bytes)?,
         partition_bytes_max: given.number("replica.fetch.max.bytes", now.partition_bytes_max)?,

@@ -180,6 +180,23 @@ impl InSync {
         Some(self.propose(isr))
     }
 
+    /// Proposes to go on without a member that has just fetched from below the high watermark: it has lost what it once
+    /// had, and must not be elected before it has it again. Nothing while another proposal is under way.
+    pub(super) fn without_who_lost(
+        &mut self,
+        broker: i32,
+        high_watermark: i64,
+    ) -> Option<Proposal> {
+        let lost = self.committed.contains(&broker)
+            && self.end_of(broker).is_some_and(|end| end < high_watermark);
+        if !lost || self.proposed.is_some() {
+            return None;
+        }
+        let isr = self.committed.iter().copied();
+        let isr = isr.filter(|&member| member != broker).collect();
+        Some(self.propose(isr))
+    }
+
     /// Proposes to go on without those that have been behind for longer than `lag_max`.
     pub(super) fn shrink(
         &mut self,

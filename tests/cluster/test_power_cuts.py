@@ -1,0 +1,188 @@
+"""Machines lose power, and disks are lost: nothing that was acknowledged goes with one of several replicas, and a
+broker that has lost something does not pass for one that has everything."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.client import AlterConfigOp, ConfigResource, blocking
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.disks import LoopDisk, can_mount
+from tests.support.replicas import Writer, create, log_of, produce, read, same_logs, state
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "1000",
+    "auto.leader.rebalance.enable": "false",
+    "min.insync.replicas": "2",
+    # What a power cut can take in os mode: everything since the last look.
+    "log.flush.interval.messages": "100000",
+}
+REPLICAS = [2, 3, 1]
+
+
+class Machines:
+    """Three brokers, each on a disk that can lose its power; where none can be mounted, the process is killed only."""
+
+    def __init__(self, cluster: BrokerCluster, disks: dict[int, LoopDisk]) -> None:
+        self.cluster = cluster
+        self._disks = disks
+        self._cuts = 0
+
+    def cut(self, *numbers: int) -> None:
+        """Cuts the power of these, at once."""
+        for number in numbers:
+            if number in self._disks:
+                self._disks[number].cut()
+        for number in numbers:
+            self.cluster.brokers[number].kill()
+
+    def power_up(self, *numbers: int) -> None:
+        """Their machines run again; the brokers do not yet."""
+        self._cuts += 1
+        for number in numbers:
+            if number in self._disks:
+                self._disks[number].reboot()
+            self.cluster.brokers[number].boot_id = f"boot {self._cuts}"
+
+
+@pytest.fixture(scope="module", params=["os", "commit"])
+def machines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """In each flush mode."""
+    folder = tmp_path_factory.mktemp(f"power-{request.param}")
+    disks = {number: LoopDisk(folder / f"disk-{number}", 200) for number in (1, 2, 3)} if can_mount() else {}
+
+    def on_disk(broker: ClusterBroker) -> None:
+        broker.boot_id = "boot 0"
+        if disks:
+            broker.settings["log.dirs"] = str(disks[broker.broker_id].path / "data")
+
+    try:
+        settings = {**SETTINGS, "log.flush.mode": request.param}
+        with running_cluster(folder, settings=settings, prepare=on_disk) as cluster:
+            yield Machines(cluster, disks)
+    finally:
+        for disk in disks.values():
+            disk.close()
+
+
+def flush_mode(machines: Machines) -> str:
+    return machines.cluster.brokers[1].settings["log.flush.mode"]
+
+
+def test_one_machine_loses_power(machines: Machines) -> None:
+    """Three replicas, two at least in sync: nothing that was acknowledged is lost, in either mode."""
+    name = f"one-{flush_mode(machines)}"
+    create(machines.cluster, name, REPLICAS)
+    writer = Writer(machines.cluster, name)
+    writer.start()
+    writer.goes_on()
+    machines.cut(2)
+    writer.goes_on()
+    machines.power_up(2)
+    machines.cluster.brokers[2].start()
+    until(lambda: state(machines.cluster, name).isr == {1, 2, 3})
+    writer.goes_on()
+    acknowledged = writer.finish()
+    same_logs(machines.cluster, name)
+    assert read(machines.cluster, name)[: len(acknowledged)] == acknowledged
+
+
+def test_all_machines_lose_power_at_once(machines: Machines) -> None:
+    """What was acknowledged is there in commit mode. In os mode what was not flushed may be gone, and the operator is
+    told of which partitions."""
+    name = f"all-{flush_mode(machines)}"
+    create(machines.cluster, name, REPLICAS)
+    for number in range(20):
+        assert produce(machines.cluster.brokers[2], name, str(number)).error_code == 0
+    consoles = [broker.console.stat().st_size for broker in machines.cluster.brokers.values()]
+    machines.cut(1, 2, 3)
+    machines.power_up(1, 2, 3)
+    machines.cluster.start()
+    until(lambda: state(machines.cluster, name).isr == {1, 2, 3})
+    same_logs(machines.cluster, name)
+    found = read(machines.cluster, name)
+    assert found == [str(number) for number in range(len(found))]
+    told = "".join(
+        broker.console.read_text()[before:]
+        for before, broker in zip(consoles, machines.cluster.brokers.values(), strict=True)
+    )
+    if flush_mode(machines) == "commit":
+        assert len(found) == 20
+    else:
+        assert f"{name}-0" in told
+        assert "lost power" in told
+
+
+def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machines) -> None:
+    """Both were in sync. The first that is back has lost the end of its log with the power (os mode): it does not lead
+    before the other one is back, and has everything again then."""
+    if flush_mode(machines) == "commit":
+        pytest.skip("what is in sync is on disk in this mode")
+    create(machines.cluster, "shorter", [3, 2])
+    produce(machines.cluster.brokers[3], "shorter", "first")
+    produce(machines.cluster.brokers[3], "shorter", "last")
+    whole = same_logs(machines.cluster, "shorter")
+    for number in (1, 2, 3):
+        machines.cluster.brokers[number].kill()
+    # Whatever the kernel has written by then.
+    (log,) = (machines.cluster.brokers[3].data_dir / "shorter-0").glob("*.log")
+    log.write_bytes(whole[: len(whole) // 2])
+    machines.cluster.brokers[3].boot_id = "another boot"
+    machines.cluster.brokers[1].start()
+    machines.cluster.brokers[3].start()
+    until(lambda: state(machines.cluster, "shorter").isr == {2})
+    assert state(machines.cluster, "shorter").leader == -1
+    machines.cluster.brokers[2].start()
+    assert same_logs(machines.cluster, "shorter") == whole
+    assert read(machines.cluster, "shorter") == ["first", "last"]
+
+
+def lose_disk(broker: ClusterBroker) -> None:
+    for each in broker.data_dir.iterdir():
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> None:
+    """The last one in sync comes back with an empty disk. The others keep what they have: they do not follow it into
+    nothing. Where somebody allows an unclean election one of them leads."""
+    name = f"emptied-{flush_mode(machines)}"
+    create(machines.cluster, name, [2, 3], min_insync_replicas="1")
+    produce(machines.cluster.brokers[2], name, "kept")
+    same_logs(machines.cluster, name)
+    machines.cluster.brokers[2].stop()
+    until(lambda: (state(machines.cluster, name).leader, state(machines.cluster, name).isr) == (3, {3}))
+    produce(machines.cluster.brokers[3], name, "lost")
+    machines.cluster.brokers[3].kill()
+    until(lambda: state(machines.cluster, name).leader == -1)
+    lose_disk(machines.cluster.brokers[3])
+    machines.cluster.brokers[3].start()
+    assert "log directories of this broker's life before are gone" in machines.cluster.brokers[3].console.read_text()
+    machines.cluster.brokers[2].start()
+    assert b"kept" in log_of(machines.cluster.brokers[2], name)
+    # Also not in its next life, which finds the same disk.
+    machines.cluster.brokers[3].restart(crash=True)
+    machines.cluster.brokers[3].restart()
+    assert state(machines.cluster, name).leader == -1
+    with blocking.AdminClient({"bootstrap.servers": machines.cluster.bootstrap}) as admin:
+        change = AlterConfigOp("unclean.leader.election.enable", "true")
+        admin.incremental_alter_configs({ConfigResource.topic(name): [change]})
+    until(lambda: state(machines.cluster, name).leader == 2)
+    same_logs(machines.cluster, name)
+    assert read(machines.cluster, name) == ["kept"]
+
+
+def test_an_empty_disk_is_filled_by_the_others(machines: Machines) -> None:
+    """It was in sync and does not lead before it has everything again, though it is asked for first."""
+    name = f"filled-{flush_mode(machines)}"
+    create(machines.cluster, name, REPLICAS)
+    for number in range(5):
+        produce(machines.cluster.brokers[2], name, str(number))
+    whole = same_logs(machines.cluster, name)
+    machines.cluster.brokers[2].kill()
+    until(lambda: state(machines.cluster, name).leader == 3)
+    lose_disk(machines.cluster.brokers[2])
+    machines.cluster.brokers[2].start()
+    assert same_logs(machines.cluster, name) == whole

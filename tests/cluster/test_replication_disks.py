@@ -1,0 +1,110 @@
+"""A log directory of one broker fails: others lead what was there; when it is back its replicas catch up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pybroker.client import NewTopic, blocking
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.disks import LoopDisk, can_mount
+from tests.support.replicas import create, produce, read, state
+from tests.topic_ids import kit
+from tests.wire.client import WireClient
+
+
+class TwoDisks:
+    """The cluster, and the second log directory of broker 2, which fails when told to."""
+
+    def __init__(self, cluster: BrokerCluster, directory: Path, disk: LoopDisk | None) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self._disk = disk
+
+    def fail(self) -> None:
+        """Every call on it fails; where no disk can be mounted, its files cannot be found."""
+        if self._disk is not None:
+            self._disk.cut()
+        else:
+            self.directory.rename(self.directory.with_name("gone"))
+
+    def mend(self) -> None:
+        """After the broker has ended."""
+        if self._disk is not None:
+            self._disk.reboot()
+        else:
+            self.directory.with_name("gone").rename(self.directory)
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDisks]:
+    """Three brokers, the second one with two log directories."""
+    folder = tmp_path_factory.mktemp("disks")
+    disk = LoopDisk(folder / "disk", 300) if can_mount() else None
+    directory = (folder if disk is None else disk.path) / "second"
+
+    def two(broker: ClusterBroker) -> None:
+        if broker.broker_id == 2:
+            broker.settings["log.dirs"] = f"{folder / 'first'},{directory}"
+
+    try:
+        settings = {"replica.lag.time.max.ms": "1000", "auto.leader.rebalance.enable": "false"}
+        with running_cluster(folder, settings=settings, prepare=two) as cluster:
+            yield TwoDisks(cluster, directory, disk)
+    finally:
+        if disk is not None:
+            disk.close()
+
+
+def led(cluster: BrokerCluster, topic: str) -> list[int]:
+    """Leaders of all its partitions, as broker 1 shows them."""
+    with WireClient(cluster.brokers[1].port) as client:
+        return [one.leader_id for one in kit.metadata(client, 12, topic).topics[0].partitions]
+
+
+def test_others_lead_what_was_on_a_disk_that_fails(disks: TwoDisks) -> None:
+    """And only that: the broker goes on with its other disk. A read or write that fails is enough; nobody has to stop
+    the broker."""
+    cluster = disks.cluster
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic("spread", replica_assignments={index: [2, 3, 1] for index in range(4)})])
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for number in range(400):
+            producer.send("spread", str(number).encode(), partition=number % 4)
+        bad = {int(path.name.rpartition("-")[2]) for path in disks.directory.glob("spread-*")}
+        assert 0 < len(bad) < 4
+        disks.fail()
+        for number in range(400, 800):
+            producer.send("spread", str(number).encode(), partition=number % 4)
+    until(lambda: led(cluster, "spread") == [3 if index in bad else 2 for index in range(4)])
+    create(cluster, "later", [2, 3, 1])
+    assert produce(cluster.brokers[2], "later", "on the other disk").error_code == 0
+    cluster.brokers[2].stop()
+    disks.mend()
+    cluster.brokers[2].start()
+    until(lambda: all(isr == {1, 2, 3} for isr in isrs(cluster, "spread")))
+    assert sorted(map(int, everything(cluster, "spread"))) == list(range(800))
+    assert read(cluster, "later") == ["on the other disk"]
+    assert state(cluster, "later").isr == {1, 2, 3}
+
+
+def isrs(cluster: BrokerCluster, topic: str) -> list[set[int]]:
+    with WireClient(cluster.brokers[1].port) as client:
+        return [set(one.isr_nodes) for one in kit.metadata(client, 12, topic).topics[0].partitions]
+
+
+def everything(cluster: BrokerCluster, topic: str) -> list[bytes]:
+    """All values of all partitions."""
+    found: list[bytes] = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest", "group.id": "all"}
+    with blocking.Consumer(settings) as consumer:
+        consumer.subscribe([topic])
+
+        def enough() -> bool:
+            found.extend(record.value for record in consumer.poll(1.0))
+            return len(found) >= 800
+
+        until(enough)
+    return found
