@@ -349,6 +349,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
         replicas=local.replicas,
         metadata=MetadataUpdates(
             local.cache,
+            local.view,
             on_removed=[followers.groups.topics_removed, followers.ingests.topics_removed],
             on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],
         ),

@@ -23,6 +23,7 @@ from pybroker.metadata.store import (
     Operation,
     Set,
     get_or_none,
+    in_parts,
 )
 from pybroker.metadata.store_history import decode_offices, encode_offices
 
@@ -95,6 +96,6 @@ async def load_cluster(
     loaded = await asyncio.get_running_loop().run_in_executor(
         None, partial(load_image, office.epoch, nodes, local_ids, topic_ids=topic_ids)
     )
-    if loaded.repairs:
-        await store.multi([office.check(), *loaded.repairs])
+    for part in in_parts(loaded.repairs):
+        await store.multi([office.check(), *part])
     return loaded

@@ -26,7 +26,7 @@ from pybroker.controller.closing import Closing
 from pybroker.controller.confirmations import Confirmations
 from pybroker.controller.decision import Decision, rule_of
 from pybroker.controller.deletions import Deletions
-from pybroker.controller.events import ElectAnyLeaders, FinishMigrations
+from pybroker.controller.events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.controller.families import FAMILIES
 from pybroker.controller.in_force import Decided, InForce
 from pybroker.controller.leader_election import allows_more, unclean_elections_of
@@ -117,6 +117,8 @@ class Controller:
         self._deletions.start(self._image)
         if gone:
             await self._port.submit(FinishMigrations(gone))
+        for name in self._image.leftovers:
+            self._report(RemoveLeftovers(name))
         # Brokers are announced by their registrations, which also elects leaders for what they host.
         self._brokers.start()
         self._reassignments.start(self._image)
@@ -216,6 +218,9 @@ class Controller:
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
         self._deletions.observe(self._image, decision.delta)
+        for name, left in decision.delta.leftovers.items():
+            if left >= 0:
+                self._report(RemoveLeftovers(name))
         self._reassignments.observe(decision.delta)
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
@@ -261,7 +266,10 @@ class Controller:
             kept = outcomes.to_keep(submission.event, asked, decision.reply)
         try:
             await self._writer.write(
-                decision.operations, separable=decision.separable, outcome=() if kept is None else kept.operations
+                decision.operations,
+                separable=decision.separable,
+                seams=decision.seams,
+                outcome=() if kept is None else kept.operations,
             )
         except ResignedError as error:
             if self._port.is_open:

@@ -6,7 +6,7 @@ families are imported by `pybroker.controller.families`, and by nobody else for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
@@ -29,8 +29,28 @@ class Decision(msgspec.Struct, frozen=True):
     separable: bool = False
     """The operations may be made durable one after another, in several multis: what a crash leaves undone, the next
     controller decides again."""
+    seams: tuple[int, ...] = ()
+    """Positions at which the operations may be cut when they do not fit into one multi. What a crash leaves undone
+    behind one, a load completes or removes (`metadata.load`)."""
     warnings: tuple[str, ...] = ()
     """What the operator is told when it is durable."""
+
+
+class Steps:
+    """Operations with seams between them."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.seams: list[int] = []
+
+    def add(self, units: Iterable[Sequence[Operation]]) -> None:
+        """Each unit is done as a whole."""
+        for unit in units:
+            self.seams.append(len(self.operations))
+            self.operations += unit
+
+
+Units = list[list[Operation]]
 
 
 def require_life(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:

@@ -55,6 +55,12 @@ class AdvanceDeletions(Event[None], frozen=True):
     """`topic.history.max.incarnations`."""
 
 
+class RemoveLeftovers(Event[None], frozen=True):
+    """The next nodes of a dead topic that was too large for the multi which freed its name."""
+
+    name: str
+
+
 class FinishMigrations(Event[None], frozen=True):
     """Old topics whose replicas have all written their new id to `partition.metadata`."""
 

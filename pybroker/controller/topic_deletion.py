@@ -14,14 +14,15 @@ the operator, because without a tombstone nothing proves that its topic was dele
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pybroker.cluster.events import CloseDeletions, DeletedTopic, DeleteTopics
 from pybroker.cluster.lookup import living_topic
-from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, decides
-from pybroker.controller.events import AdvanceDeletions
+from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, Steps, Units, decides, nothing
+from pybroker.controller.events import AdvanceDeletions, RemoveLeftovers
+from pybroker.controller.topics import leftover_units
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.deletion_records import (
@@ -32,11 +33,20 @@ from pybroker.metadata.deletion_records import (
     UNDELETING,
     DeletionRecord,
     forget_operations,
+    prepare_operations,
     write_operations,
 )
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.metadata.lineage import DELETED, TopicEvent
-from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.metadata.store import (
+    DECISION_BYTES_MAX,
+    PART_OPERATIONS_MAX,
+    Create,
+    Delete,
+    Operation,
+    Set,
+    operations_bytes,
+)
 from pybroker.native import Uuid
 
 TOMBSTONES_MAX = 10_000
@@ -65,10 +75,11 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
     From then on the name is free and the id is dead, whatever the replicas do. Without topic ids the multi writes the
     order to delete instead of removing the topic's node: the name is free when the replicas have answered.
     """
-    operations: list[Operation] = []
+    steps = Steps()
     removed: dict[Uuid, TopicImage] = {}
     records: list[DeletionRecord] = []
     floors: dict[str, int] = {}
+    leftovers: dict[str, int] = {}
     reply: list[DeletedTopic | KafkaError] = []
     for which in event.topics:
         try:
@@ -77,7 +88,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
             reply.append(error)
             continue
         what = TopicEvent(DELETED, event.now_ms, event.deleted_by, topic.name)
-        record, gone = bury(
+        buried = bury(
             image,
             topic,
             what,
@@ -86,12 +97,25 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
             ends=closed.ends.get(topic.topic_id, ()),
         )
         removed[topic.topic_id] = topic
-        records.append(record)
-        floors[topic.name] = floor_after(image, record)
-        operations += gone
+        records.append(buried.record)
+        floors[topic.name] = floor_after(image, buried.record)
+        if buried.leftover:
+            leftovers[topic.name] = len(topic.partitions)
+        steps.add(buried.units)
         reply.append(DeletedTopic(topic.name, topic.topic_id))
-    delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
-    return Decision(tuple(operations), delta, reply)
+    delta = ImageDelta(
+        removed=tuple(removed.values()), deletions=tuple(records), floors=floors, leftovers=leftovers
+    )
+    return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
+
+
+class Buried(NamedTuple):
+    """The end of a topic's life: its record, and the writes; the last unit decides."""
+
+    record: DeletionRecord
+    units: Units
+    leftover: bool = False
+    """The nodes of its partitions are still there."""
 
 
 def bury(
@@ -104,8 +128,14 @@ def bury(
     ends: tuple[tuple[int, int], ...],
     successor: Uuid | None = None,
     offsets_for: Uuid | None = None,
-) -> tuple[DeletionRecord, list[Operation]]:
-    """The deletion record of a topic, and the operations that end its life (all but the floor of its name are here)."""
+    beside: int = 0,
+) -> Buried:
+    """The deletion record of a topic, and the operations that end its life; `beside`: bytes that have to be in the same
+    multi.
+
+    One too large for that has the bulk of its record written before, and leaves the nodes of its partitions behind; its
+    own node then says that it is dead: that is the first operation of the last unit.
+    """
     last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
     record = DeletionRecord(
         topic=topic.name,
@@ -127,24 +157,62 @@ def bury(
         by_order=not image.topic_ids,
         isr=tuple(partition.isr for partition in topic.partitions),
     )
-    operations: list[Operation] = []
+    before = image.deletions.get(topic.topic_id)
+    free, gone = _name_given_up(image, topic, record), _belongings(topic)
+    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
+    floor = Set(path, data) if topic.name in image.floors else Create(path, data)
+    # There is one already if it was undeleted a moment ago.
+    after, written = write_operations(before, record)
+    whole = [*free, *gone, *written, floor]
+    if record.by_order or before is not None or operations_bytes(whole) + beside <= DECISION_BYTES_MAX:
+        return Buried(after, [whole])
+    after, pieces, decided = prepare_operations(record)
+    marked = Set(znodes.topic_path(topic.name), znodes.encode_leftover(topic.topic_id), topic.node_version)
+    if topic.name in image.delete_orders:
+        gone.append(Delete(znodes.old_deletion_path(topic.name)))
+    return Buried(after, [*pieces, [marked, *gone, decided, floor]], leftover=True)
+
+
+def _name_given_up(image: ClusterImage, topic: TopicImage, record: DeletionRecord) -> list[Operation]:
     if record.by_order:
-        operations.append(Delete(znodes.topic_id_path(topic.name)))
+        operations: list[Operation] = [Delete(znodes.topic_id_path(topic.name))]
         if topic.name not in image.delete_orders:
             operations.append(Create(znodes.old_deletion_path(topic.name)))
-    else:
-        operations += name_operations(topic.name, len(topic.partitions), topic.node_version)
-        if topic.name in image.delete_orders:
-            operations.append(Delete(znodes.old_deletion_path(topic.name)))
+        return operations
+    operations = name_operations(topic.name, len(topic.partitions), topic.node_version)
+    if topic.name in image.delete_orders:
+        operations.append(Delete(znodes.old_deletion_path(topic.name)))
+    return operations
+
+
+def _belongings(topic: TopicImage) -> list[Operation]:
+    operations: list[Operation] = []
     if topic.config_version >= 0:
         operations.append(Delete(znodes.topic_config_path(topic.name)))
     if not topic.lineage.empty:
         operations.append(Delete(znodes.lineage_path(topic.topic_id)))
-    # There is one already if it was undeleted a moment ago.
-    record, written = write_operations(image.deletions.get(topic.topic_id), record)
-    path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
-    written.append(Set(path, data) if topic.name in image.floors else Create(path, data))
-    return record, operations + written
+    return operations
+
+
+@decides(RemoveLeftovers)
+def decide_remove_leftovers(image: ClusterImage, event: RemoveLeftovers) -> Decision:
+    """As many as fit into one multi."""
+    left = image.leftovers.get(event.name)
+    if left is None:
+        return nothing(None)
+    units, own = leftover_units(event.name, left)
+    operations: list[Operation] = []
+    size = operations_bytes(own)
+    for unit in units:
+        size += operations_bytes(unit)
+        if size > DECISION_BYTES_MAX or len(operations) >= PART_OPERATIONS_MAX:
+            break
+        operations += unit
+        left -= 1
+    if not left:
+        operations += own
+        left = -1
+    return Decision(tuple(operations), ImageDelta(leftovers={event.name: left}), None)
 
 
 def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
@@ -176,20 +244,24 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
             record = moved.get(topic_id) or image.deletions.get(topic_id)
             if record is not None and state in _MOVES[record.state]:
                 moved[topic_id] = _moved(record, state)
-    operations: list[Operation] = []
+    steps = Steps()
+    leftovers: dict[str, int] = {}
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
         moved[topic_id], written = write_operations(before, record)
-        operations += written
         if before.by_order and record.state != DELETING:
-            operations += name_operations(record.topic, len(record.partitions))
-            operations.append(Delete(znodes.old_deletion_path(record.topic)))
+            freed = name_operations(record.topic, len(record.partitions))
+            if operations_bytes([*written, *freed]) > DECISION_BYTES_MAX:
+                freed = [Set(znodes.topic_path(record.topic), znodes.encode_leftover(topic_id))]
+                leftovers[record.topic] = len(record.partitions)
+            written += [*freed, Delete(znodes.old_deletion_path(record.topic))]
+        steps.add([written])
     forgotten = _oldest_tombstones({**image.deletions, **moved}, event.tombstones_max)
-    for record in forgotten:
-        operations += forget_operations(record)
+    steps.add(forget_operations(record) for record in forgotten)
     gone = frozenset(record.topic_id for record in forgotten)
     kept = tuple(record for record in moved.values() if record.topic_id not in gone)
-    return Decision(tuple(operations), ImageDelta(deletions=kept, forgotten_deletions=tuple(gone)), None)
+    delta = ImageDelta(deletions=kept, forgotten_deletions=tuple(gone), leftovers=leftovers)
+    return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams))
 
 
 def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
@@ -201,15 +273,15 @@ def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
 @decides(CloseDeletions)
 def decide_close(image: ClusterImage, event: CloseDeletions) -> Decision:
     """From now on brokers may remove the data; what is closed already, or lives again, is passed over."""
-    operations: list[Operation] = []
+    steps = Steps()
     closed = []
     for topic_id in event.topics:
         record = image.deletions.get(topic_id)
         if record is not None and record.state in (DELETING, STAGED) and not record.closed:
             after, written = write_operations(record, msgspec.structs.replace(record, closed=True))
-            operations += written
+            steps.add([written])
             closed.append(after)
-    return Decision(tuple(operations), ImageDelta(deletions=tuple(closed)), None)
+    return Decision(tuple(steps.operations), ImageDelta(deletions=tuple(closed)), None, seams=tuple(steps.seams))
 
 
 def _oldest_tombstones(records: dict[Uuid, DeletionRecord], tombstones_max: int) -> list[DeletionRecord]:

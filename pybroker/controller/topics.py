@@ -13,7 +13,7 @@ from pybroker.cluster.events import (
     NewPartitions,
     NewTopic,
 )
-from pybroker.controller.decision import Decision, decides
+from pybroker.controller.decision import Decision, Steps, Units, decides
 from pybroker.controller.placement import place
 from pybroker.controller.protocol import id_operations, topic_node
 from pybroker.errors import KafkaError
@@ -29,7 +29,7 @@ from pybroker.metadata.image import (
     target_replicas,
 )
 from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
-from pybroker.metadata.store import Create, Operation, Set
+from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -46,7 +46,7 @@ Replicas = tuple[int, ...]
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
     """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere
     else."""
-    operations: list[Operation] = []
+    steps = Steps()
     created: list[TopicImage] = []
     reply: list[CreatedTopic | KafkaError] = []
     keys: dict[str, str] = {}
@@ -75,10 +75,11 @@ def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[],
                 lineage=TopicLineage((made,), epoch),
                 created_ms=event.now_ms,
             )
-            operations += create_operations(image, new)
+            steps.add(create_units(image, new))
             created.append(new)
         reply.append(CreatedTopic(topic.name, topic_id, len(replicas), len(replicas[0]), topic.config))
-    return Decision(tuple(operations), ImageDelta(topics=tuple(created)), reply)
+    delta = ImageDelta(topics=tuple(created), leftovers=cleared(image, created))
+    return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
 
 
 def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) -> None:
@@ -222,29 +223,58 @@ def new_topic(
 
 def create_operations(image: ClusterImage, topic: TopicImage) -> list[Operation]:
     """Makes all nodes of a topic."""
-    operations: list[Operation] = [
+    return [operation for unit in create_units(image, topic) for operation in unit]
+
+
+def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operation] = ()) -> Units:
+    """The same; the topic is there with the unit that makes its own node, in which is also what is `beside`, and a load
+    makes up for later ones. What an earlier topic of the name has left goes first."""
+    left = image.leftovers.get(topic.name)
+    units, head = ([], []) if left is None else leftover_units(topic.name, left)
+    head += [
         Create(znodes.topic_path(topic.name), topic_node(topic, image.topic_ids)),
         *id_operations(topic, image.topic_ids),
     ]
-    if topic.config:
-        operations.append(Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)))
-    operations.append(Create(znodes.lineage_path(topic.topic_id), topic.lineage.encode()))
-    operations.append(Create(znodes.partitions_path(topic.name)))
-    return operations + state_operations(topic.name, 0, topic.partitions)
+    head += belongings(topic)
+    head.append(Create(znodes.partitions_path(topic.name)))
+    head += beside
+    return [*units, head, *state_units(topic.name, 0, topic.partitions)]
 
 
-def state_operations(name: str, first: int, partitions: Sequence[PartitionImage]) -> list[Operation]:
+def belongings(topic: TopicImage) -> list[Operation]:
+    """Makes what a topic has beside its own nodes."""
+    lineage = Create(znodes.lineage_path(topic.topic_id), topic.lineage.encode())
+    if not topic.config:
+        return [lineage]
+    return [Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)), lineage]
+
+
+def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> Units:
     """Creates the nodes of partitions `first` and following."""
     prefix = znodes.partitions_path(name)
     encoded: dict[PartitionImage, bytes] = {}
-    operations: list[Operation] = []
+    units: Units = []
     for index, partition in enumerate(partitions, first):
         data = encoded.get(partition)
         if data is None:
             data = encoded[partition] = encode_state(partition)
-        operations.append(Create(f"{prefix}/{index}"))
-        operations.append(Create(f"{prefix}/{index}/state", data))
-    return operations
+        units.append([Create(f"{prefix}/{index}"), Create(f"{prefix}/{index}/state", data)])
+    return units
+
+
+def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
+    """Removes the nodes of a dead topic that was too large for the multi which freed its name: those of its partitions,
+    the last first, and then its own."""
+    prefix = znodes.partitions_path(name)
+    units: Units = [
+        [Delete(f"{prefix}/{index}/state"), Delete(f"{prefix}/{index}")] for index in reversed(range(partitions))
+    ]
+    return units, [Delete(prefix), Delete(znodes.topic_path(name))]
+
+
+def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int]:
+    """The names under which nothing is left now."""
+    return {topic.name: -1 for topic in created if topic.name in image.leftovers}
 
 
 def encode_state(partition: PartitionImage) -> bytes:
@@ -258,7 +288,7 @@ def encode_state(partition: PartitionImage) -> bytes:
 @decides(CreatePartitions)
 def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> Decision:
     """Grows topics; each succeeds or fails by itself (KIP-195)."""
-    operations: list[Operation] = []
+    steps = Steps()
     grown: list[TopicImage] = []
     reply: list[KafkaError | None] = []
     left = PARTITIONS_PER_REQUEST_MAX
@@ -276,10 +306,10 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
             topic, partitions=topic.partitions + tuple(added), node_version=topic.node_version + 1
         )
         # The version check ties the change to the incarnation that the decision read.
-        operations.append(Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version))
-        operations += state_operations(topic.name, len(topic.partitions), added)
+        node = Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version)
+        steps.add([[node], *state_units(topic.name, len(topic.partitions), added)])
         grown.append(bigger)
-    return Decision(tuple(operations), ImageDelta(topics=tuple(grown)), reply)
+    return Decision(tuple(steps.operations), ImageDelta(topics=tuple(grown)), reply, seams=tuple(steps.seams))
 
 
 def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> tuple[TopicImage, list[PartitionImage]]:

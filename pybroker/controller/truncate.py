@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from pybroker.cluster.events import TruncatedTopic, TruncateTopics, Truncation
 from pybroker.cluster.lookup import living_topic
-from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, decides
-from pybroker.controller.topic_deletion import bury, floor_after
-from pybroker.controller.topics import create_operations, new_topic, unused_id
+from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, Steps, Units, decides
+from pybroker.controller.protocol import topic_node
+from pybroker.controller.topic_deletion import Buried, bury
+from pybroker.controller.topics import belongings, create_operations, encode_state, new_topic, unused_id
 from pybroker.errors import KafkaError
+from pybroker.metadata import znodes
 from pybroker.metadata.deletion_records import DeletionRecord
-from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage, target_replicas
+from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, target_replicas
 from pybroker.metadata.lineage import TRUNCATED, TopicEvent, TopicLineage
-from pybroker.metadata.store import Operation
+from pybroker.metadata.store import Set, operations_bytes
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -38,7 +42,7 @@ def decide_truncate(
     new_id: Callable[[], Uuid] = Uuid.random,
 ) -> Decision:
     """Truncates what can be truncated; each topic succeeds or fails by itself."""
-    operations: list[Operation] = []
+    steps = Steps()
     removed: dict[Uuid, TopicImage] = {}
     made: list[TopicImage] = []
     records: list[DeletionRecord] = []
@@ -56,19 +60,12 @@ def decide_truncate(
         topic_id = unused_id(image, made, new_id)
         offsets = closed.offsets.get(old.topic_id, ())
         what = TopicEvent(TRUNCATED, event.now_ms, event.truncated_by, old.name)
-        record, operations_of_old = bury(
-            image,
-            old,
-            what,
-            event.delay_ms,
-            offsets=offsets,
-            ends=closed.ends.get(old.topic_id, ()),
-            successor=topic_id,
-            offsets_for=topic_id if one.keep_offsets and offsets else None,
+        floors[old.name] = floor = max(
+            image.floors.get(old.name, -1), *(partition.leader_epoch for partition in old.partitions)
         )
-        floors[old.name] = floor_after(image, record)
         # A name may have had incarnations since this one was undeleted: the floor knows them.
-        lineage = TopicLineage((what,), floors[old.name] + 1, record.lineage.lives if one.keep_offsets else (), ends)
+        lives = old.lineage.ended(max(partition.leader_epoch for partition in old.partitions)).lives
+        lineage = TopicLineage((what,), floor + 1, lives if one.keep_offsets else (), ends)
         new = new_topic(
             image,
             old.name,
@@ -78,13 +75,47 @@ def decide_truncate(
             lineage=lineage,
             created_ms=event.now_ms,
         )
-        operations += [*operations_of_old, *create_operations(image, new)]
+        made_nodes = create_operations(image, new)
+        buried = bury(
+            image,
+            old,
+            what,
+            event.delay_ms,
+            offsets=offsets,
+            ends=closed.ends.get(old.topic_id, ()),
+            successor=topic_id,
+            offsets_for=topic_id if one.keep_offsets and offsets else None,
+            beside=operations_bytes(made_nodes),
+        )
+        if buried.leftover:
+            new, units = _in_its_nodes(image, old, new, buried)
+            steps.add(units)
+        else:
+            steps.add([[*buried.units[0], *made_nodes]])
         removed[old.topic_id] = old
         made.append(new)
-        records.append(record)
+        records.append(buried.record)
         reply.append(TruncatedTopic(old.name, old.topic_id, topic_id))
     delta = ImageDelta(topics=tuple(made), removed=tuple(removed.values()), deletions=tuple(records), floors=floors)
-    return Decision(tuple(operations), delta, reply)
+    return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
+
+
+def _in_its_nodes(image: ClusterImage, old: TopicImage, new: TopicImage, buried: Buried) -> tuple[TopicImage, Units]:
+    """A topic too large for one multi gets its successor in its own nodes. A state that a crash leaves as it was has a
+    leader epoch below the floor of the name, by which a load knows it."""
+    *before, (_, *deciding) = buried.units
+    states: dict[tuple[PartitionImage, int], PartitionImage] = {}
+    partitions: list[PartitionImage] = []
+    units: Units = []
+    for index, (was, will_be) in enumerate(zip(old.partitions, new.partitions, strict=True)):
+        key = (will_be, was.state_version)
+        if key not in states:
+            states[key] = msgspec.structs.replace(will_be, state_version=was.state_version + 1)
+        partitions.append(states[key])
+        units.append([Set(znodes.state_path(new.name, index), encode_state(will_be), was.state_version)])
+    new = msgspec.structs.replace(new, node_version=old.node_version + 1, partitions=tuple(partitions))
+    node = Set(znodes.topic_path(new.name), topic_node(new, image.topic_ids), old.node_version)
+    return new, [*before, [node, *deciding, *belongings(new)], *units]
 
 
 def _ends(closed: Closed, one: Truncation, old: TopicImage) -> tuple[int, ...]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.cluster.events import OffsetsRestored, UndeletedTopic, UndeleteTopic
-from pybroker.controller.decision import Decision, decides, nothing
+from pybroker.controller.decision import Decision, Steps, decides, nothing
 from pybroker.controller.events import FinishUndelete
-from pybroker.controller.topics import check_name_is_free, create_operations, first_leader_epoch, new_topic
+from pybroker.controller.topics import check_name_is_free, cleared, create_units, first_leader_epoch, new_topic
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import (
     DELETING,
@@ -131,17 +131,19 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
         created_ms=record.created_ms,
     )
     topic = msgspec.structs.replace(topic, partitions=_led_by_holders(image, record, topic, event))
-    operations = create_operations(image, topic)
+    cleared_names = cleared(image, [topic])
     if not record.offsets:
-        operations += forget_operations(record)
-        delta = ImageDelta(topics=(topic,), forgotten_deletions=(record.topic_id,))
+        written = forget_operations(record)
+        delta = ImageDelta(topics=(topic,), forgotten_deletions=(record.topic_id,), leftovers=cleared_names)
     else:
         after, written = write_operations(
             record, msgspec.structs.replace(record, state=LIVE, offsets_for=record.topic_id)
         )
-        operations += written
-        delta = ImageDelta(topics=(topic,), deletions=(after,))
-    return Decision(tuple(operations), delta, UndeletedTopic(name, record.topic_id))
+        delta = ImageDelta(topics=(topic,), deletions=(after,), leftovers=cleared_names)
+    steps = Steps()
+    steps.add(create_units(image, topic, beside=written))
+    reply = UndeletedTopic(name, record.topic_id)
+    return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
 
 
 def _led_by_holders(

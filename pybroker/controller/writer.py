@@ -12,6 +12,7 @@ from pybroker.controller.activation import Office
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.store import (
+    MULTI_BYTES_MAX,
     MetadataStore,
     MultiError,
     Operation,
@@ -21,7 +22,9 @@ from pybroker.metadata.store import (
     UnavailableError,
     UnknownOutcomeError,
     ValueTooLargeError,
+    at_seams,
     in_parts,
+    operations_bytes,
 )
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -47,19 +50,37 @@ class Writer:
         self._given_up = True
 
     async def write(
-        self, operations: Sequence[Operation], *, separable: bool = False, outcome: Sequence[Operation] = ()
+        self,
+        operations: Sequence[Operation],
+        *,
+        separable: bool = False,
+        seams: Sequence[int] = (),
+        outcome: Sequence[Operation] = (),
     ) -> None:
-        """Waits as long as the store cannot be reached. `separable`: in several multis, in order. `outcome`: for who
-        asks for it again, here or at a successor.
+        """Waits as long as the store cannot be reached. `separable`: in several multis, in order, cut anywhere.
+        `seams`: where they may be cut if they do not fit into one. `outcome`: for who asks for it again, here or at a
+        successor.
 
         Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
         KAFKA_STORAGE_ERROR (the store has failed); FatalError: somebody else writes to the store.
         """
-        parts = list(in_parts(operations)) if separable else [operations]
+        parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
+        for part in parts if len(parts) > 1 else ():
+            if operations_bytes(part) > MULTI_BYTES_MAX:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The metadata store does not take that much at once.")
         # Of a decision that is half done the rest is decided again: it has an outcome when all is done.
         parts[-1] = (*parts[-1], *outcome)
-        for part in parts:
-            await self._write(part, again=bool(outcome))
+        for number, part in enumerate(parts):
+            try:
+                await self._write(part, again=bool(outcome))
+            except ResignedError as error:
+                if number and not separable:
+                    # Begun; whoever takes over finishes it, or takes it back.
+                    raise ResignedError(
+                        "Another controller has taken over; look whether this was decided.",
+                        ErrorCode.REQUEST_TIMED_OUT,
+                    ) from error
+                raise
 
     async def _write(self, operations: Sequence[Operation], *, again: bool) -> None:
         number = self._number + 1

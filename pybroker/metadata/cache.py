@@ -7,7 +7,7 @@ disagree for longer than a call. Everything runs on the loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -101,9 +101,11 @@ class MetadataCache:
 
     # --- the change ---------------------------------------------------------------------------------------------------
 
-    def update(self, request: UpdateMetadataRequest) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
+    def update(
+        self, request: UpdateMetadataRequest, living: Container[Uuid] | None = None
+    ) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
         """Applies a request that the caller has found to be current. Gives the incarnations that are no more, and those
-        that have become visible."""
+        that have become visible. `living`: with a request that names all topics, those that there are."""
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
         shown: list[TopicMetadata] = []
@@ -124,6 +126,10 @@ class MetadataCache:
             self._names[state.topic_id] = state.topic_name
             partitions = _native_partitions(topic.partitions)
             shown.append(TopicMetadata(topic.topic_id, topic.name, topic.internal, partitions))
+        if living is not None:
+            for topic in [one for one in self._topics.values() if one.topic_id not in living]:
+                removed.append(RemovedTopic(topic.name, topic.topic_id, len(topic.partitions)))
+                self._forget(topic)
         brokers = {broker.id: broker for broker in request.live_brokers}
         brokers_changed = brokers != self._brokers
         self._brokers = brokers
@@ -138,7 +144,8 @@ class MetadataCache:
             )
         )
         if self._changed_listeners:
-            for name in {state.topic_name for state in request.topic_states}.intersection(self._changed_listeners):
+            names = {state.topic_name for state in request.topic_states} | {topic.name for topic in removed}
+            for name in names.intersection(self._changed_listeners):
                 for changed in self._changed_listeners[name]:
                     changed()
         return removed, fresh

@@ -1,8 +1,9 @@
 """`/admin/deleted_topics/[topic id]`: one deletion, from the request to the removal of the last byte, and afterwards
 the tombstone: the proof that the id is dead, and its history.
 
-A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): it is then cut into
-pieces, `/0`, `/1`, … below its node, written in the same multi.
+A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): what is large in it
+and does not change is then cut into pieces, `/0`, `/1`, … below its node. They may be written before the deletion is
+decided, under a node that says PREPARED: a load removes what was not decided.
 """
 
 from __future__ import annotations
@@ -29,11 +30,18 @@ LIVE = "live"
 REMOVED = "removed"
 """The data is gone. The record stays as a tombstone: proof that the id is dead."""
 
+PREPARED = "prepared"
+"""Of a node only: pieces are being written for a deletion that is not decided."""
+
 DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
 """States in which a replica of the topic has no right to be in service."""
 
 PIECE_BYTES_MAX = 512 * 1024
 """Of a node's value; stores take 1 MiB."""
+
+
+BULK = ("partitions", "offsets", "ends", "isr")
+"""Fields that are in the pieces, where there are any."""
 
 
 class DeletionRecord(msgspec.Struct, frozen=True):
@@ -99,6 +107,17 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         for name in ("topic_id", "pieces"):
             del fields[name]
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields}, enc_hook=str)
+
+    def encode_head(self, pieces: int) -> bytes:
+        """All but what is in the pieces."""
+        fields = msgspec.structs.asdict(self)
+        for name in ("topic_id", *BULK):
+            del fields[name]
+        return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields, "pieces": pieces}, enc_hook=str)
+
+    def encode_bulk(self) -> bytes:
+        """What is in the pieces."""
+        return msgspec.json.encode({name: getattr(self, name) for name in BULK}, enc_hook=str)
 
     def end(self, partition: int) -> tuple[int, int]:
         """Log start and log end of a partition; -1: nobody could say."""
@@ -190,6 +209,8 @@ def read_deletions(admin: Mapping[str, Node]) -> tuple[dict[Uuid, DeletionRecord
         if not path.startswith(znodes.DELETED_TOPICS + "/") or "/" in path[prefix:]:
             continue
         try:
+            if decode_deletion_head(path, node.data).state == PREPARED:
+                continue
             record = _assembled(path, node.data, admin)
         except DamagedNodeError as problem:
             problems.append(str(problem))
@@ -206,24 +227,60 @@ def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRec
     if any(piece is None for piece in pieces):
         raise DamagedNodeError(f"{path}: not all of its {head.pieces} pieces are there")
     whole = b"".join(piece.data for piece in pieces if piece is not None)
-    return decode_deletion(path, whole, head.pieces)
+    bulk = znodes.decode_json(path, whole, dict[str, msgspec.Raw])
+    if "state" in bulk:
+        # Of a version that wrote everything into the pieces.
+        return decode_deletion(path, whole, head.pieces)
+    own = znodes.decode_json(path, data, dict[str, msgspec.Raw])
+    return decode_deletion(path, msgspec.json.encode({**own, **bulk}), head.pieces)
+
+
+def forget_prepared(admin: Mapping[str, Node]) -> list[Operation]:
+    """Removes what was written for deletions that were not decided."""
+    operations: list[Operation] = []
+    prefix = len(znodes.DELETED_TOPICS) + 1
+    prepared = set()
+    for path, node in admin.items():
+        if path.startswith(znodes.DELETED_TOPICS + "/") and "/" not in path[prefix:]:
+            try:
+                if decode_deletion_head(path, node.data).state == PREPARED:
+                    prepared.add(path)
+            except DamagedNodeError:
+                continue
+    operations += [Delete(path) for path in admin if path.rsplit("/", 1)[0] in prepared]
+    return operations + [Delete(path) for path in sorted(prepared)]
 
 
 def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> tuple[DeletionRecord, list[Operation]]:
     """Replaces (or makes) the nodes of a record; gives it with its number of pieces."""
     path, data = znodes.deletion_path(record.topic_id), record.encode()
-    pieces: list[bytes] = []
-    if len(data) > PIECE_BYTES_MAX:
-        pieces = [data[at : at + PIECE_BYTES_MAX] for at in range(0, len(data), PIECE_BYTES_MAX)]
-        head = DeletionHead(record.state, len(pieces), record.topic, record.deleted_ms, record.closed)
-        data = msgspec.json.encode({"version": 1, **msgspec.structs.asdict(head)})
     had = 0 if before is None else before.pieces
+    if before is not None and had and all(getattr(before, name) == getattr(record, name) for name in BULK):
+        return msgspec.structs.replace(record, pieces=had), [Set(path, record.encode_head(had))]
+    pieces = [] if len(data) <= PIECE_BYTES_MAX else _pieces(record)
+    if pieces:
+        data = record.encode_head(len(pieces))
     operations: list[Operation] = [Create(path, data) if before is None else Set(path, data)]
     for number, piece in enumerate(pieces):
         at = f"{path}/{number}"
         operations.append(Set(at, piece) if number < had else Create(at, piece))
     operations += [Delete(f"{path}/{number}") for number in range(len(pieces), had)]
     return msgspec.structs.replace(record, pieces=len(pieces)), operations
+
+
+def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
+    """A new record in steps that may each be a multi of its own, and the one that makes it count."""
+    path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
+    head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
+    steps: list[list[Operation]] = [[Create(path, head)]]
+    steps += [[Create(f"{path}/{number}", piece)] for number, piece in enumerate(pieces)]
+    decided = msgspec.structs.replace(record, pieces=len(pieces))
+    return decided, steps, Set(path, record.encode_head(len(pieces)))
+
+
+def _pieces(record: DeletionRecord) -> list[bytes]:
+    bulk = record.encode_bulk()
+    return [bulk[at : at + PIECE_BYTES_MAX] for at in range(0, len(bulk), PIECE_BYTES_MAX)]
 
 
 def forget_operations(record: DeletionRecord) -> list[Operation]:

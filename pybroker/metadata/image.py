@@ -126,6 +126,8 @@ class ImageDelta(msgspec.Struct, frozen=True):
     """Of `delete_orders`, besides those of removed topics."""
     raised: bool = False
     """Topics have ids from now on."""
+    leftovers: Mapping[str, int] = {}
+    """See `ClusterImage`; -1: nothing is left."""
 
     @property
     def empty(self) -> bool:
@@ -184,6 +186,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """The nodes that are there of those above the records of a topic's ingests: path → topic id."""
     damaged_ingests: frozenset[str] = frozenset()
     """Nodes of ingests that cannot be read: whether those are committed, and which files are theirs, nobody knows."""
+    leftovers: Mapping[str, int] = {}
+    """Names that are free, below which nodes of a dead topic are still to be removed: of how many partitions."""
     reserved: Mapping[str, Uuid] = {}
     """Names that deleted topics are about to get back, or have not given up yet."""
     delete_orders: frozenset[str] = frozenset()
@@ -278,6 +282,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             {**self.floors, **delta.floors} if delta.floors else self.floors,
             {**self.broker_configs, **delta.broker_configs} if delta.broker_configs else self.broker_configs,
             self.damaged,
+            leftovers=_left(self.leftovers, delta.leftovers),
             reserved=reserved,
             acls=_with_acls(self.acls, delta.acls),
             users={**self.users, **delta.users} if delta.users else self.users,
@@ -303,6 +308,10 @@ def _with_acls(
     if not changes:
         return before
     return {pattern: node for pattern, node in {**before, **changes}.items() if node.bindings}
+
+
+def _left(before: Mapping[str, int], changes: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: count for name, count in {**before, **changes}.items() if count >= 0} if changes else before
 
 
 def _changed(before: Mapping[_K, _V], new: Mapping[_K, _V], gone: Sequence[_K]) -> Mapping[_K, _V]:

@@ -19,9 +19,17 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from pybroker.metadata import znodes
 from pybroker.metadata.acls import AclNode, AclPattern, decode_acls
-from pybroker.metadata.deletion_records import DEAD_STATES, UNDELETING, DeletionRecord, read_deletions
+from pybroker.metadata.deletion_records import (
+    DEAD_STATES,
+    UNDELETING,
+    DeletionRecord,
+    forget_prepared,
+    read_deletions,
+)
 from pybroker.metadata.image import (
     NO_LEADER,
     ClusterImage,
@@ -116,6 +124,7 @@ def load_image(
         floors,
         broker_configs(nodes.configs),
         topics.damaged,
+        leftovers=topics.leftovers,
         reserved=reserved_names(deletions),
         acls=_acls({**nodes.acls, **nodes.extended_acls}),
         users=_users(nodes.configs),
@@ -130,7 +139,7 @@ def load_image(
     started = len(znodes.TOPIC_IDS) + 1
     records = {path[started:] for path in nodes.admin if path.startswith(znodes.TOPIC_IDS + "/")}
     records |= {one.path[started:] for one in topics.repairs if one.path.startswith(znodes.TOPIC_IDS + "/")}
-    return LoadedImage(image, tuple(topics.repairs), frozenset(records))
+    return LoadedImage(image, (*topics.repairs, *forget_prepared(nodes.admin)), frozenset(records))
 
 
 class _Topics:
@@ -155,6 +164,7 @@ class _Topics:
         self._states: dict[tuple[bytes, int, tuple[int, ...]], PartitionImage] = {}
         self.topics: dict[str, TopicImage] = {}
         self.damaged: dict[str, str] = {}
+        self.leftovers: dict[str, int] = {}
         self.repairs: list[Operation] = []
 
     def load(self, deletions: Mapping[Uuid, DeletionRecord]) -> None:
@@ -167,6 +177,12 @@ class _Topics:
                 continue
             repairs: list[Operation] = []
             try:
+                dead = znodes.decode_leftover(path, node.data)
+                if dead is not None:
+                    if dead not in deletions:
+                        raise DamagedNodeError(f"{path}: topic id {dead} is said to be deleted, and no record says so")
+                    self.leftovers[name] = self._leftover(name)
+                    continue
                 topic = self._topic(name, path, node, repairs)
                 if topic.topic_id in names:
                     raise DamagedNodeError(
@@ -181,6 +197,18 @@ class _Topics:
             self.topics[name] = topic
             names[topic.topic_id] = name
             self.repairs += repairs
+
+    def _leftover(self, name: str) -> int:
+        """How many partitions of a dead topic still have nodes; the rest of one that was cut off between is removed."""
+        parent = znodes.partitions_path(name)
+        if parent not in self._nodes.topics:
+            self.repairs.append(Create(parent))
+        count = 0
+        while f"{parent}/{count}/state" in self._nodes.topics:
+            count += 1
+        if f"{parent}/{count}" in self._nodes.topics:
+            self.repairs.append(Delete(f"{parent}/{count}"))
+        return count
 
     def _topic(self, name: str, path: str, node: Node, repairs: list[Operation]) -> TopicImage:
         content = znodes.decode_topic(path, node.data)
@@ -252,11 +280,20 @@ class _Topics:
         if parent not in nodes:
             repairs.append(Create(parent))
         partitions: list[PartitionImage] = []
+        floor = self._floors.get(name, -1)
         for index in range(len(content.partitions)):
             path = f"{parent}/{index}/state"
             node = nodes.get(path)
             if node is not None:
-                partitions.append(self._partition(index, path, node, content))
+                found = self._partition(index, path, node, content)
+                if found.leader_epoch <= floor:
+                    # Of the topic before, whose truncation was cut off.
+                    found = msgspec.structs.replace(
+                        _missing_state(content.partitions[index], self._controller_epoch, floor + 1),
+                        state_version=node.version + 1,
+                    )
+                    repairs.append(Set(path, _state_bytes(found), node.version))
+                partitions.append(found)
                 continue
             missing = _missing_state(content.partitions[index], self._controller_epoch, self._floors.get(name, -1) + 1)
             if f"{parent}/{index}" not in nodes:

@@ -8,7 +8,7 @@ delivered there too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -179,6 +179,33 @@ def operation_bytes(operation: Operation) -> int:
 
 PART_OPERATIONS_MAX = 2_000
 """Of what is written in parts: others have their turn in between."""
+
+
+DECISION_BYTES_MAX = 900 * 1024
+"""Of a multi of ours: what does not fit is cut where that may be done, also where the embedded store would take it."""
+
+
+def operations_bytes(operations: Iterable[Operation]) -> int:
+    """What operations take of a multi, at most."""
+    return sum(map(operation_bytes, operations))
+
+
+def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequence[Operation]]:
+    """As few multis as possible, each below DECISION_BYTES_MAX if the positions at which a new one may begin allow it;
+    one, if everything fits."""
+    if operations_bytes(operations) <= DECISION_BYTES_MAX:
+        return [operations]
+    ends = [*(seam for seam in seams if seam), len(operations)]
+    parts: list[Sequence[Operation]] = []
+    begin = at = size = 0
+    for end in ends:
+        taken = operations_bytes(operations[at:end])
+        if at > begin and size + taken > DECISION_BYTES_MAX:
+            parts.append(operations[begin:at])
+            begin, size = at, 0
+        at, size = end, size + taken
+    parts.append(operations[begin:])
+    return parts
 
 
 def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:

@@ -209,6 +209,23 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
     )
 
 
+def encode_leftover(topic_id: Uuid) -> bytes:
+    """Of the node of a dead topic whose partitions' nodes are still to be removed: its name is free."""
+    return msgspec.json.encode({"version": TOPIC_VERSION, "deleted": str(topic_id)})
+
+
+class _LeftoverJson(msgspec.Struct):
+    deleted: str
+
+
+def decode_leftover(path: str, data: bytes) -> Uuid | None:
+    """The id of the dead topic; None if the node is a topic's."""
+    if b'"deleted"' not in data[:40]:
+        return None
+    node: _LeftoverJson = decode_json(path, data, _LeftoverJson)
+    return parse_topic_id(path, node.deleted)
+
+
 WITH_ITS_TOPIC = 0
 """The record and the topic's node were made by one multi, which knows no zxid yet."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pybroker.cluster.view import ClusterView
 from pybroker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.metadata.control_messages import UpdateMetadataRequest, UpdateMetadataResponse
 from pybroker.metadata.image import ClusterImage
@@ -18,8 +19,18 @@ OnShown = Callable[[Sequence[Uuid]], None]
 class MetadataUpdates:
     """All listeners are called in the turn of the loop in which clients begin to see the change."""
 
-    def __init__(self, cache: MetadataCache, *, on_removed: Sequence[OnRemoved], on_shown: Sequence[OnShown]) -> None:
+    def __init__(
+        self,
+        cache: MetadataCache,
+        view: ClusterView,
+        *,
+        on_removed: Sequence[OnRemoved],
+        on_shown: Sequence[OnShown],
+    ) -> None:
         self._cache = cache
+        self._view = view
+        self._last = (-1, -1)
+        """The controller and the life of this broker that the last request was of."""
         self._on_removed = tuple(on_removed)
         self._on_shown = tuple(on_shown)
 
@@ -28,8 +39,13 @@ class MetadataUpdates:
         return all(self._cache.topic_by_id(topic_id) is not None for topic_id in image.names)
 
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Applies a request that the caller has found to be current."""
-        removed, shown = self._cache.update(request)
+        """Applies a request that the caller has found to be current. The first one of a controller to this life of the
+        broker names all topics: what was deleted meanwhile, and is not among them, clients must not find any more."""
+        spoken = (request.controller_epoch, request.broker_epoch)
+        image = self._view.image
+        whole = spoken != self._last and image.controller_epoch == request.controller_epoch
+        self._last = spoken
+        removed, shown = self._cache.update(request, image.names if whole else None)
         if removed:
             for gone in self._on_removed:
                 gone(removed)

@@ -87,6 +87,7 @@ def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
     expected = {**STAGED_EVERYWHERE, controller: {"deleting"}}
     for other in others:
         until(lambda other=other: receipt(network, other, topic_id) == expected)
+        until(lambda other=other: network.at(other).metadata("doomed").error_code == 3)
     new = network.at(others[0]).create("doomed", 3, replicas=2)
     network.written("doomed", "new")
     network.links.heal()

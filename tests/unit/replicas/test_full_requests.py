@@ -9,7 +9,12 @@ import pytest
 import pytest_asyncio
 
 from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import UpdateCluster
+from pybroker.metadata.control_messages import (
+    UpdateCluster,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from pybroker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
@@ -131,3 +136,19 @@ async def test_a_topic_whose_nodes_are_damaged_is_not_unknown(host: Host) -> Non
     await host.lead(DEAD, kind=FULL)
     assert host.hosted == {(A, 0)}
     assert host.staged == {(B, 0)}
+
+
+@pytest.mark.checklist(8, 105, 125)
+async def test_a_topic_whose_deletion_was_missed_is_not_shown_any_more(host: Host) -> None:
+    """The controller that has deleted it died before it could say so; the next one names only what lives."""
+
+    async def update(controller_epoch: int, *topics: UpdateMetadataTopicState) -> None:
+        await host.receiver.handle(UpdateMetadataRequest(1, controller_epoch, 10, list(topics), []))
+
+    state = UpdateMetadataPartitionState(0, 1, 1, 0, (1,), 0, (1,), ())
+    await show(host, topic("a", A, 1), topic("b", B, 1))
+    await update(1, UpdateMetadataTopicState("a", A, [state]), UpdateMetadataTopicState("b", B, [state]))
+    await show(host, topic("a", A, 1), controller_epoch=2)
+    await update(2, UpdateMetadataTopicState("a", A, [state]))
+    assert (host.cache.topic_id("a"), host.cache.topic_id("b"), host.removed) == (A, None, [("b", B)])
+    assert host.native.deltas[-1].topics_removed == [B]

@@ -91,7 +91,7 @@ class Host:
             fence=fence,
             cluster=self.view,
             replicas=self.manager,
-            metadata=MetadataUpdates(self.cache, on_removed=[self._note_removed], on_shown=[]),
+            metadata=MetadataUpdates(self.cache, self.view, on_removed=[self._note_removed], on_shown=[]),
             closing=TopicClosing(native.partitions, NoGroups(), self.view),
         )
 

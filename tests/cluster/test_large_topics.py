@@ -1,0 +1,103 @@
+"""Topics too large for one multi of ZooKeeper, and a controller that is killed in the middle of making and deleting
+them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import running_cluster, until
+from tests.support.lives_in_cluster import Everywhere
+
+NAME = "n" * 249
+TOPIC = f"/brokers/topics/{NAME}"
+
+
+class Large:
+    """A cluster of two, its store, and one topic."""
+
+    def __init__(self, brokers: Everywhere, store: KazooClient, partitions: int) -> None:
+        self.brokers = brokers
+        self.store = store
+        self.partitions = partitions
+
+    def killed_when(self, asks: Callable[[int], object], seen: Callable[[], object]) -> int:
+        """Has something done by way of the controller, and kills it when something is seen in the store; the broker
+        that is left."""
+        controller = self.brokers.controller()
+
+        def ask() -> None:
+            try:
+                asks(controller)
+            except OSError:
+                return  # killed
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        until(seen)
+        self.brokers.cluster.brokers[controller].kill()
+        thread.join()
+        other = 3 - controller
+        until(lambda: self.brokers.controller(other) == other)
+        return other
+
+    def led(self, at: int) -> int:
+        """Partitions that have a leader."""
+        return sum(one.leader_id > 0 for one in self.brokers.at(at).metadata(NAME).partitions)
+
+    def data(self) -> bytes:
+        return self.store.get(TOPIC)[0] if self.store.exists(TOPIC) else b""
+
+
+def lives_and_dies(folder: Path, partitions: int) -> None:
+    with running_cluster(folder, size=2, settings={"num.partitions": "1"}) as cluster:
+        store = KazooClient(cluster.zookeeper.address)
+        store.start()
+        try:
+            large = Large(Everywhere(cluster), store, partitions)
+            _lives_and_dies(large)
+        finally:
+            store.stop()
+            store.close()
+
+
+def _lives_and_dies(large: Large) -> None:
+    brokers = large.brokers
+    left = large.killed_when(
+        lambda at: brokers.at(at).try_create(NAME, large.partitions, replicas=2), lambda: large.store.exists(TOPIC)
+    )
+    until(lambda: large.led(left) == large.partitions)
+    brokers.cluster.brokers[3 - left].start()
+    topic_id = brokers.at(left).metadata(NAME).topic_id
+    until(lambda: all(large.led(number) == large.partitions for number in (1, 2)))
+    # Dead, and its name free, with what is left of it in the store.
+    left = large.killed_when(lambda at: brokers.at(at).delete(topic_id), lambda: b'"deleted"' in large.data())
+    until(lambda: brokers.at(left).metadata(NAME).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    again = brokers.at(left).create(NAME, 2)
+    assert again != topic_id
+    brokers.written(NAME, "new", at=left)
+    brokers.cluster.brokers[3 - left].start()
+    for number, broker in brokers.cluster.brokers.items():
+        until(lambda number=number: brokers.at(number).metadata(NAME).topic_id == again)
+        staged = broker.data_dir / "deleting"
+        until(lambda staged=staged: len(list(staged.glob(f"{topic_id.hex}_*"))) == large.partitions)
+    until(lambda: [one.state for one in brokers.at(left).deletions(topic_id)] == ["staged"])
+    assert brokers.at(left).delete(again).error_code == 0
+    until(lambda: not large.store.exists(TOPIC))
+
+
+@pytest.mark.checklist(4, 110, 111, 113, 125, "R38", "A1", "A2")
+def test_the_controller_is_killed_while_a_large_topic_is_made_and_deleted(tmp_path: Path) -> None:
+    lives_and_dies(tmp_path, 1_250)
+
+
+@pytest.mark.slow
+@pytest.mark.checklist("R38")
+def test_ten_thousand_partitions(tmp_path: Path) -> None:
+    lives_and_dies(tmp_path, 10_000)
