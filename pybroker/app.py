@@ -222,6 +222,11 @@ class Broker:
 
         return broker_metrics(self.services) if self.services is not None else ""
 
+    async def prepare_metrics(self) -> None:
+        """What `metrics_text` has to count, counted in turns."""
+        if self.services is not None:
+            await self.services.cluster_state.conditions.catch_up()
+
     def _fail(self, problem: FatalError) -> None:
         if not self.failed.done():
             self.failed.set_exception(problem)

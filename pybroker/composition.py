@@ -375,7 +375,9 @@ def _services(
         elections=ElectionAdmin(port),
         cluster=cluster,
         figures=figures,
-        cluster_state=ClusterState(ground.broker_id, cluster, Conditions(view, config), StoreSession(ground.store)),
+        cluster_state=ClusterState(
+            ground.broker_id, cluster, Conditions(view, config, ground.broker_id), StoreSession(ground.store)
+        ),
         reassignments=ReassignmentAdmin(view, port),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),

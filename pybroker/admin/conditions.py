@@ -1,12 +1,15 @@
 """How the partitions of the cluster are: which have no leader, too few replicas in sync, or are being moved.
 
-Metrics ask at every scrape, so that a topic is counted anew only when it has changed: with 10,000 topics the rest is
-one look at each.
+Metrics ask at every scrape, so that a topic is counted anew only when it has changed, and sums are kept. Who asks after
+much has changed lets others have their turn in between: `catch_up`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -15,6 +18,7 @@ from pybroker.config import BrokerConfig
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from pybroker.native import Uuid
 
+TOPICS_A_TURN = 200
 CONSUMER_OFFSETS = "__consumer_offsets"
 MIN_ISR = "min.insync.replicas"
 OFFSETS_REPLICAS = "offsets.topic.replication.factor"
@@ -38,10 +42,17 @@ class Counts(msgspec.Struct):
     too_few_replicas: int = 0
     """Of internal topics, with fewer replicas than the broker's settings say."""
 
-    def add(self, other: Counts) -> None:
-        """Counts the others' too."""
+    @property
+    def in_trouble(self) -> bool:
+        """Whether some partition is not as it should be."""
+        return bool(
+            self.offline or self.under_replicated or self.under_min_isr or self.reassigning or self.too_few_replicas
+        )
+
+    def add(self, other: Counts, sign: int = 1) -> None:
+        """Counts the others' too, or (-1) no more."""
         for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            setattr(self, name, getattr(self, name) + sign * getattr(other, name))
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -65,72 +76,100 @@ class _Counted(msgspec.Struct, frozen=True):
     topic: TopicImage
     rules: tuple[int, int]
     all: Counts
-    led_by: Mapping[int, Counts]
-    """By leader, for those who have one."""
-    replicas: Mapping[int, int]
+    own: Counts | None
+    """Of those that this broker leads, if it leads any."""
+    leaders: Mapping[int, int]
     """By broker."""
+    replicas: Mapping[int, int]
 
 
 class Conditions:
     """Reads the view. On the loop's thread."""
 
-    def __init__(self, view: ClusterView, config: BrokerConfig) -> None:
+    def __init__(self, view: ClusterView, config: BrokerConfig, broker_id: int) -> None:
         self._view = view
+        self._broker_id = broker_id
         self._config = config
         self._counted: dict[Uuid, _Counted] = {}
+        self._all = Counts()
+        self._own = Counts()
+        self._leaders: Counter[int] = Counter()
+        self._replicas: Counter[int] = Counter()
+        self._at: tuple[ClusterImage, int, int] | None = None
+        """What the sums are about: image and settings."""
 
     @property
     def image(self) -> ClusterImage:
         """What is judged."""
         return self._view.image
 
+    async def catch_up(self) -> None:
+        """Counts what has changed, with turns for others in between; the next question then has little to do."""
+        for number, _ in enumerate(self._changes(), 1):
+            if number % TOPICS_A_TURN == 0:
+                await asyncio.sleep(0)
+
     def counts(self) -> Counts:
         """Of all partitions of the cluster."""
-        total = Counts()
-        for topic in self._topics():
-            total.add(topic.all)
-        return total
+        self._count_changes()
+        return self._all
 
-    def led_by(self, broker_id: int) -> Counts:
-        """Of the partitions that a broker leads."""
-        total = Counts()
-        for topic in self._topics():
-            own = topic.led_by.get(broker_id)
-            if own is not None:
-                total.add(own)
-        return total
+    def led_here(self) -> Counts:
+        """Of the partitions that this broker leads."""
+        self._count_changes()
+        return self._own
 
     def loads(self) -> dict[int, BrokerLoad]:
         """Of every broker that is alive or has replicas."""
-        loads = {broker_id: BrokerLoad() for broker_id in self._view.image.brokers}
-        for topic in self._topics():
-            for broker_id, replicas in topic.replicas.items():
-                loads.setdefault(broker_id, BrokerLoad()).replicas += replicas
-            for broker_id, counts in topic.led_by.items():
-                loads.setdefault(broker_id, BrokerLoad()).leaders += counts.partitions
-        return loads
+        self._count_changes()
+        there = {*self._view.image.brokers, *(+self._replicas)}
+        return {broker_id: BrokerLoad(self._leaders[broker_id], self._replicas[broker_id]) for broker_id in there}
 
     def troubled(self) -> Iterator[Condition]:
         """Partitions without leader, under-replicated, under min.insync.replicas, with too few replicas, or being
         moved; by topic."""
-        for name in sorted(self._view.image.topics):
-            topic = self._view.image.topics[name]
-            min_isr, wanted = self._rules(topic)
-            for index, state in enumerate(topic.partitions):
+        self._count_changes()
+        in_trouble = [one for one in self._counted.values() if one.all.in_trouble]
+        for one in sorted(in_trouble, key=lambda each: each.topic.name):
+            min_isr, wanted = one.rules
+            for index, state in enumerate(one.topic.partitions):
                 few = len(state.replicas) < wanted or len(state.isr) < min_isr
                 if few or _is_offline(state) or _is_behind(state) or _moves(state):
-                    yield Condition(topic, index, state, min_isr, wanted)
+                    yield Condition(one.topic, index, state, min_isr, wanted)
 
-    def _topics(self) -> Iterator[_Counted]:
-        known, topics = self._counted, self._view.image.topics
-        if len(known) > 2 * len(topics):
-            self._counted = known = {}
-        for topic in topics.values():
+    def _count_changes(self) -> None:
+        for _ in self._changes():
+            pass
+
+    def _changes(self) -> Iterator[None]:
+        """Brings the sums up to date, a topic at a time. Whoever comes in between goes on with it."""
+        now = (self._view.image, self._config.get_int(MIN_ISR), self._config.get_int(OFFSETS_REPLICAS))
+        if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
+            return
+        image, known = now[0], self._counted
+        for topic_id in [topic_id for topic_id in known if topic_id not in image.names]:
+            self._sum(known.pop(topic_id), -1)
+        for topic in image.topics.values():
             rules = self._rules(topic)
-            counted = known.get(topic.topic_id)
-            if counted is None or counted.topic is not topic or counted.rules != rules:
-                counted = known[topic.topic_id] = _count(topic, rules)
-            yield counted
+            before = known.get(topic.topic_id)
+            if before is not None:
+                if before.topic is topic and before.rules == rules:
+                    continue
+                self._sum(before, -1)
+            known[topic.topic_id] = after = _count(topic, rules, self._broker_id)
+            self._sum(after, 1)
+            yield
+            if self._view.image is not image:
+                return  # somebody else may have counted what is newer
+        self._at = now
+
+    def _sum(self, one: _Counted, sign: int) -> None:
+        self._all.add(one.all, sign)
+        if one.own is not None:
+            self._own.add(one.own, sign)
+        for sums, added in ((self._leaders, one.leaders), (self._replicas, one.replicas)):
+            for broker_id, number in added.items():
+                sums[broker_id] += sign * number
 
     def _rules(self, topic: TopicImage) -> tuple[int, int]:
         """`min.insync.replicas`, and how many replicas there have to be."""
@@ -156,24 +195,30 @@ def _is_behind(state: PartitionImage) -> bool:
     return _is_offline(state) or len(state.isr) < len(state.replicas) - len(state.adding_replicas)
 
 
-def _count(topic: TopicImage, rules: tuple[int, int]) -> _Counted:
-    min_isr, wanted = rules
-    total, led_by, replicas = Counts(), dict[int, Counts](), dict[int, int]()
-    for state in topic.partitions:
-        for broker_id in state.replicas:
-            replicas[broker_id] = replicas.get(broker_id, 0) + 1
-        in_sync = 0 if _is_offline(state) else len(state.isr)
-        one = Counts(
-            1,
-            int(_is_offline(state)),
-            int(_is_behind(state)),
-            int(in_sync < min_isr),
-            int(in_sync == min_isr),
-            int(bool(state.replicas) and state.leader != state.replicas[0]),
-            int(_moves(state)),
-            int(len(state.replicas) < wanted),
-        )
-        total.add(one)
-        if not _is_offline(state):
-            led_by.setdefault(state.leader, Counts()).add(one)
-    return _Counted(topic, rules, total, led_by, replicas)
+def _count(topic: TopicImage, rules: tuple[int, int], broker_id: int) -> _Counted:
+    total = _of(topic.partitions, *rules)
+    led_here = [state for state in topic.partitions if state.leader == broker_id]
+    leaders = Counter(state.leader for state in topic.partitions if state.leader >= 0)
+    replicas = Counter(chain.from_iterable(state.replicas for state in topic.partitions))
+    return _Counted(topic, rules, total, _of(led_here, *rules) if led_here else None, leaders, replicas)
+
+
+def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> Counts:
+    counts = Counts(len(partitions))
+    for state in partitions:
+        replicas, leader = state.replicas, state.leader
+        in_sync = len(state.isr) if leader >= 0 else 0
+        if leader != (replicas[0] if replicas else -1):
+            counts.not_preferred += 1
+        if in_sync < min_isr:
+            counts.under_min_isr += 1
+        elif in_sync == min_isr:
+            counts.at_min_isr += 1
+        if len(replicas) < wanted:
+            counts.too_few_replicas += 1
+        if leader >= 0 and in_sync == len(replicas) and not state.removing_replicas and not state.adding_replicas:
+            continue
+        counts.offline += _is_offline(state)
+        counts.under_replicated += _is_behind(state)
+        counts.reassigning += _moves(state)
+    return counts

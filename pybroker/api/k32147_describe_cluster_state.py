@@ -30,13 +30,14 @@ PARTITIONS_MAX = 10_000
 """In one answer, whatever is asked for."""
 
 
-def handle(
+async def handle(
     cluster: ClusterState, authorizer: Authorizer, context: RequestContext, request: DescribeClusterStateRequest
 ) -> DescribeClusterStateResponse:
     """From what this broker knows of the cluster."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         return DescribeClusterStateResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     conditions = cluster.conditions
+    await conditions.catch_up()
     image, counts = conditions.image, conditions.counts()
     partitions_max = max(0, min(request.partitions_max, PARTITIONS_MAX))
     return DescribeClusterStateResponse(

@@ -31,7 +31,7 @@ def _sizes(services: Services) -> list[Metric]:
         Metric(
             "pybroker_leader_partitions",
             "Partitions that this broker leads (Kafka: LeaderCount).",
-            lambda: conditions.led_by(services.broker_id).partitions,
+            lambda: conditions.led_here().partitions,
         ),
         Metric(
             "pybroker_cluster_deletions",

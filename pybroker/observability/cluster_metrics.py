@@ -66,7 +66,7 @@ def _timer(prefix: str, kafkas: str, what: str, timer: Timer) -> Iterator[Metric
 
 def _replica_manager(services: Services) -> Iterator[Metric]:
     state, changes = services.cluster_state, services.figures.changes
-    led = state.conditions.led_by(state.broker_id)
+    led = state.conditions.led_here()
     load = state.conditions.loads().get(state.broker_id)
     gauge, counter = partial(_gauge, _REPLICAS), partial(_counter, _REPLICAS)
     yield gauge("LeaderCount", "Partitions that this broker leads", led.partitions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,18 @@ class MetricsServer:
     thread.
     """
 
-    def __init__(self, host: str, port: int, metrics: Callable[[], str], ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        metrics: Callable[[], str],
+        ready: Callable[[], bool],
+        *,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`prepare` is awaited before /metrics: what takes long lets others have their turn."""
         self._address = host, port
+        self._prepare = prepare
         self._metrics = metrics
         self._ready = ready
         self._server: asyncio.Server | None = None
@@ -66,6 +76,8 @@ class MetricsServer:
             if self._connections <= CONNECTIONS_MAX:
                 async with asyncio.timeout(EXCHANGE_SECONDS_MAX):
                     head = await reader.readuntil(b"\r\n\r\n")
+                    if self._prepare is not None and b" /metrics" in head.split(b"\r\n", 1)[0]:
+                        await self._prepare()
                     writer.write(self._answer(head))
                     await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):

@@ -183,7 +183,9 @@ class Foreground:
         from pybroker.observability.http import MetricsServer
 
         host, port = host_port(address)
-        self._http = MetricsServer(host, port, broker.metrics_text, lambda: self._serving)
+        self._http = MetricsServer(
+            host, port, broker.metrics_text, lambda: self._serving, prepare=broker.prepare_metrics
+        )
         try:
             bound = await self._http.start()
         except OSError as problem:
