@@ -3,10 +3,12 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least, one_of
+from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least, one_of
 
 BOOLEAN, STRING, PASSWORD = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.PASSWORD
 INT, LONG = ConfigType.INT, ConfigType.LONG
+
+LONG_MAX = 9223372036854775807
 
 METADATA_STORE = "metadata.store"
 EMBEDDED = "embedded"
@@ -122,6 +124,30 @@ REPLICATION = (
         30000,
         "How long a follower waits for its leader's answer before it connects anew.",
         at_least(1),
+    ),
+    ConfigKey(
+        "leader.replication.throttled.rate",
+        LONG,
+        LONG_MAX,
+        "Bytes a second that this broker sends to replicas that are not in sync, of those that their topics' leader.replication.throttled.replicas name (KIP-73).",
+        at_least(0),
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "follower.replication.throttled.rate",
+        LONG,
+        LONG_MAX,
+        "Bytes a second that this broker copies of replicas that are behind, of those that their topics' follower.replication.throttled.replicas name (KIP-73).",
+        at_least(0),
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        LONG_MAX,
+        "Bytes a second that this broker copies when partitions move between its log directories (KIP-113).",
+        at_least(0),
+        Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
         "controlled.shutdown.enable",

@@ -2,12 +2,13 @@
 
 Leaders walk around the brokers from a start that the seed chooses; followers lie at a shift from their leader that
 grows with each round, so that losing one broker spreads its work over all others (KIP-36 describes the result). With
-racks known for all brokers, neighbours in the walk are of different racks.
+racks known for all brokers, neighbours in the walk are of different racks, and no rack gets a second replica of a
+partition while another has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pybroker.metadata.image import BrokerImage
 
@@ -17,6 +18,7 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤ len(brokers)."""
     walk = _walk(brokers)
+    racks = {} if any(one.rack is None for one in brokers) else {one.broker_id: one.rack or "" for one in brokers}
     count = len(walk)
     assert 1 <= replication_factor <= count
     if count == 1:
@@ -25,14 +27,28 @@ def place(
     shift = seed // count % (count - 1)
     placed: list[tuple[int, ...]] = []
     for partition in range(first_partition, first_partition + partitions):
-        rounds = partition // count
         leader = (start + partition) % count
-        replicas = [walk[leader]]
-        for follower in range(replication_factor - 1):
-            step = 1 + (shift + rounds + follower) % (count - 1)
-            replicas.append(walk[(leader + step) % count])
-        placed.append(tuple(replicas))
+        turned = shift + partition // count
+        followers = (walk[(leader + 1 + (turned + step) % (count - 1)) % count] for step in range(count - 1))
+        placed.append((walk[leader], *_followers(walk[leader], list(followers), replication_factor - 1, racks)))
     return placed
+
+
+def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[int, str]) -> list[int]:
+    if not racks:
+        return candidates[:wanted]
+    chosen: list[int] = []
+    had = {racks[leader]}
+    while len(chosen) < wanted:
+        fresh = next((broker for broker in candidates if racks[broker] not in had), None)
+        if fresh is None:
+            # Each rack that can have one more has had its turn.
+            had = set()
+            continue
+        candidates.remove(fresh)
+        chosen.append(fresh)
+        had.add(racks[fresh])
+    return chosen
 
 
 def _walk(brokers: Sequence[BrokerImage]) -> list[int]:

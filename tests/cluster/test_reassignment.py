@@ -6,11 +6,21 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pybroker.client import ErrorCode, KafkaError, NewTopic, PartitionReassignment, TopicPartition, blocking
+from pybroker.client import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ErrorCode,
+    KafkaError,
+    NewTopic,
+    PartitionReassignment,
+    TopicPartition,
+    blocking,
+)
 from tests.support.cluster import LIMIT_S, BrokerCluster, running_cluster, until
 from tests.support.kafka_tools import run_tool
 
@@ -69,6 +79,14 @@ def on_disk(cluster: BrokerCluster, topic: str) -> dict[int, set[int]]:
     }
 
 
+def planned(cluster: BrokerCluster, topic: str, wanted: Sequence[Sequence[int]]) -> list[str]:
+    """Arguments of Kafka's tool."""
+    rows = [{"topic": topic, "partition": index, "replicas": list(one)} for index, one in enumerate(wanted)]
+    file = cluster.brokers[1].folder / f"{topic}.json"
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    return ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file)]
+
+
 def under_way(admin: blocking.AdminClient, topic: str) -> dict[int, PartitionReassignment]:
     found = admin.list_partition_reassignments()
     return {where.partition: what for where, what in found.items() if where.topic == topic}
@@ -78,22 +96,15 @@ def test_kafkas_tool_moves_replicas_under_writes(cluster: BrokerCluster, admin: 
     create(admin, "moved", (1, 2), (2, 1), (1, 2))
     produce(cluster, "moved", range(3_000), 3)
     wanted = [[3, 4], [4, 3], [3, 2]]
-    plan = {
-        "version": 1,
-        "partitions": [
-            {"topic": "moved", "partition": index, "replicas": replicas} for index, replicas in enumerate(wanted)
-        ],
-    }
-    file = cluster.brokers[1].folder / "plan.json"
-    file.write_text(json.dumps(plan))
-    tool = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file)]
+    tool = planned(cluster, "moved", wanted)
     said = run_tool("kafka-reassign-partitions", [*tool, "--execute"])
     assert "Successfully started partition reassignments for moved-0,moved-1,moved-2" in said
     produce(cluster, "moved", range(3_000, 6_000), 3)
     until(lambda: not admin.list_partition_reassignments())
-    assert assigned(admin, "moved") == wanted
+    until(lambda: assigned(admin, "moved") == wanted)
+    assert run_tool("kafka-reassign-partitions", [*tool, "--verify"]).count("is completed.") == 3
     until(lambda: on_disk(cluster, "moved") == {1: set(), 2: {2}, 3: {0, 1, 2}, 4: {0, 1}})
-    assert [sorted(one) for one in in_sync(admin, "moved")] == [[3, 4], [3, 4], [2, 3]]
+    until(lambda: in_sync(admin, "moved") == [{3, 4}, {3, 4}, {2, 3}])
     assert read(cluster, "moved", 3, 6_000) == list(range(6_000))
 
 
@@ -121,39 +132,74 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
 ) -> None:
     """The broker that is to get replicas dies, then the controller: reassignments wait, are taken back, replaced, or
     end with a deletion, which wins."""
-    create(admin, "kept", (1, 2), (2, 1), (1, 3))
-    create(admin, "gone", (1, 2))
+    controller = admin.describe_cluster().controller
+    assert controller is not None
+    # The new broker is not the controller, which is asked while that is paused.
+    one, two, three, new = sorted(cluster.brokers, key=lambda number: (number != controller.id, number))
+    create(admin, "kept", (one, two), (two, one), (one, three))
+    create(admin, "gone", (one, two))
     produce(cluster, "kept", range(300), 3)
-    paused = cluster.brokers[4]
+    paused = cluster.brokers[new]
     os.kill(paused.pid, signal.SIGSTOP)
     kept = [TopicPartition("kept", index) for index in range(3)]
     admin.alter_partition_reassignments(
-        {kept[0]: [4, 2], kept[1]: [4, 1], kept[2]: [4, 3], TopicPartition("gone", 0): [4, 2]}
+        {kept[0]: [new, two], kept[1]: [new, one], kept[2]: [new, three], TopicPartition("gone", 0): [new, two]}
     )
     paused.kill()
     assert under_way(admin, "kept") == {
-        0: PartitionReassignment((4, 2, 1), (4,), (1,)),
-        1: PartitionReassignment((4, 1, 2), (4,), (2,)),
-        2: PartitionReassignment((4, 3, 1), (4,), (1,)),
+        0: PartitionReassignment((new, two, one), (new,), (one,)),
+        1: PartitionReassignment((new, one, two), (new,), (two,)),
+        2: PartitionReassignment((new, three, one), (new,), (one,)),
     }
-    assert assigned(admin, "kept")[0] == [4, 2, 1]
+    until(lambda: assigned(admin, "kept")[0] == [new, two, one])
     admin.delete_topics(["gone"])
-    create(admin, "gone", (2, 3))
-    admin.alter_partition_reassignments({kept[1]: None, kept[2]: [3, 2]})
+    create(admin, "gone", (two, three))
+    admin.alter_partition_reassignments({kept[1]: None, kept[2]: [three, two]})
     with pytest.raises(KafkaError) as refused:
         admin.alter_partition_reassignments({kept[1]: None})
     assert refused.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     until(lambda: set(under_way(admin, "kept")) == {0})
-    controller = admin.describe_cluster().controller
-    assert controller is not None
-    cluster.brokers[controller.id].kill()
+    cluster.brokers[one].kill()
     produce(cluster, "kept", range(300, 600), 3)
-    cluster.brokers[controller.id].start()
-    until(lambda: under_way(admin, "kept") == {0: PartitionReassignment((4, 2, 1), (4,), (1,))})
+    cluster.brokers[one].start()
+    until(lambda: under_way(admin, "kept") == {0: PartitionReassignment((new, two, one), (new,), (one,))})
     paused.start()
     until(lambda: not admin.list_partition_reassignments())
-    assert assigned(admin, "kept") == [[4, 2], [1, 2], [3, 2]]
-    until(lambda: on_disk(cluster, "kept") == {1: {1}, 2: {0, 1, 2}, 3: {2}, 4: {0}})
-    until(lambda: in_sync(admin, "kept") == [{2, 4}, {1, 2}, {2, 3}])
+    until(lambda: assigned(admin, "kept") == [[new, two], [one, two], [three, two]])
+    until(lambda: on_disk(cluster, "kept") == {one: {1}, two: {0, 1, 2}, three: {2}, new: {0}})
+    until(lambda: in_sync(admin, "kept") == [{two, new}, {one, two}, {two, three}])
     assert read(cluster, "kept", 3, 600) == list(range(600))
-    assert on_disk(cluster, "gone") == {1: set(), 2: {0}, 3: {0}, 4: set()}
+    assert on_disk(cluster, "gone") == {one: set(), two: {0}, three: {0}, new: set()}
+
+
+def test_what_is_copied_is_throttled_and_what_is_in_sync_is_not(
+    cluster: BrokerCluster, admin: blocking.AdminClient
+) -> None:
+    """4 MB to each of two brokers would be there at once; at 50 kB a second they take more than a minute."""
+    create(admin, "slow", (1, 2))
+    payload = os.urandom(1000).hex().encode()
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for _ in range(2_000):
+            producer.enqueue("slow", payload, partition=0)
+    tool = planned(cluster, "slow", [[3, 4]])
+    run_tool("kafka-reassign-partitions", [*tool, "--execute", "--throttle", "50000"])
+    begun = time.monotonic()
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for _ in range(500):
+            producer.enqueue("slow", payload, partition=0)
+    assert under_way(admin, "slow") == {0: PartitionReassignment((3, 4, 1, 2), (3, 4), (1, 2))}
+    copied = sum(file.stat().st_size for file in cluster.brokers[3].data_dir.glob("slow-0/*.log"))
+    # A second's worth at once, and one answer over it.
+    assert copied < 2_500_000 + 50_000 * (time.monotonic() - begun)
+    topic = ConfigResource(ConfigResourceType.TOPIC, "slow")
+    throttled = admin.describe_configs([topic]).all()[topic]
+    assert throttled["leader.replication.throttled.replicas"].value == "0:1,0:2"
+    assert throttled["follower.replication.throttled.replicas"].value == "0:3,0:4"
+    brokers = [ConfigResource(ConfigResourceType.BROKER, str(number)) for number in cluster.brokers]
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    admin.incremental_alter_configs({one: [AlterConfigOp(rate, "100000000") for rate in rates] for one in brokers})
+    until(lambda: not under_way(admin, "slow"))
+    run_tool("kafka-reassign-partitions", [*tool, "--verify"])
+    assert admin.describe_configs([topic]).all()[topic]["leader.replication.throttled.replicas"].value == ""
+    for described in admin.describe_configs(brokers).all().values():
+        assert {described[rate].value for rate in rates} == {"9223372036854775807"}

@@ -133,6 +133,7 @@ impl DataPlane {
             .map_err(|error| log_dir_error(&error))?;
         let replicas = Arc::new(replicas);
         replicas.ingests().set_limits(settings.ingest);
+        settings.throttled.set(replicas.throttles());
         self.pass_on_proposals(&replicas);
         let queue = Arc::clone(&self.queue);
         replicas.on_offline(Box::new(move |partitions| queue.offline(partitions)));
@@ -225,6 +226,7 @@ impl DataPlane {
         if let Some(replicas) = self.open_replicas() {
             replicas.set_log_settings(changed.log);
             replicas.ingests().set_limits(changed.ingest);
+            changed.throttled.set(replicas.throttles());
         }
         if let Some(background) = &*self.background.lock() {
             background.set(changed.intervals, changed.cleaner)?;

@@ -143,6 +143,16 @@ impl Following {
         }
     }
 
+    /// Whether it is known to have all that was committed, as of the last answer.
+    pub(crate) const fn has_caught_up(&self) -> bool {
+        self.high_watermark >= 0 && self.lag == 0
+    }
+
+    /// It waits until then, though nothing is wrong.
+    pub(crate) fn pause_until(&mut self, until: Instant) {
+        self.state = State::Paused(until);
+    }
+
     /// The next request names it from there; `None`: it cannot be followed now. False: it is held back after all.
     pub(crate) fn ask(&mut self, from: Option<FetchFrom>, now: Instant, backoff: Duration) -> bool {
         let follows = from.filter(|from| from.leader_epoch == self.leader_epoch);

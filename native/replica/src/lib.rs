@@ -32,6 +32,7 @@ mod replicas;
 mod requests;
 mod role;
 mod shutdown;
+mod throttle;
 mod topic_config;
 mod topic_map;
 
@@ -58,5 +59,6 @@ pub use requests::{
     AppendInfo, EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionRead,
 };
 pub use role::{Leader, Role, check_leader_epoch};
-pub use topic_config::{BadSetting, BrokerLogSettings, TopicConfig};
+pub use throttle::{Throttle, Throttles};
+pub use topic_config::{BadSetting, BrokerLogSettings, ThrottledReplicas, TopicConfig};
 pub use topic_map::{HostedTopic, PARTITION_INDEX_MAX, Placed, TopicMap};

@@ -19,6 +19,8 @@ use crate::{Partition, PartitionError, Placed, Replicas, Role, TopicConfig};
 const REST_BYTES: u64 = 4 << 20;
 /// Passes over a partition that is written faster than it is copied, before appends are held all the same.
 const PASSES_MAX: usize = 50;
+/// How soon a copy that is throttled notices that it is of no use any more.
+const PACE: Duration = Duration::from_millis(50);
 /// How long readers may keep files of the old place open before they are removed under them.
 const READERS_GRACE: Duration = Duration::from_secs(60);
 
@@ -123,7 +125,9 @@ impl Replicas {
         let mut copy = LogCopy::begin(&log, &to, name).map_err(noted)?;
         for _ in 0..PASSES_MAX {
             let reached = log.log_end_offset();
-            let bytes = copy.pass(&moving.cancelled).map_err(noted)?;
+            let bytes = copy
+                .pass(&|bytes| self.paces(moving, bytes))
+                .map_err(noted)?;
             moving.copied_to.store(reached, Ordering::Release);
             if bytes <= REST_BYTES {
                 break;
@@ -161,6 +165,20 @@ impl Replicas {
             to.note_failure(&error);
         }
         Ok(Some((from, log)))
+    }
+
+    /// So many bytes were copied: waits as long as the throttle asks for. False: the copy is of no use any more.
+    fn paces(&self, moving: &Move, bytes: usize) -> bool {
+        let (clock, throttle) = (&self.config.clock, &self.throttles.moves);
+        throttle.record(bytes, clock.now());
+        while !moving.is_cancelled() && !self.stopping() {
+            let now = clock.now();
+            let Some(until) = throttle.until(now) else {
+                return true;
+            };
+            std::thread::sleep((until - now).min(PACE));
+        }
+        !moving.is_cancelled()
     }
 
     /// The partition is served from the log `moved` from now on, in the role that it has; `place`: its log directory.

@@ -150,6 +150,29 @@ impl Partition {
         self.progress.config()
     }
 
+    /// Whether what it sends to followers that are not in sync is throttled.
+    pub fn is_throttled_as_leader(&self) -> bool {
+        let config = self.progress.config();
+        config
+            .throttled_as_leader
+            .includes(self.tip.partition, self.broker_id)
+    }
+
+    /// Whether what it takes from its leader is throttled while it is behind.
+    pub fn is_throttled_as_follower(&self) -> bool {
+        let config = self.progress.config();
+        config
+            .throttled_as_follower
+            .includes(self.tip.partition, self.broker_id)
+    }
+
+    /// Whether it leads, and that broker is in sync.
+    pub fn has_in_sync(&self, broker: i32) -> bool {
+        let role = self.progress.role();
+        role.leader()
+            .is_ok_and(|leader| leader.isr.contains(&broker))
+    }
+
     /// Its log, if it could be opened.
     pub(crate) fn log(&self) -> Option<&Arc<Log>> {
         self.hosted.as_ref().map(|hosted| &hosted.log)

@@ -15,7 +15,7 @@ use crate::log_dirs::{Found, LogDirs};
 use crate::move_table::Moves;
 use crate::{
     BrokerLogSettings, Ingests, LocalPartition, Partition, PartitionError, Proposals,
-    ReplicasConfig, TopicConfig, TopicMap,
+    ReplicasConfig, Throttles, TopicConfig, TopicMap,
 };
 
 /// All partitions hosted here.
@@ -37,6 +37,7 @@ pub struct Replicas {
     pub(crate) moves: Moves,
     pub(crate) proposals: Arc<Proposals>,
     offline: OfflineReport,
+    pub(crate) throttles: Throttles,
     stopping: AtomicBool,
 }
 
@@ -68,6 +69,7 @@ impl Replicas {
             moves: Moves::default(),
             proposals: Arc::default(),
             offline: OfflineReport::default(),
+            throttles: Throttles::default(),
             stopping: AtomicBool::new(false),
         };
         Ok((replicas, list))
@@ -87,6 +89,11 @@ impl Replicas {
     /// What leaders here ask of the controller about their ISRs.
     pub fn proposals(&self) -> &Proposals {
         &self.proposals
+    }
+
+    /// How fast replicas that are not in sync are copied from here and to here.
+    pub fn throttles(&self) -> &Throttles {
+        &self.throttles
     }
 
     /// Looks at every partition led here for followers that have been behind for longer than `lag_max`

@@ -6,8 +6,10 @@ use pybroker_model::{CompressionType, ProduceRules};
 use pybroker_storage::{FlushMode, LogConfig};
 
 mod texts;
+mod throttled;
 
 use texts::Texts;
+pub use throttled::ThrottledReplicas;
 
 /// All settings of a topic that the data path obeys.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +24,10 @@ pub struct TopicConfig {
     pub timestamp_after_max_ms: i64,
     /// `compression.type` with the level of that codec.
     pub compression: CompressionType,
+    /// `leader.replication.throttled.replicas`.
+    pub throttled_as_leader: ThrottledReplicas,
+    /// `follower.replication.throttled.replicas`.
+    pub throttled_as_follower: ThrottledReplicas,
     /// Settings with a higher number were decided later: an order that was on its way meanwhile does not bring older
     /// ones back.
     pub sequence: u64,
@@ -55,6 +61,8 @@ impl Default for TopicConfig {
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
             compression: CompressionType::Producer,
+            throttled_as_leader: ThrottledReplicas::Nobody,
+            throttled_as_follower: ThrottledReplicas::Nobody,
             sequence: 0,
         }
     }

@@ -18,8 +18,6 @@ BY_NATURE = {
     "internal.segment.bytes": "becomes segment.bytes when a topic's settings are resolved",
     "compression.lz4.level": "lz4 has one level here; the value is checked and accepted, as files have it",
     "group.coordinator.rebalance.protocols": "its only value is what is served",
-    "leader.replication.throttled.replicas": "no replication between brokers, nothing to throttle",
-    "follower.replication.throttled.replicas": "no replication between brokers, nothing to throttle",
 }
 
 # Settings whose names are put together from a prefix where they are read.

@@ -88,6 +88,23 @@ def test_placement_is_even_and_spreads_followers() -> None:
     assert all(len({one % 3 for one in replicas}) == 3 for replicas in place(racked, 6, 3, 0))
 
 
+@pytest.mark.parametrize("racks", [(2, 2), (3, 3), (1, 3), (2, 2, 2), (4, 4)], ids=str)
+@pytest.mark.parametrize("factor", [1, 2, 3, 4])
+def test_no_rack_gets_two_replicas_while_another_has_none(racks: tuple[int, ...], factor: int) -> None:
+    """In later rounds as in the first, from every start."""
+    names = [f"r{rack}" for rack, size in enumerate(racks) for _ in range(size)]
+    rack_of = dict(enumerate(names))
+    brokers_ = [broker(number, name) for number, name in rack_of.items()]
+    for seed in range(2 * len(names)):
+        placed = place(brokers_, 5 * len(names), factor, seed)
+        for replicas in placed:
+            assert len(set(replicas)) == factor
+            assert len({rack_of[one] for one in replicas}) == min(factor, len(racks))
+        held = Counter(one for replicas in placed for one in replicas)
+        if len(set(racks)) == 1:
+            assert max(held.values()) == min(held.values()), "racks of one size are loaded equally"
+
+
 @pytest.mark.checklist(48, 156)
 def test_create_writes_everything_in_one_change() -> None:
     image = cluster(1, 2)

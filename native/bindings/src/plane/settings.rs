@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use pybroker_fetcher::FetcherSettings;
-use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals};
+use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals, Throttles};
 use pybroker_server::config::{DynamicSettings, default_threads};
 use pybroker_server::limits::Limits;
 use pybroker_storage::{FlushMode, Layout};
@@ -39,8 +39,47 @@ pub(crate) struct NativeSettings {
     pub(crate) ingest: IngestLimits,
     /// How other brokers are followed.
     pub(crate) fetcher: FetcherSettings,
+    /// How fast replicas are copied.
+    pub(crate) throttled: ThrottledRates,
     /// Those of the server.
     pub(crate) server: DynamicSettings,
+}
+
+/// Bytes a second; the largest LONG: as many as go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ThrottledRates {
+    leader: u64,
+    follower: u64,
+    moves: u64,
+}
+
+impl Default for ThrottledRates {
+    fn default() -> Self {
+        let unlimited = i64::MAX as u64;
+        Self {
+            leader: unlimited,
+            follower: unlimited,
+            moves: unlimited,
+        }
+    }
+}
+
+impl ThrottledRates {
+    fn with(&self, given: &Settings<'_, '_>) -> PyResult<Self> {
+        let moves = "replica.alter.log.dirs.io.max.bytes.per.second";
+        Ok(Self {
+            leader: given.number("leader.replication.throttled.rate", self.leader)?,
+            follower: given.number("follower.replication.throttled.rate", self.follower)?,
+            moves: given.number(moves, self.moves)?,
+        })
+    }
+
+    /// Puts them in force.
+    pub(crate) fn set(&self, throttles: &Throttles) {
+        throttles.leader.set_rate(self.leader);
+        throttles.follower.set_rate(self.follower);
+        throttles.moves.set_rate(self.moves);
+    }
 }
 
 impl Default for NativeSettings {
@@ -57,6 +96,7 @@ impl Default for NativeSettings {
             cleaner: CleanerSettings::default(),
             ingest: IngestLimits::default(),
             fetcher: FetcherSettings::default(),
+            throttled: ThrottledRates::default(),
             server: DynamicSettings::default(),
         }
     }
@@ -151,6 +191,7 @@ impl NativeSettings {
                 )?,
             },
             fetcher: fetcher(&given, &self.fetcher)?,
+            throttled: self.throttled.with(&given)?,
             server: DynamicSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,

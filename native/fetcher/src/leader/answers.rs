@@ -100,8 +100,14 @@ impl Fetcher {
         records: &[u8],
     ) {
         let now_ms = self.shared.clock.now_ms();
-        let appended = partition(replicas, tip)
-            .and_then(|partition| partition.append_fetched(&from, records, now_ms));
+        let appended = partition(replicas, tip).and_then(|partition| {
+            let end = partition.append_fetched(&from, records, now_ms)?;
+            if partition.is_throttled_as_follower() {
+                let now = self.shared.clock.now();
+                replicas.throttles().follower.record(records.len(), now);
+            }
+            Ok(end)
+        });
         let end = match appended {
             Ok(end) => end,
             Err(error) => return self.failed(tip, "what its leader sent is not appended", &error),

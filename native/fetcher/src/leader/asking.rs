@@ -119,6 +119,18 @@ impl Fetcher {
                 self.flushing.push(tip);
                 continue;
             }
+            let throttled = partition
+                .as_ref()
+                .is_some_and(|partition| partition.is_throttled_as_follower());
+            if throttled
+                && !following.has_caught_up()
+                && let Some(until) = replicas.throttles().follower.until(now)
+            {
+                // As long as a leader would hold it back, and not longer: the rate may have changed then.
+                following.pause_until(until.min(now + self.shared.settings.wait_max));
+                self.hold_back(tip);
+                continue;
+            }
             if following.ask(from, now, backoff) {
                 named.extend(from.map(|from| (tip, from)));
             } else {

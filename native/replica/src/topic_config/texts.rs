@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pybroker_model::{Codec, CompressionType, TimestampType};
 use pybroker_storage::{CleanupPolicy, LogConfig};
 
-use super::{BrokerLogSettings, TopicConfig};
+use super::{BrokerLogSettings, ThrottledReplicas, TopicConfig};
 
 /// What has been read so far.
 pub(super) struct Texts {
@@ -63,6 +63,12 @@ impl Texts {
             "compression.type" => self.codec = codec(text)?,
             "compression.gzip.level" => self.gzip_level = Some(whole(text)?),
             "compression.zstd.level" => self.zstd_level = Some(whole(text)?),
+            "leader.replication.throttled.replicas" => {
+                config.throttled_as_leader = ThrottledReplicas::parse(text)?;
+            }
+            "follower.replication.throttled.replicas" => {
+                config.throttled_as_follower = ThrottledReplicas::parse(text)?;
+            }
             _ => {}
         }
         Ok(())

@@ -28,7 +28,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 const CHUNK_BYTES: usize = 1 << 20;
 const MOVED_BYTES_MAX: u64 = 16 << 10;
@@ -88,12 +88,13 @@ impl LogCopy {
     /// Copies what segments have got since the last pass; gives the bytes. Appends go on meanwhile.
     ///
     /// # Errors
-    /// [`StorageError`], [`StorageError::Closed`] when `stop` is set.
-    pub fn pass(&mut self, stop: &AtomicBool) -> Result<u64, StorageError> {
+    /// [`StorageError`], [`StorageError::Closed`] when `go_on` says no: it is asked before each piece, and hears the
+    /// bytes of the one before.
+    pub fn pass(&mut self, go_on: &dyn Fn(usize) -> bool) -> Result<u64, StorageError> {
         let segments = self.source.segments.load_full();
         let mut bytes = 0;
         for segment in segments.iter() {
-            bytes += self.copy_segment(segment.base_offset, segment.size(), stop)?;
+            bytes += self.copy_segment(segment.base_offset, segment.size(), go_on)?;
         }
         Ok(bytes)
     }
@@ -108,7 +109,7 @@ impl LogCopy {
         &mut self,
         base_offset: i64,
         size: u64,
-        stop: &AtomicBool,
+        go_on: &dyn Fn(usize) -> bool,
     ) -> Result<u64, StorageError> {
         let from = file_names::of_segment(&self.source.directory(), base_offset, LOG);
         let to = file_names::of_segment(self.future()?, base_offset, LOG);
@@ -142,13 +143,13 @@ impl LogCopy {
         out.seek(SeekFrom::Start(begun))
             .map_err(StorageError::io("write", &to))?;
         let mut buffer = vec![0; CHUNK_BYTES];
-        let mut at = begun;
+        let (mut at, mut got) = (begun, 0);
         while at < size {
-            if stop.load(Ordering::Acquire) {
+            if !go_on(got) {
                 return Err(StorageError::Closed { path: from });
             }
             let want = usize::try_from(size - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-            let got = file
+            got = file
                 .read(&mut buffer[..want])
                 .map_err(StorageError::io("read", &from))?;
             if got == 0 {
@@ -186,7 +187,7 @@ impl LogCopy {
         let _maintenance = source.maintenance.lock();
         source.flush()?;
         source.prepare_checkpoint()?;
-        self.pass(&AtomicBool::new(false))?;
+        self.pass(&|_| true)?;
         let from = source.directory();
         let future = self.future()?.to_path_buf();
         let live: Vec<i64> = source

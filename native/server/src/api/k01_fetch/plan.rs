@@ -46,6 +46,7 @@ pub(super) fn plan(
         reply: call.reply,
         isolation,
         follower,
+        throttle: Arc::clone(&call.shared.replicas.throttles().leader),
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(limit).unwrap_or(0),
         deadline: call.received + wait,

@@ -28,6 +28,8 @@ pub(super) struct Outcome {
     pub(super) end: i64,
     /// Ends the wait at once.
     pub(super) urgent: bool,
+    /// What it gives counts for the throttle of replication.
+    pub(super) throttled: bool,
     /// Unknown, or refused without having been looked at: cannot be waited for.
     pub(super) absent: bool,
 }
@@ -118,20 +120,34 @@ fn read_one(
             };
         }
     };
+    let now = Instant::now();
+    let throttled = wanted.follower.is_some() && partition.is_throttled_as_leader();
+    let held_back = throttled
+        && wanted
+            .follower
+            .is_some_and(|follower| !partition.has_in_sync(follower.broker))
+        && wanted.throttle.until(now).is_some();
     let fetch = FetchRead {
         offset: target.fetch_offset,
-        max_bytes: left.min(usize::try_from(target.max_bytes).unwrap_or(0)),
+        max_bytes: if held_back {
+            0
+        } else {
+            left.min(usize::try_from(target.max_bytes).unwrap_or(0))
+        },
         isolation: wanted.isolation,
         current_leader_epoch: target.current_leader_epoch,
         last_fetched_epoch: target.last_fetched_epoch,
-        at_least_one,
+        at_least_one: at_least_one && !held_back,
     };
     let read = match wanted.follower {
-        Some(follower) => partition.read_for_follower(follower, &fetch, Instant::now()),
+        Some(follower) => partition.read_for_follower(follower, &fetch, now),
         None => partition.read(&fetch),
     };
     match read {
-        Ok(read) => found(wanted.isolation, place, target, read),
+        Ok(read) => Outcome {
+            throttled,
+            ..found(wanted.isolation, place, target, read)
+        },
         Err(error) => {
             let naming = match target.topic {
                 TopicKey::Name(_) => Naming::Name,
@@ -177,6 +193,7 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
         slice,
         end: read.bound,
         urgent: diverging.is_some(),
+        throttled: false,
         absent: false,
     }
 }
@@ -189,6 +206,7 @@ impl Outcome {
             slice: None,
             end: -1,
             urgent: false,
+            throttled: false,
             absent: false,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::WireVersion;
@@ -66,6 +67,9 @@ pub(super) fn write(
     };
     if let Written::Whole = written {
         note(outcomes, &thread.metrics);
+        let throttled = outcomes.iter().filter(|outcome| outcome.throttled);
+        let bytes = throttled.filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes));
+        wanted.throttle.record(bytes.sum(), Instant::now());
     }
     Ok(written)
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pybroker_model::TopicId;
 use pybroker_protocol::hot::WireVersion;
-use pybroker_replica::{Follower, Isolation};
+use pybroker_replica::{Follower, Isolation, Throttle};
 
 use crate::fetch_sessions::{FetchTarget, Taken};
 use crate::reply::ReplyHeader;
@@ -18,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) isolation: Isolation,
     /// The broker that follows the partitions.
     pub(super) follower: Option<Follower>,
+    /// How fast followers that are not in sync get records, of partitions that say so.
+    pub(super) throttle: Arc<Throttle>,
     /// Answered when this much is there.
     pub(super) min_bytes: usize,
     /// Bytes of records in the whole answer; at least one batch comes in any case.

@@ -1,0 +1,122 @@
+"""Where replicas go: over racks, where somebody wants them, and on which disk of a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pybroker.client import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ErrorCode,
+    KafkaError,
+    NewPartitions,
+    NewTopic,
+    OpType,
+    TopicPartition,
+    blocking,
+)
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.kafka_tools import run_tool
+
+RACKS = {1: "a", 2: "a", 3: "b", 4: "b"}
+
+
+def furnish(broker: ClusterBroker) -> None:
+    """Two disks, in its rack."""
+    disks = ",".join(str(broker.folder / name) for name in ("one", "two"))
+    broker.settings |= {"broker.rack": RACKS[broker.broker_id], "log.dirs": disks}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Four brokers in two racks."""
+    with running_cluster(tmp_path_factory.mktemp("placement"), size=4, prepare=furnish) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(cluster: BrokerCluster) -> Iterator[blocking.AdminClient]:
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as made:
+        yield made
+
+
+def assigned(admin: blocking.AdminClient, topic: str) -> list[tuple[int, ...]]:
+    described = admin.describe_topics([topic]).all_topic_names()[topic]
+    return [tuple(node.id for node in one.replicas) for one in described.partitions]
+
+
+def test_replicas_are_spread_over_racks(admin: blocking.AdminClient) -> None:
+    assert {node.id: node.rack for node in admin.describe_cluster().nodes} == RACKS
+    admin.create_topics([NewTopic("racked", 8, 2)])
+    admin.create_partitions({"racked": 12})
+    until(lambda: len(assigned(admin, "racked")) == 12)
+    placed = assigned(admin, "racked")
+    assert all({RACKS[broker] for broker in replicas} == {"a", "b"} for replicas in placed)
+    assert {replicas[0] for replicas in placed} == {1, 2, 3, 4}
+
+
+def test_new_partitions_go_where_they_are_wanted(cluster: BrokerCluster, admin: blocking.AdminClient) -> None:
+    admin.create_topics([NewTopic("wanted", replica_assignments={0: (1, 2)})])
+    admin.create_partitions({"wanted": NewPartitions(3, [[4, 3], [2, 3]])})
+    until(lambda: assigned(admin, "wanted") == [(1, 2), (4, 3), (2, 3)])
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for partition in range(3):
+            producer.send("wanted", b"x", partition=partition)
+    for wrong in ([[1, 9]], [[1, 1]], [[1]], [[1, 2], [1, 2]]):
+        with pytest.raises(KafkaError) as refused:
+            admin.create_partitions({"wanted": NewPartitions(4, wrong)})
+        assert refused.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def disks(admin: blocking.AdminClient, topic: str) -> dict[int, tuple[str, ...]]:
+    """Broker → the disks that have the topic's first partition; a copy under way has a "+"."""
+    return {
+        broker: tuple(
+            sorted(
+                Path(path).name + ("+" if replica.is_future else "")
+                for path, directory in directories.items()
+                for where, replica in directory.replicas.items()
+                if where == TopicPartition(topic, 0)
+            )
+        )
+        for broker, directories in admin.describe_log_dirs().items()
+    }
+
+
+def test_each_broker_tells_and_moves_what_its_own_disks_have(
+    cluster: BrokerCluster, admin: blocking.AdminClient
+) -> None:
+    admin.create_topics([NewTopic("disks", replica_assignments={0: (1, 3)}, config={"min.insync.replicas": "2"})])
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for number in range(1_000):
+            producer.enqueue("disks", b"%04d" % number * 1000, partition=0)
+    before = disks(admin, "disks")
+    assert {broker: len(found) for broker, found in before.items()} == {1: 1, 2: 0, 3: 1, 4: 0}
+    # The tool asks each broker.
+    said = run_tool("kafka-log-dirs", ["--bootstrap-server", cluster.bootstrap, "--describe", "--topic-list", "disks"])
+    told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    found = {
+        one["broker"]: sum(len(directory["partitions"]) for directory in one["logDirs"]) for one in told["brokers"]
+    }
+    assert found == {1: 1, 2: 0, 3: 1, 4: 0}
+    # A copy that is throttled can be seen; the rate counts as soon as it is changed.
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    leader = ConfigResource(ConfigResourceType.BROKER, "1")
+    admin.incremental_alter_configs({leader: [AlterConfigOp(rate, "1000")]})
+    where = TopicPartition("disks", 0)
+    other = {broker: "two" if found == ("one",) else "one" for broker, found in before.items() if found}
+    admin.alter_replica_log_dirs(
+        {(where, broker): str(cluster.brokers[broker].folder / name) for broker, name in other.items()}
+    )
+    # The follower's replica moves at once, the leader's when it may.
+    until(lambda: disks(admin, "disks")[3] == (other[3],))
+    assert disks(admin, "disks")[1] == tuple(sorted((*before[1], other[1] + "+")))
+    admin.incremental_alter_configs({leader: [AlterConfigOp(rate, None, OpType.DELETE)]})
+    until(lambda: disks(admin, "disks")[1] == (other[1],))
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        producer.send("disks", b"after", partition=0)
