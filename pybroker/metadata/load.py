@@ -5,8 +5,9 @@ cut off between its parts). What cannot be read is `damaged`: not served, not de
 
 With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; it stands beside (`controller/protocol.py`).
 Otherwise a topic without an id is from before version 3 (checklist 208), or an older tool has written its node anew
-(KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one that all its directories here
-name in `partition.metadata`; a random one. Directories that name two ids settle nothing: the topic is damaged.
+(KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one whose history says that it lives
+under that name; the one that all its directories here name in `partition.metadata`; a random one. Two of them settle
+nothing: the topic is damaged.
 
 10,000 partitions share a handful of distinct states; equal bytes are decoded once.
 """
@@ -249,7 +250,7 @@ class _Topics:
             created = known.created_zxid if record.created_zxid == znodes.WITH_ITS_TOPIC else record.created_zxid
             if created == node.created_zxid:
                 return record.topic_id
-        local = self._local_ids.get(name, frozenset())
+        local = self._in_histories(name) or self._local_ids.get(name, frozenset())
         if len(local) > 1:
             ids = ", ".join(sorted(map(str, local)))
             raise DamagedNodeError(f"{path}: no topic id, and the directories of {name!r} name several: {ids}")
@@ -257,10 +258,24 @@ class _Topics:
         data = znodes.TopicIdRecord(topic_id, node.created_zxid).encode()
         repairs.append(Create(record_path, data) if known is None else Set(record_path, data, known.version))
         if local:
-            log.warning("topic %s had lost its id; its directories name %s, which it keeps", name, topic_id)
+            log.warning("topic %s had lost its id; what is known of it names %s, which it keeps", name, topic_id)
         else:
             log.info("topic %s takes the id %s", name, topic_id)
         return topic_id
+
+    def _in_histories(self, name: str) -> AbstractSet[Uuid]:
+        """Living ids that had this name last. Of a topic that is deleted the history is in its record."""
+        found = set()
+        start = len(znodes.LINEAGE) + 1
+        for path, node in self._nodes.admin.items():
+            if path.startswith(znodes.LINEAGE + "/"):
+                try:
+                    events = decode_lineage(path, node.data).events
+                    if events and events[-1].name == name:
+                        found.add(znodes.parse_topic_id(path, path[start:]))
+                except DamagedNodeError:
+                    continue
+        return found - {topic.topic_id for topic in self.topics.values()}
 
     def _lineage(self, topic_id: Uuid, repairs: list[Operation]) -> TopicLineage:
         path = znodes.lineage_path(topic_id)

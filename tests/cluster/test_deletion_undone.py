@@ -88,7 +88,7 @@ def test_a_topic_is_truncated_while_a_broker_is_down(brokers: Everywhere) -> Non
     until(lambda: brokers.read("was-cut") == ["old"])
 
 
-@pytest.mark.checklist("R32", "A9")
+@pytest.mark.checklist(80, 81, 144, "X7", "R32", "A9")
 def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -> None:
     """Its delay is over before that of the others: what they still have is half of the topic."""
     controller = brokers.controller()

@@ -77,7 +77,7 @@ def _lives_and_dies(large: Large) -> None:
     topic_id = brokers.at(left).metadata(NAME).topic_id
     until(lambda: all(large.led(number) == large.partitions for number in (1, 2)))
     # Dead, and its name free, with what is left of it in the store.
-    left = large.killed_when(lambda at: brokers.at(at).delete(topic_id), lambda: b'"deleted"' in large.data())
+    left = large.killed_when(lambda at: brokers.at(at).delete(topic_id), lambda: b'"id"' not in large.data())
     until(lambda: brokers.at(left).metadata(NAME).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     again = brokers.at(left).create(NAME, 2)
     assert again != topic_id
@@ -94,7 +94,7 @@ def _lives_and_dies(large: Large) -> None:
 
 @pytest.mark.checklist(4, 110, 111, 113, 125, "R38", "A1", "A2")
 def test_the_controller_is_killed_while_a_large_topic_is_made_and_deleted(tmp_path: Path) -> None:
-    lives_and_dies(tmp_path, 1_250)
+    lives_and_dies(tmp_path, 1_400)
 
 
 @pytest.mark.slow

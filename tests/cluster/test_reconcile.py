@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.client import TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import ClusterBroker, running_cluster, until
@@ -61,6 +62,43 @@ def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers
     assert not list(away.data_dir.glob("gone-*"))
     assert brokers.at(number).produce(old, "late").error_code == ErrorCode.UNKNOWN_TOPIC_ID
     until(lambda: {one.state for one in lives.deletions(gone, old)} == {"staged"})
+
+
+@pytest.mark.checklist(5, 65, 70, 124, "X38", "R30")
+def test_a_replica_that_was_moved_away_while_its_broker_was_down(brokers: Everywhere) -> None:
+    """The topic lives; what the broker has of it goes after the delay, and comes back when it gets a replica again."""
+    controller = brokers.controller()
+    number, other = sorted({1, 2, 3} - {controller})
+    away, lives = brokers.cluster.brokers[number], brokers.at(controller)
+    topic_id = lives.create_on("moved", [controller, number])
+    brokers.written("moved", "one", at=controller)
+    until(lambda: brokers.isr("moved", controller) == {controller, number})
+    away.stop()
+    moved(brokers, controller, [controller, other])
+    until(lambda: brokers.isr("moved", controller) == {controller, other})
+    brokers.written("moved", "two", at=controller)
+    away.start()
+    (aside,) = staged(away, topic_id)
+    assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
+    assert not (away.data_dir / "moved-0").exists()
+    assert f"(id {topic_id}), partitions 0 will be removed from disk after" in away.console.read_text()
+    assert lives.deletions(topic_id) == []
+    moved(brokers, controller, [controller, other, number])
+    until(lambda: brokers.isr("moved", controller) == {1, 2, 3})
+    assert staged(away, topic_id) == []
+    assert brokers.records_of(number, "moved-0") == brokers.records_of(controller, "moved-0")
+
+
+def moved(brokers: Everywhere, at: int, replicas: list[int]) -> None:
+    """Partition 0 of the topic gets these replicas."""
+    with blocking.AdminClient({"bootstrap.servers": brokers.cluster.brokers[at].bootstrap}) as admin:
+        admin.alter_partition_reassignments({TopicPartition("moved", 0): replicas})
+
+        def done() -> bool:
+            partition = brokers.at(at).metadata("moved").partitions[0]
+            return sorted(partition.replica_nodes) == sorted(replicas)
+
+        until(done)
 
 
 @pytest.mark.checklist(70, "X38", "R30")

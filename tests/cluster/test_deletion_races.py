@@ -1,0 +1,187 @@
+"""What comes at the same time as deletions and re-creations, by way of other brokers; and a foreign tool that takes a
+topic's id away.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from pybroker.client import KafkaError, NewPartitions, blocking
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from tests.support.cluster import running_cluster, until
+from tests.support.lives_in_cluster import Everywhere
+
+ROUNDS = 12
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+    """Three brokers that make topics which are asked for."""
+    settings = {"auto.create.topics.enable": "true", "num.partitions": "2", "default.replication.factor": "3"}
+    with running_cluster(tmp_path_factory.mktemp("races"), settings=settings) as cluster:
+        yield Everywhere(cluster)
+
+
+class Meanwhile:
+    """Does something over and over on a thread of its own, until the block ends."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.problem: BaseException | None = None
+        self.done = 0
+
+    def _run(self) -> None:
+        try:
+            while not self._enough.is_set():
+                self._work()
+                self.done += 1
+        except BaseException as problem:
+            self.problem = problem
+
+    def __enter__(self) -> Meanwhile:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self._thread.join(60)
+
+
+def ids(brokers: Everywhere, name: str) -> set[Uuid]:
+    """What each broker shows."""
+    return {brokers.at(number).metadata(name).topic_id for number in (1, 2, 3)}
+
+
+def only_one_is_served(brokers: Everywhere, name: str, dead: set[Uuid]) -> None:
+    """All brokers show one incarnation, or none; of the dead ones nothing is in service on any disk."""
+    until(lambda: len(ids(brokers, name)) == 1)
+    (living,) = ids(brokers, name)
+    assert living not in dead
+    for broker in brokers.cluster.brokers.values():
+        until(lambda broker=broker: served(broker.data_dir, name) <= {living})
+
+
+def served(data_dir: Path, name: str) -> set[Uuid]:
+    found = set()
+    for path in data_dir.glob(f"{name}-*/partition.metadata"):
+        try:
+            found.add(Uuid.parse(path.read_text().split("topic_id:")[1].strip()))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+@pytest.mark.checklist(1, 2, 7, 86, 190, "R26")
+def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -> None:
+    """CreatePartitions by way of one broker while the topic is deleted and made again by way of another: it is for the
+    topic that was there, or fails."""
+    dead: set[Uuid] = set()
+    grown = 0
+    with blocking.AdminClient({"bootstrap.servers": brokers.cluster.brokers[2].bootstrap}) as admin:
+
+        def grow() -> None:
+            try:
+                admin.create_partitions({"grows": NewPartitions(5)})
+            except KafkaError:
+                return
+
+        with Meanwhile(grow) as growing:
+            for _ in range(ROUNDS):
+                topic_id = brokers.at(1).create("grows", 2, replicas=3)
+                assert topic_id not in dead
+                seen = growing.done
+                until(lambda seen=seen: growing.done > seen or growing.problem)
+                grown += len(brokers.at(1).metadata("grows").partitions) == 5
+                assert brokers.at(3).delete(topic_id).error_code in (0, 100)
+                until(lambda topic_id=topic_id: topic_id not in ids(brokers, "grows"))
+                dead.add(topic_id)
+        assert growing.problem is None
+    assert grown, "nothing was added in all that time"
+    last = brokers.at(1).create("grows", 2, replicas=3)
+    only_one_is_served(brokers, "grows", dead)
+    assert ids(brokers, "grows") == {last}
+    for number in (1, 2, 3):
+        until(lambda number=number: len(brokers.at(number).metadata("grows").partitions) == 2)
+
+
+@pytest.mark.checklist(2, 8, 110, 113, 165, "R26")
+def test_a_topic_that_is_made_by_being_asked_for_is_one_topic(brokers: Everywhere) -> None:
+    """Brokers are asked for a name at once, while it is deleted by its id."""
+    dead: set[Uuid] = set()
+
+    def ask(number: int) -> Uuid:
+        topics = [m.MetadataRequest_MetadataRequestTopic(name="asked")]
+        request = m.MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        found: Uuid = brokers.at(number).call(request, 12).topics[0].topic_id
+        return found
+
+    def made(before: frozenset[Uuid]) -> Uuid:
+        found = {Uuid.ZERO}
+
+        def another() -> bool:
+            found.clear()
+            found.add(ask(1))
+            return not found <= {Uuid.ZERO, *before}
+
+        until(another)
+        return found.pop()
+
+    with Meanwhile(lambda: ask(2)) as two, Meanwhile(lambda: ask(3)) as three:
+        for _ in range(ROUNDS):
+            topic_id = made(frozenset(dead))
+            assert brokers.at(1).delete(topic_id).error_code == 0
+            dead.add(topic_id)
+    assert (two.problem, three.problem) == (None, None)
+    made(frozenset(dead))
+    only_one_is_served(brokers, "asked", dead)
+
+
+@pytest.mark.checklist(1, 45, 208, 212, "A22")
+def test_a_foreign_tool_takes_the_id_away(brokers: Everywhere) -> None:
+    """As tools from before topic ids do, which write the topic's node as they know it (KAFKA-14190). The next
+    controller knows the id all the same, also without a replica of it."""
+    controller = brokers.controller()
+    topic_id = brokers.at(controller).create_on("robbed", [controller])
+    brokers.written("robbed", "kept", at=controller)
+    store = KazooClient(brokers.cluster.zookeeper.address)
+    store.start()
+    try:
+        content = json.loads(store.get("/brokers/topics/robbed")[0])
+        store.set("/brokers/topics/robbed", json.dumps({"version": 1, "partitions": content["partitions"]}).encode())
+        brokers.cluster.brokers[controller].restart()
+        until(lambda: b'"id"' in store.get("/brokers/topics/robbed")[0])
+        assert json.loads(store.get("/brokers/topics/robbed")[0])["id"] == str(topic_id)
+    finally:
+        store.stop()
+        store.close()
+    until(lambda: ids(brokers, "robbed") == {topic_id})
+    until(lambda: brokers.read("robbed") == ["kept"])
+
+
+@pytest.mark.checklist(271, 273, 274, 275, 281, 307, 316)
+def test_brokers_that_start_together_are_one_cluster(brokers: Everywhere) -> None:
+    """All three were started at once on an empty store; any of them lists topics."""
+
+    def cluster_ids() -> set[str]:
+        return {brokers.at(number).call(m.MetadataRequest(topics=[]), 12).cluster_id for number in (1, 2, 3)}
+
+    (first,) = cluster_ids()
+    brokers.create("listed")
+    for number, broker in brokers.cluster.brokers.items():
+        with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+            until(lambda admin=admin: "listed" in admin.list_topics())
+        assert f"cluster.id={first}" in (broker.data_dir / "meta.properties").read_text()
+        assert brokers.at(number).call(m.ListTopicsRequest(), 0).error_code == 0
+    for broker in brokers.cluster.brokers.values():
+        broker.stop()
+    brokers.cluster.start()
+    assert cluster_ids() == {first}
