@@ -172,6 +172,23 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
     assert on_disk(cluster, "gone") == {one: set(), two: {0}, three: {0}, new: set()}
 
 
+@pytest.mark.slow
+def test_kafkas_tool_lists_and_takes_back(cluster: BrokerCluster, admin: blocking.AdminClient) -> None:
+    create(admin, "back", (1, 2))
+    with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for _ in range(2_000):
+            producer.enqueue("back", os.urandom(1000).hex().encode(), partition=0)
+    tool = planned(cluster, "back", [[3, 2]])
+    run_tool("kafka-reassign-partitions", [*tool, "--execute", "--throttle", "1000"])
+    listed = run_tool("kafka-reassign-partitions", ["--bootstrap-server", cluster.bootstrap, "--list"])
+    assert "back-0: replicas: 3,2,1. adding: 3. removing: 1." in listed
+    run_tool("kafka-reassign-partitions", [*tool, "--cancel"])
+    until(lambda: assigned(admin, "back") == [[2, 1]])
+    assert not under_way(admin, "back")
+    until(lambda: on_disk(cluster, "back") == {1: {0}, 2: {0}, 3: set(), 4: set()})
+    assert in_sync(admin, "back") == [{1, 2}]
+
+
 def test_what_is_copied_is_throttled_and_what_is_in_sync_is_not(
     cluster: BrokerCluster, admin: blocking.AdminClient
 ) -> None:
