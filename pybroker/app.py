@@ -13,6 +13,7 @@ from pybroker.cluster.events import ShutDownBroker
 from pybroker.cluster_resource import ClusterResource
 from pybroker.composition import Ground, Parts, build
 from pybroker.config import BrokerConfig, ConfigSource, Listener
+from pybroker.config.broker_login import broker_login
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
 from pybroker.errors import FatalError, KafkaError, StartError
@@ -23,6 +24,7 @@ from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDi
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
 from pybroker.replicas.store_guard import StoreGuard
+from pybroker.security.stored import obey_stored
 from pybroker.services import Services
 from pybroker.startup.last_stop import unclean
 from pybroker.startup.ownership import directory_id_of, refuse_empty_store, refuse_other_clusters, refuse_others_data
@@ -123,8 +125,9 @@ class Broker:
         self._dispatcher.start()
         if config.in_cluster:
             assert parts.following is not None
-            between = next(one for one in config.listeners if one.name == config.between_brokers)
-            parts.following.start(between.protocol)
+            parts.following.start(broker_login(config).client_settings())
+            # The controller logs in before it can say who may; a broker that was away has missed changes.
+            await obey_stored(store, parts.security)
             # A controller tells a broker everything as soon as it is registered.
             native.listeners.start_accepting_brokers()
             await self._take_office(parts, scan)

@@ -26,9 +26,12 @@ from pybroker.metadata.control_messages import refusal
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
+from pybroker.security.broker_gate import BrokerGate
 from pybroker.services import Services
 
 log = logging.getLogger(__name__)
+
+Handler = Callable[[RequestContext, Any], Any]
 
 CONTROLLERS = (
     k04_leader_and_isr.API_KEY,
@@ -63,14 +66,23 @@ def broker_routes(
     port: OwnPort,
     changes: Callable[[], tuple[int, int]],
     probe: Callable[[int, int], Awaitable[bool]],
-) -> dict[int, Callable[[RequestContext, Any], Any]]:
+) -> dict[int, Handler]:
     """`changes`: the controller epoch and the last change of this broker's controller. `probe`: see `PeerWatch`."""
-    return {
+    brokers_only: dict[int, Handler] = {
         **dict.fromkeys(CONTROLLERS, partial(obey, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
-        k17_sasl_handshake.API_KEY: partial(k17_sasl_handshake.handle, services.sasl),
-        k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, changes),
     }
+    assert services.gate is not None
+    return {
+        k17_sasl_handshake.API_KEY: partial(k17_sasl_handshake.handle, services.sasl),
+        k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
+        **{key: partial(_of_broker, services.gate, handler) for key, handler in brokers_only.items()},
+    }
+
+
+def _of_broker(gate: BrokerGate, handler: Handler, context: RequestContext, message: Any) -> Any:
+    gate.require(context)
+    return handler(context, message)

@@ -33,6 +33,7 @@ from pybroker.cluster.events import CloseDeletions
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.seat import Seat
 from pybroker.config import BrokerConfig
+from pybroker.config.broker_login import broker_login
 from pybroker.controller.controller import Controller
 from pybroker.controller.election import Alone, Election
 from pybroker.controller.events import FenceBroker
@@ -68,6 +69,7 @@ from pybroker.replicas.staging import Staging
 from pybroker.replicas.store_guard import StoreGuard
 from pybroker.replicas.strays import Strays
 from pybroker.security.authorizer import Authorizer
+from pybroker.security.broker_gate import BrokerGate
 from pybroker.security.credentials import Credentials
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
@@ -126,6 +128,7 @@ class Parts:
     membership: Membership
     fence: Fence
     receiver: ControlReceiver
+    security: Security
     replicas: ReplicaManager
     staging: Staging
     appends: NativeAppends
@@ -167,7 +170,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         from pybroker.interbroker.dial import Dialer
         from pybroker.interbroker.port import ClusterPort
 
-        dial = Dialer(ground.broker_id, between)
+        dial = Dialer(ground.broker_id, between, broker_login(ground.config).client_settings())
         port = cluster = ClusterPort(
             broker_id=ground.broker_id,
             local=own_port,
@@ -225,6 +228,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal, check=check),
         fence=fence,
         receiver=receiver,
+        security=Security(local.authorizer, local.credentials),
         replicas=local.replicas,
         staging=local.staging,
         appends=followers.appends,
@@ -362,6 +366,7 @@ def _services(
 ) -> Services:
     native, config, view = ground.native, ground.config, local.view
     cluster = ClusterAdmin(local.cache)
+    gate = BrokerGate(config, local.authorizer) if config.in_cluster else None
     return Services(
         broker_id=ground.broker_id,
         cluster_id=ground.cluster_id,
@@ -387,7 +392,8 @@ def _services(
         group_topics=followers.group_topics,
         producer_ids=ProducerIds(ground.store, ground.broker_id),
         authorizer=local.authorizer,
-        sasl=SaslServer(config, local.credentials, ground.clock),
+        sasl=SaslServer(config, local.credentials, ground.clock, gate),
+        gate=gate,
         acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
         users=UserAdmin(view, port),
     )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pybroker.ingest.ingests import Ingests
     from pybroker.metadata.cache import MetadataCache
     from pybroker.security.authorizer import Authorizer
+    from pybroker.security.broker_gate import BrokerGate
     from pybroker.security.sasl import SaslServer
 
 
@@ -58,5 +59,7 @@ class Services:
     producer_ids: ProducerIds
     authorizer: Authorizer
     sasl: SaslServer
+    gate: BrokerGate | None
+    """Who is a broker; None of a broker that is alone."""
     acls: AclAdmin
     users: UserAdmin

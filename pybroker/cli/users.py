@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,6 +21,9 @@ from pybroker.protocol.scram import (
     ScramMechanism,
 )
 
+if TYPE_CHECKING:
+    from pybroker.offline.users import Place
+
 Result = TypeVar("Result")
 
 
@@ -28,14 +31,14 @@ Result = TypeVar("Result")
 def users() -> None:
     """Users that authenticate by SCRAM.
 
-    With --config or --data-dir the commands change the store of a broker that does not run: so the first user of a
-    new broker is made. Without, they ask a running broker.
+    With --config or --data-dir the commands change the store of a broker that does not run, in a cluster the ZooKeeper
+    of brokers none of which runs: so the first user is made. Without, they ask a running broker.
     """
 
 
 def offline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `--config`, `--set` and `--data-dir`; the function gets the directory as `place`, None for a running
-    broker."""
+    """Adds `--config`, `--set` and `--data-dir`; the function gets the store's place as `place`, None for
+    a running broker."""
 
     @click.option(
         "--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker that does not run."
@@ -48,13 +51,13 @@ def offline_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_place(
         *args: object, file: str | None, assignments: tuple[str, ...], data_dir: Path | None, **rest: object
     ) -> None:
-        command(*args, place=_directory(file, assignments, data_dir), **rest)
+        command(*args, place=_place(file, assignments, data_dir), **rest)
 
     return with_place
 
 
-def _directory(file: str | None, assignments: tuple[str, ...], data_dir: Path | None) -> Path | None:
-    """The first data directory, or None if a running broker is meant."""
+def _place(file: str | None, assignments: tuple[str, ...], data_dir: Path | None) -> Place | None:
+    """The first data directory, or the settings of a broker in a cluster; None if a running broker is meant."""
     if data_dir is not None:
         return data_dir
     if file is None and not assignments:
@@ -62,9 +65,10 @@ def _directory(file: str | None, assignments: tuple[str, ...], data_dir: Path | 
     from pybroker.config import ConfigError, load_config
 
     try:
-        return Path(load_config(file, assignments).config.log_dirs[0])
+        config = load_config(file, assignments).config
     except ConfigError as problem:
         raise click.ClickException(str(problem)) from None
+    return config if config.in_cluster else Path(config.log_dirs[0])
 
 
 def _offline(work: Coroutine[Any, Any, Result]) -> Result:
@@ -131,7 +135,7 @@ def add(
     *,
     iterations: int,
     password_file: Path | None,
-    place: Path | None,
+    place: Place | None,
     target: Target,
 ) -> None:
     """Add the user NAME, or give it another password."""
@@ -159,7 +163,7 @@ def add(
 @_mechanism_option
 @offline_options
 @broker_options
-def remove(user: str, mechanisms: tuple[str, ...], *, place: Path | None, target: Target) -> None:
+def remove(user: str, mechanisms: tuple[str, ...], *, place: Place | None, target: Target) -> None:
     """Remove credentials of the user NAME; without --mechanism all that there are."""
     chosen = _mechanisms(mechanisms)
     if not mechanisms:
@@ -189,7 +193,7 @@ def _done(target: Target, user: str, mechanisms: list[ScramMechanism], what: str
 @users.command("list")
 @offline_options
 @broker_options
-def list_users(*, place: Path | None, target: Target) -> None:
+def list_users(*, place: Place | None, target: Target) -> None:
     """List users with their mechanisms."""
     rows = [
         {"user": name, "mechanism": mechanism, "iterations": iterations}
@@ -201,7 +205,7 @@ def list_users(*, place: Path | None, target: Target) -> None:
         table(rows, ("user", "mechanism", "iterations"))
 
 
-def _listed(place: Path | None, target: Target) -> list[tuple[str, str, int]]:
+def _listed(place: Place | None, target: Target) -> list[tuple[str, str, int]]:
     if place is not None:
         from pybroker.offline.users import list_credentials
 

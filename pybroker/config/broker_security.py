@@ -3,7 +3,7 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least
+from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least
 from pybroker.protocol.scram import BY_NAME
 
 BOOLEAN, STRING, INT, LONG, LIST = (
@@ -57,6 +57,14 @@ SASL = (
         MECHANISMS,
         "SASL mechanisms of listeners with SASL_PLAINTEXT, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. Kafka's default is GSSAPI, which is not served here.",
         check_mechanisms,
+    ),
+    ConfigKey(
+        "sasl.mechanism.inter.broker.protocol",
+        STRING,
+        "GSSAPI",
+        "By which mechanism brokers of a cluster log in to each other, where inter.broker.listener.name asks for SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Kafka's default is not served here.",
+        None,
+        Scope.PER_BROKER,
     ),
     ConfigKey(
         "sasl.server.max.receive.size",

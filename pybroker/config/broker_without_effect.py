@@ -30,7 +30,6 @@ _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "transactions are not served"
 _KERBEROS = "SASL's mechanism GSSAPI is not served"
 _OAUTH = "SASL's mechanism OAUTHBEARER is not served"
-_BETWEEN = "one node has no connections to other brokers"
 
 
 def _key(
@@ -87,5 +86,4 @@ WITHOUT_EFFECT = (
     _key("sasl.login.refresh.min.period.seconds", SHORT, 60, _OAUTH, between(0, 900), per_broker=True),
     _key("sasl.login.refresh.window.factor", DOUBLE, 0.8, _OAUTH, between(0.5, 1), per_broker=True),
     _key("sasl.login.refresh.window.jitter", DOUBLE, 0.05, _OAUTH, between(0, 0.25), per_broker=True),
-    _key("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", _BETWEEN, per_broker=True),
 )

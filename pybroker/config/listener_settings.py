@@ -17,6 +17,7 @@ REAUTH = "connections.max.reauth.ms"
 ENABLED = "sasl.enabled.mechanisms"
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class ListenerSetting(NamedTuple):
@@ -114,18 +115,35 @@ _TOKEN = re.compile(
 
 
 def plain_users(jaas: str) -> dict[str, str]:
-    """The users of a JAAS entry as Kafka has it: `…PlainLoginModule required user_alice="secret";`. `username` and
-    `password` (what Kafka's brokers use among themselves) are read and not used. Raises InvalidValue, never with the
-    text in it.
+    """The users of a JAAS entry as Kafka has it: `…PlainLoginModule required user_alice="secret";`. Raises
+    InvalidValue, never with the text in it.
     """
+    users: dict[str, str] = {}
+    for name, value in _options(jaas, PLAIN_MODULE, 'user_<name>="<password>" …'):
+        if name.startswith("user_") and len(name) > len("user_"):
+            if not value:
+                raise InvalidValue(f"the password of user {name.removeprefix('user_')!r} is empty")
+            users[name.removeprefix("user_")] = value
+    return users
+
+
+def login_of(jaas: str) -> tuple[str, str]:
+    """`username` and `password` of a JAAS entry of PLAIN or SCRAM: as whom a broker logs in to others; empty where they
+    are not given. Raises InvalidValue, never with the text in it."""
+    module = SCRAM_MODULE if jaas.split(None, 1)[:1] == [SCRAM_MODULE] else PLAIN_MODULE
+    options = dict(_options(jaas, module, 'username="<name>" password="<password>"'))
+    return options.get("username", ""), options.get("password", "")
+
+
+def _options(jaas: str, wanted: str, example: str) -> list[tuple[str, str]]:
     module, flag, rest = [*jaas.split(None, 2), "", "", ""][:3]
-    if module != PLAIN_MODULE:
-        raise InvalidValue(f'expected {PLAIN_MODULE} required user_<name>="<password>" …;')
+    if module != wanted:
+        raise InvalidValue(f"expected {wanted} required {example};")
     if flag.rstrip(";") not in ("required", "requisite", "sufficient", "optional"):
         raise InvalidValue("the login module must be followed by: required")
     if flag.endswith(";"):
         rest = ";"
-    users: dict[str, str] = {}
+    found: list[tuple[str, str]] = []
     place, ended = 0, False
     while rest[place:].strip():
         token = _TOKEN.match(rest, place)
@@ -136,11 +154,7 @@ def plain_users(jaas: str) -> dict[str, str]:
             ended = True
             continue
         value = next(one for one in (token["quoted"], token["single"], token["bare"]) if one is not None)
-        name = token["name"]
-        if name.startswith("user_") and len(name) > len("user_"):
-            if not value:
-                raise InvalidValue(f"the password of user {name.removeprefix('user_')!r} is empty")
-            users[name.removeprefix("user_")] = re.sub(r"\\(.)", r"\1", value)
+        found.append((token["name"], re.sub(r"\\(.)", r"\1", value)))
     if not ended:
         raise InvalidValue("a semicolon must stand at the end")
-    return users
+    return found

@@ -12,6 +12,7 @@ from pybroker.config import advice, foreign, one_node
 from pybroker.config.broker_cluster import EMBEDDED, METADATA_STORE
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS
+from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import nearest_name
 from pybroker.config.listener_settings import check_listener_setting, listener_setting
@@ -172,22 +173,18 @@ def _check_store(
             "inter.broker.listener.name=REPLICATION",
         )
     between = next(one for one in config.listeners if one.name == config.between_brokers)
-    if between.protocol != "PLAINTEXT":
+    try:
+        login = broker_login(config)
+    except InvalidValue as problem:
+        raise fail("inter.broker.listener.name", problem) from None
+    if login.mechanism or advice.is_loopback(between.host):
+        return
+    guarded = "there is an authorizer" if config.get_str("authorizer.class.name") else "clients have to log in"
+    if config.get_str("authorizer.class.name") or any(one.protocol.startswith("SASL_") for one in config.listeners):
         raise fail(
             "inter.broker.listener.name",
-            f"brokers do not log in to each other in this version, and listener {between.name} asks for "
-            f"{between.protocol}; map it to PLAINTEXT, on an address that only brokers reach",
-        )
-    if config.get_str("authorizer.class.name"):
-        raise fail(
-            METADATA_STORE,
-            "with authorizer.class.name brokers have to be told from others, and they do not log in to each other in "
-            "this version",
-        )
-    if any(one.protocol.startswith("SASL_") for one in config.listeners) and not advice.is_loopback(between.host):
-        raise fail(
-            "inter.broker.listener.name",
-            f"whoever reaches {between} acts as a broker, while clients have to log in; give it a loopback address",
+            f"whoever reaches {between} acts as a broker, while {guarded}; map it to SASL_PLAINTEXT and set "
+            f"{MECHANISM}, or give it a loopback address",
         )
 
 

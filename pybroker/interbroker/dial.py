@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pybroker.client.config import ADMIN, ClientConfig
@@ -14,9 +15,11 @@ from pybroker.metadata.znodes import Endpoint
 class Dialer:
     """Opens connections to the listener that brokers use among themselves."""
 
-    def __init__(self, broker_id: int, listener: str) -> None:
+    def __init__(self, broker_id: int, listener: str, login: Mapping[str, str]) -> None:
+        """`login`: a client's settings of protocol, user and password."""
         self._broker_id = broker_id
         self._listener = listener
+        self._login = login
 
     def endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """Where a broker listens for brokers."""
@@ -32,6 +35,6 @@ class Dialer:
             )
         settings: dict[str, Any] = {
             "client.id": f"broker-{self._broker_id}",
-            "security.protocol": endpoint.security_protocol,
+            **self._login,
         }
         return await InterBrokerConnection.open(endpoint.host, endpoint.port, ClientConfig(ADMIN, settings))

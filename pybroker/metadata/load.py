@@ -404,6 +404,12 @@ def broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
     return found
 
 
+def guards_image(acls: Mapping[str, Node], configs: Mapping[str, Node]) -> ClusterImage:
+    """An image with access control entries and users only, of the nodes below `ACLS` and `EXTENDED_ACLS`, and of those
+    that hold users. Raises DamagedNodeError."""
+    return msgspec.structs.replace(ClusterImage.initial(0), acls=_acls(acls), users=_users(configs))
+
+
 def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
     """Raises DamagedNodeError: an entry that is lost may be one that denies, so no broker starts without it."""
     found: dict[AclPattern, AclNode] = {}

@@ -1,5 +1,5 @@
-"""SCRAM users of a broker that does not run: the first one of a new broker cannot come over the wire, because nobody
-may connect yet.
+"""SCRAM users of a broker that does not run, or of a cluster none of whose brokers runs: the first one cannot come over
+the wire, because nobody may connect yet.
 """
 
 from __future__ import annotations
@@ -7,21 +7,39 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from pybroker.config import BrokerConfig
 from pybroker.errors import StartError
 from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import ensure_path, get_or_none
+from pybroker.metadata.store import MetadataStore, ensure_path, get_or_none
 from pybroker.metadata.users import USER_CONFIGS, user_of_path, user_path
-from pybroker.metadata.znodes import DamagedNodeError, decode_config, encode_config
+from pybroker.metadata.znodes import CONTROLLER, DamagedNodeError, decode_config, encode_config
 from pybroker.protocol.scram import BY_NAME, ScramCredential, ScramMechanism
+from pybroker.startup.store import open_store
+
+Place = Path | BrokerConfig
+"""A data directory, or the settings of a broker in a cluster."""
+
+
+async def _open(place: Place) -> MetadataStore:
+    """Raises StartError: it cannot be read, or a broker runs, which holds what the store says in its memory."""
+    if isinstance(place, Path):
+        return await EmbeddedStore.open(place)
+    store = await open_store(place, lambda problem: None)
+    controller = await get_or_none(store, CONTROLLER)
+    if controller is not None:
+        await store.close()
+        raise StartError("brokers of this cluster run; ask one of them, with --bootstrap-server")
+    return store
 
 
 async def set_credentials(
-    directory: Path, name: str, credentials: dict[ScramMechanism, ScramCredential | None]
+    place: Place, name: str, credentials: dict[ScramMechanism, ScramCredential | None]
 ) -> None:
-    """Sets or (None) removes credentials in the store of the data directory `directory`, which is made if it is not
-    there. Raises StartError: a broker runs on it, it cannot be read, or a credential to remove does not exist."""
-    await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
-    store = await EmbeddedStore.open(directory)
+    """Sets or (None) removes credentials in the store; a data directory is made if it is not there. Raises StartError:
+    a broker runs, the store cannot be read, or a credential to remove does not exist."""
+    if isinstance(place, Path):
+        await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
+    store = await _open(place)
     try:
         path = user_path(name)
         await ensure_path(store, USER_CONFIGS)
@@ -42,12 +60,13 @@ async def set_credentials(
         await store.close()
 
 
-async def list_credentials(directory: Path) -> dict[str, list[tuple[ScramMechanism, int]]]:
+async def list_credentials(place: Place) -> dict[str, list[tuple[ScramMechanism, int]]]:
     """(mechanism, iterations) of every user. Raises StartError."""
-    if not await asyncio.to_thread(directory.is_dir):
-        raise StartError(f"{directory} is not there")
-    store = await EmbeddedStore.open(directory)
+    if isinstance(place, Path) and not await asyncio.to_thread(place.is_dir):
+        raise StartError(f"{place} is not there")
+    store = await _open(place)
     try:
+        await ensure_path(store, USER_CONFIGS)
         found: dict[str, list[tuple[ScramMechanism, int]]] = {}
         for path, node in (await store.subtree(USER_CONFIGS)).items():
             config = decode_config(path, node.data)

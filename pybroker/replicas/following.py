@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pybroker.metadata.control_messages import LiveLeader
 from pybroker.native import BrokerAddress, FollowedPartition, NativeBroker, Uuid
@@ -17,9 +17,9 @@ class Following:
         self._fetchers = native.fetchers
         self._broker_id = broker_id
 
-    def start(self, security_protocol: str) -> None:
-        """After the log directories have been opened. `security_protocol`: of the listener for brokers."""
-        self._fetchers.start({"security.protocol": security_protocol})
+    def start(self, login: Mapping[str, str]) -> None:
+        """After the log directories have been opened. `login`: a client's settings of protocol, user and password."""
+        self._fetchers.start(dict(login))
 
     def registered(self, broker_epoch: int) -> None:
         """A life of this broker begins: leaders take it into their ISRs under that number (KIP-903)."""

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
 from pybroker.errors import KafkaError
@@ -88,6 +90,12 @@ class Authorizer:
                 context.api_key,
             )
         return permitted
+
+    def permits_principal_on_cluster(self, context: RequestContext, principal: str, operation: AclOperation) -> bool:
+        """The same for somebody who is not (yet) the principal of `context`."""
+        return self.permits(
+            msgspec.structs.replace(context, principal=principal), operation, ResourceType.CLUSTER, CLUSTER_NAME
+        )
 
     def permits_on_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
         """The same on the cluster."""

@@ -16,6 +16,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.scram import BY_NAME
 from pybroker.requests.context import RequestContext
+from pybroker.security.broker_gate import BrokerGate
 from pybroker.security.credentials import Credentials
 from pybroker.security.mechanisms import AuthenticationError, Conversation, PlainConversation, ScramConversation
 
@@ -48,7 +49,11 @@ class _Open(NamedTuple):
 class SaslServer:
     """See the module. Runs on the loop's thread."""
 
-    def __init__(self, config: BrokerConfig, credentials: Credentials, clock: Clock) -> None:
+    def __init__(
+        self, config: BrokerConfig, credentials: Credentials, clock: Clock, gate: BrokerGate | None = None
+    ) -> None:
+        """`gate`: who may log in where brokers talk, in a cluster."""
+        self._gate = gate
         self._config = config
         self._credentials = credentials
         self._clock = clock
@@ -102,6 +107,12 @@ class SaslServer:
             if context.sasl_authenticated and principal != context.principal:
                 text = f"Cannot change principals during re-authentication from {context.principal}: {principal}"
                 raise AuthenticationError(text, text)
+            gate = self._gate
+            if gate is not None and context.listener == gate.listener and not gate.admits(context, principal):
+                raise AuthenticationError(
+                    f"{principal} is no broker: this listener is for brokers only",
+                    f"{principal} has the right password and is no broker (super.users, or CLUSTER_ACTION)",
+                )
         except AuthenticationError as problem:
             del self._open[context.connection_id]
             self.failed += 1

@@ -192,21 +192,23 @@ MISTAKES = [
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
-        "inter.broker.listener.name=REPLICATION ({file} line 5): brokers do not log in to each other in this version, and "
-        "listener REPLICATION asks for SASL_PLAINTEXT; map it to PLAINTEXT, on an address that only brokers reach",
+        "inter.broker.listener.name=REPLICATION ({file} line 5): sasl.mechanism.inter.broker.protocol=GSSAPI: brokers "
+        "log in by one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT\n"
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "metadata.store=zookeeper ({file} line 2): with authorizer.class.name brokers have to be told from others, and "
-        "they do not log in to each other in this version",
+        "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
+        "while there is an authorizer; map it to SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it "
+        "a loopback address",
     ),
     (
         CLUSTER + "\nlisteners=SASL_PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,REPLICATION:PLAINTEXT",
         "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
-        "while clients have to log in; give it a loopback address",
+        "while clients have to log in; map it to SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it "
+        "a loopback address",
     ),
     (
         "process.roles=controller",

@@ -1,0 +1,247 @@
+"""Brokers log in to each other, nobody else is served where they talk, and who may do what is the same everywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker import native
+from pybroker.client import NewTopic, ScramUpsertion, blocking
+from pybroker.client.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.scram import BY_NAME
+from pybroker.security.acls import AclOperation, ResourceType
+from tests.security import kit
+from tests.support.brokers import PybrokerProcess
+from tests.support.cluster import BrokerCluster, ClusterBroker, until
+from tests.support.wire import free_port
+from tests.support.zookeeper import zookeeper
+from tests.wire.client import WireClient
+
+BROKER, ROOT, STRANGER = "broker", "root", "stranger"
+REFUSED = (KafkaError, BrokerConnectionError, KafkaTimeoutError)
+MECHANISMS = ("PLAIN", *BY_NAME)
+MODULES = {"PLAIN": "plain.PlainLoginModule"}
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def jaas(mechanism: str, user: str, users: tuple[str, ...] = ()) -> str:
+    """As whom a broker logs in; with PLAIN also who there is."""
+    module = f"org.apache.kafka.common.security.{MODULES.get(mechanism, 'scram.ScramLoginModule')}"
+    known = "".join(f' user_{one}="{kit.password_of(one)}"' for one in users)
+    return f'{module} required username="{user}" password="{kit.password_of(user)}"{known};'
+
+
+class SecureBroker:
+    """The listeners of one broker: PLAINTEXT, where nobody may do anything, SASL for clients, BETWEEN for brokers."""
+
+    def __init__(self, broker: ClusterBroker, mechanism: str) -> None:
+        self.process = broker
+        self.port = free_port()
+        plain = (BROKER, STRANGER) if mechanism == "PLAIN" else ()
+        broker.settings |= {
+            "listeners": f"{broker.settings['listeners']},SASL://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BETWEEN:SASL_PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": mechanism,
+            f"listener.name.between.{mechanism.lower()}.sasl.jaas.config": jaas(mechanism, BROKER, plain),
+            "listener.name.sasl.plain.sasl.jaas.config": kit.jaas([ROOT, STRANGER]),
+            "connection.failed.authentication.delay.ms": "1",
+        }
+
+    def admin(self, user: str, mechanism: str = "PLAIN") -> blocking.AdminClient:
+        """Of a user."""
+        return blocking.AdminClient(self.login(user, mechanism))
+
+    def login(self, user: str, mechanism: str = "PLAIN") -> dict[str, object]:
+        """A client's settings."""
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": kit.password_of(user),
+        }
+
+    def as_user(self, user: str) -> WireClient:
+        """A raw connection of a client, logged in by PLAIN."""
+        client = WireClient(self.port)
+        answer = authenticate(client, user)
+        assert answer.error_code == 0, answer.error_message
+        return client
+
+
+def authenticate(client: WireClient, user: str) -> Any:
+    """By PLAIN; the last answer."""
+    assert client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    token = f"\0{user}\0{kit.password_of(user)}".encode()
+    return client.call(m.SaslAuthenticateRequest(auth_bytes=token), 2)
+
+
+@contextmanager
+def secure_cluster(folder: Path, mechanism: str, settings: Mapping[str, str]) -> Iterator[dict[int, SecureBroker]]:
+    """Three brokers that log in by a mechanism."""
+    with zookeeper(folder / "zookeeper") as server:
+        cluster = BrokerCluster(folder, 3, server, settings)
+        brokers = {number: SecureBroker(broker, mechanism) for number, broker in cluster.brokers.items()}
+        try:
+            if mechanism in BY_NAME:
+                for user in (BROKER, STRANGER):
+                    add_user(brokers[1].process, user, mechanism)
+            cluster.start()
+            yield brokers
+        finally:
+            for broker in cluster.brokers.values():
+                broker.kill()
+
+
+def add_user(broker: PybrokerProcess, user: str, mechanism: str) -> None:
+    """Before the first start: as an operator does."""
+    settings = broker.folder / "broker.properties"
+    command = broker.command()
+    sets = [command[at + 1] for at, word in enumerate(command) if word == "--set"]
+    settings.write_text("\n".join(sets) + "\n")
+    said = ["users", "add", user, "--mechanism", mechanism, "--password-file", "-", "--config", str(settings)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pybroker", *said],
+        check=False,
+        input=kit.password_of(user),
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def acknowledged_by_all(brokers: Mapping[int, SecureBroker], topic: str) -> None:
+    """Followers have logged in to leaders, and the controller to all."""
+    with brokers[1].admin(ROOT) as admin:
+        admin.create_topics([NewTopic(topic, 3, 3, config={"min.insync.replicas": "3"})])
+    with blocking.Producer({**brokers[2].login(ROOT), "acks": "all"}) as producer:
+        for number in range(30):
+            producer.send(topic, str(number).encode(), partition=number % 3)
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, SecureBroker]]:
+    """With an authorizer; brokers log in by SCRAM and are super users."""
+    settings = {
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:{BROKER};User:{ROOT}",
+        "offsets.topic.num.partitions": "1",
+    }
+    with secure_cluster(tmp_path_factory.mktemp("secure"), "SCRAM-SHA-512", settings) as running:
+        yield running
+
+
+@pytest.mark.parametrize("mechanism", [one for one in MECHANISMS if one != "SCRAM-SHA-512"])
+def test_brokers_log_in_to_each_other(tmp_path: Path, mechanism: str) -> None:
+    """Without an authorizer: whoever logs in as the brokers do is one, other users are not."""
+    with secure_cluster(tmp_path, mechanism, {}) as running:
+        acknowledged_by_all(running, "copied")
+        if mechanism == "PLAIN":
+            with WireClient(running[1].process.between_port, interbroker=True) as stranger:
+                assert authenticate(stranger, STRANGER).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+                assert stranger.is_closed_by_peer()
+
+
+def test_brokers_log_in_with_an_authorizer(brokers: dict[int, SecureBroker]) -> None:
+    """By SCRAM, as users that a command has put into ZooKeeper before the first start."""
+    acknowledged_by_all(brokers, "guarded")
+
+
+def between(broker: SecureBroker, user: str, password: str | None = None) -> Any:
+    """What a broker's listener for brokers makes of a client of ours that logs in by SCRAM."""
+    settings = {**broker.login(user, "SCRAM-SHA-512"), "bootstrap.servers": f"127.0.0.1:{broker.process.between_port}"}
+    with blocking.AdminClient(settings | ({"sasl.password": password} if password else {})) as admin:
+        return admin.list_topics()
+
+
+@pytest.mark.checklist("R37")
+def test_no_client_is_served_where_brokers_talk(brokers: dict[int, SecureBroker]) -> None:
+    """Not without login, not as a user who is no broker; and who knows a broker's password gets no client's answer."""
+    with WireClient(brokers[1].process.between_port, interbroker=True) as client:
+        client.send(wire.EnvelopeRequest(request_data=b"", client_host_address=b""), 0)
+        assert client.is_closed_by_peer()
+    with pytest.raises(REFUSED, match="is no broker"):
+        between(brokers[1], STRANGER)
+    with pytest.raises(REFUSED):
+        between(brokers[1], BROKER, "wrong")
+    with pytest.raises(REFUSED):
+        between(brokers[1], BROKER)
+    log = brokers[1].process.console.read_text()
+    assert f"User:{STRANGER} has the right password and is no broker" in log
+
+
+BROKERS_ONLY = (
+    wire.LeaderAndIsrRequest,
+    wire.StopReplicaRequest,
+    wire.UpdateMetadataRequest,
+    wire.ControlledShutdownRequest,
+    wire.AlterPartitionRequest,
+    wire.EnvelopeRequest,
+    wire.UpdateClusterRequest,
+)
+
+
+@pytest.mark.checklist("R37")
+def test_no_broker_is_served_where_clients_are(brokers: dict[int, SecureBroker]) -> None:
+    """Whoever asks: a follower's fetch would read below what is acknowledged, and be taken for a replica that has it
+    (CVE-2018-1288); the controller's words would change what is true."""
+    with brokers[1].as_user(ROOT) as client:
+        topic = m.MetadataRequest_MetadataRequestTopic(name="guarded")
+        found = client.call(m.MetadataRequest(topics=[topic]), 12).topics[0]
+        partition = m.FetchRequest_FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        asked = [m.FetchRequest_FetchTopic(topic="guarded", topic_id=found.topic_id, partitions=[partition])]
+        answer = client.call(m.FetchRequest(replica_id=2, max_wait_ms=0, min_bytes=1, topics=asked), 12)
+        told = {answer.error_code, *(one.error_code for row in answer.responses for one in row.partitions)}
+        assert told - {0} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    for kind in BROKERS_ONLY:
+        schema = native.message_schema(kind.__name__, interbroker=True)
+        assert schema is not None
+        with brokers[1].as_user(ROOT) as client:
+            client.send_frame(native.encode_request(kind(), schema.max_version, 1, "intruder"))
+            assert client.is_closed_by_peer(), kind.__name__
+
+
+def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
+    """Made at one, they hold at all; also at one that was down meanwhile, as soon as it serves."""
+    acknowledged_by_all(brokers, "shared")
+    brokers[3].process.kill()
+    with brokers[1].admin(ROOT) as admin:
+        made = ScramUpsertion("alice", kit.password_of("alice"), BY_NAME["SCRAM-SHA-256"])
+        admin.alter_user_scram_credentials([made])
+    describe = kit.entry("alice", AclOperation.DESCRIBE, ResourceType.TOPIC, "shared")
+    with brokers[2].as_user(ROOT) as client:
+        kit.create_acls(client, describe)
+
+    def seen(number: int) -> bool:
+        with brokers[number].admin("alice", "SCRAM-SHA-256") as admin:
+            return "shared" in admin.list_topics()
+
+    assert seen(1)
+    assert seen(2)
+    brokers[3].process.start()
+    assert seen(3)
+    kind, name = ResourceType.TOPIC, "shared"
+    one = m.DeleteAclsRequest_DeleteAclsFilter(
+        resource_type_filter=kind,
+        resource_name_filter=name,
+        pattern_type_filter=1,
+        principal_filter="User:alice",
+        host_filter="*",
+        operation=1,
+        permission_type=1,
+    )
+    with brokers[3].as_user(ROOT) as client:
+        (removed,) = kit.call(client, m.DeleteAclsRequest(filters=[one])).filter_results
+        assert len(removed.matching_acls) == 1
+    for number in brokers:
+        until(lambda number=number: not seen(number))
