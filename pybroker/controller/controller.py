@@ -3,6 +3,7 @@
 One loop takes events in order. Each is decided by a pure function, made durable by one multi that also checks the
 controller epoch, applied to the image, sent to brokers, and answered: in that order, so that nobody hears of what a
 crash can undo. A write that is refused because the epoch moved on means another controller exists: this one resigns.
+What is refused or needs no write is said only after a read of the same epoch, for the same reason.
 """
 
 from __future__ import annotations
@@ -209,9 +210,15 @@ class Controller:
     async def _decide(self, submission: Submission) -> Decided:
         event, before = submission.event, self._image
         closed = () if submission.closed is None else (submission.closed.closed,)
-        decision = await self._apart(partial(rule_of(event).decide, before, event, *closed))
+        try:
+            decision = await self._apart(partial(rule_of(event).decide, before, event, *closed))
+        except KafkaError:
+            await self._while_in_office(self._writer.confirm())
+            raise
         if decision.operations:
             await self._write(decision, submission)
+        else:
+            await self._while_in_office(self._writer.confirm())
         for sentence in decision.warnings:
             log.warning("%s", sentence)
         self._image, messages = await self._apart(partial(self._consequences, before, decision.delta))
@@ -264,13 +271,21 @@ class Controller:
         kept = None
         if outcomes is not None and asked is not None:
             kept = outcomes.to_keep(submission.event, asked, decision.reply)
-        try:
-            await self._writer.write(
+        await self._while_in_office(
+            self._writer.write(
                 decision.operations,
                 separable=decision.separable,
                 seams=decision.seams,
                 outcome=() if kept is None else kept.operations,
             )
+        )
+        if outcomes is not None and kept is not None:
+            outcomes.kept(kept)
+
+    async def _while_in_office(self, work: Coroutine[Any, Any, None]) -> None:
+        """Ends the term if somebody else is in office."""
+        try:
+            await work
         except ResignedError as error:
             if self._port.is_open:
                 self._port.close()
@@ -280,8 +295,6 @@ class Controller:
         except FatalError as fatal:
             self._on_fatal(fatal)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
-        if outcomes is not None and kept is not None:
-            outcomes.kept(kept)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

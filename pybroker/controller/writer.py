@@ -102,6 +102,22 @@ class Writer:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         self._number = number
 
+    async def confirm(self) -> None:
+        """Waits until the store says that this is still the controller: what is refused, or needs no write, must not be
+        said by one that was replaced and does not know it yet. Raises ResignedError."""
+        while True:
+            try:
+                await self._store.sync()
+                epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+            except UnavailableError as error:
+                self._unless_given_up(error)
+            except StoreClosedError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            else:
+                if epoch.version != self._office.epoch_version:
+                    raise ResignedError("This broker is not the controller any more.")
+                return
+
     async def _was_done(self, number: int, again: bool) -> bool:
         while True:
             try:

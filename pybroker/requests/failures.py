@@ -12,10 +12,17 @@ from typing import Any, NamedTuple
 from pybroker.native import message_class, message_schema
 
 
+class _Name(NamedTuple):
+    """Of a class. Brokers among themselves have messages of the same names in other layouts."""
+
+    text: str
+    between_brokers: bool
+
+
 class _Array(NamedTuple):
     field: str
-    item: str
-    """Class name of its items."""
+    item: _Name
+    """Class of its items."""
 
 
 class _Shape(NamedTuple):
@@ -30,36 +37,38 @@ def failure_response(request: object, code: int, message: str | None) -> object:
     """
     name = type(request).__name__
     response = name.removesuffix("Request") + "Response"
-    if not name.endswith("Request") or response not in _shapes(response):
+    between_brokers = message_class(name) is not type(request)
+    answered = _Name(response, between_brokers)
+    if not name.endswith("Request") or response not in _shapes(answered):
         raise LookupError(f"{name} has no response class")
-    return _mirror(request, name, response, code, message)
+    return _mirror(request, _Name(name, between_brokers), answered, code, message)
 
 
 @functools.cache
-def _shapes(message: str) -> dict[str, _Shape]:
+def _shapes(message: _Name) -> dict[str, _Shape]:
     """The shapes of a message's classes by class name; empty for an unknown message."""
-    schema = message_schema(message)
+    schema = message_schema(message.text, interbroker=message.between_brokers)
     if schema is None:
         return {}
     shapes: dict[str, _Shape] = {}
     for struct in schema.structs:
         fields = struct.fields
         arrays = tuple(
-            _Array(field.name, field.type_name.removeprefix("[]"))
+            _Array(field.name, message._replace(text=field.type_name.removeprefix("[]")))
             for field in fields
-            if field.type_name.startswith(f"[]{message}_")
+            if field.type_name.startswith(f"[]{message.text}_")
         )
         structs = {array.field for array in arrays}
         shapes[struct.name] = _Shape(frozenset(field.name for field in fields if field.name not in structs), arrays)
     return shapes
 
 
-def _shape(name: str) -> _Shape:
-    return _shapes(name.partition("_")[0]).get(name) or _Shape(frozenset(), ())
+def _shape(name: _Name) -> _Shape:
+    return _shapes(name._replace(text=name.text.partition("_")[0])).get(name.text) or _Shape(frozenset(), ())
 
 
-def _mirror(source: Any, source_class: str, target_class: str, code: int, message: str | None) -> object:
-    target = message_class(target_class)
+def _mirror(source: Any, source_class: _Name, target_class: _Name, code: int, message: str | None) -> object:
+    target = message_class(target_class.text, interbroker=target_class.between_brokers)
     assert target is not None, target_class
     result: Any = target()
     shape, given = _shape(target_class), _shape(source_class)
@@ -84,6 +93,6 @@ def _mirror(source: Any, source_class: str, target_class: str, code: int, messag
 
 
 @functools.cache
-def _holds_errors(name: str) -> bool:
+def _holds_errors(name: _Name) -> bool:
     shape = _shape(name)
     return "error_code" in shape.scalars or any(_holds_errors(array.item) for array in shape.arrays)

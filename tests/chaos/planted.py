@@ -199,7 +199,7 @@ def unknown_outcome_taken_for_undone() -> None:
     """The controller writes again what it has no answer for, without a look at what the store has."""
     from pybroker.controller.writer import Writer
 
-    async def no(_: Writer, __: int) -> bool:
+    async def no(*_: Any) -> bool:
         return False
 
     put(Writer, "_was_done", no)

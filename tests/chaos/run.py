@@ -19,13 +19,15 @@ from tests.chaos.history import History, Place
 from tests.chaos.nemesis import MOVED, Nemesis, Step, plan
 from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
 from tests.support.cluster import BrokerCluster, running_cluster
-from tests.support.cluster_state import ClusterState, StateUnknownError
+from tests.support.cluster_state import ClusterState, StateUnknownError, not_there
 from tests.support.links import Links
 from tests.support.log_files import replica_logs
 
 SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "3000",
     "log.cleaner.backoff.ms": "1000",
+    # A broker may be started while it is cut off.
+    "zookeeper.connection.timeout.ms": "60000",
     "offsets.topic.num.partitions": "4",
     "controlled.shutdown.max.retries": "1",
     "controlled.shutdown.retry.backoff.ms": "500",
@@ -226,9 +228,9 @@ def _ends(history: History) -> dict[Place, int]:
 def _heal(cluster: BrokerCluster, state: ClusterState) -> list[str]:
     for broker in cluster.brokers.values():
         broker.await_answers()
-    if _until(lambda: not _out_of_sync(state), HEALED_S):
+    if _until(lambda: not _out_of_sync(state) and not not_there(cluster, state), HEALED_S):
         return []
-    return [f"replicas do not come back in sync: {_out_of_sync(state)}"]
+    return [f"replicas do not come back in sync: {_out_of_sync(state)}, not there: {not_there(cluster, state)}"]
 
 
 def _out_of_sync(state: ClusterState) -> list[str]:

@@ -18,7 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from tests.chaos.checker import check
 from tests.chaos.history import History, Place
 from tests.support.cluster import BrokerCluster, running_cluster, until
-from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError
+from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError, not_there
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.links import ZOOKEEPER, Links
 from tests.support.log_files import replica_logs
@@ -211,8 +211,7 @@ class Scene:
             except (RuntimeError, AssertionError) as problem:
                 self.anomalies.append(f"broker {number} does not stop: {str(problem).splitlines()[0]}")
         disks = {
-            number: replica_logs(Path(broker.settings.get("log.dirs", broker.data_dir)))
-            for number, broker in self.cluster.brokers.items()
+            number: replica_logs(broker.log_dir) for number, broker in self.cluster.brokers.items()
         }
         return self.anomalies + check(self.history, disks, assigned, frozenset({"__consumer_offsets"}))
 
@@ -221,9 +220,8 @@ class Scene:
             return False
         wanted = {name for topic_id, name in self.history.lives.items() if topic_id not in self.history.deleted}
         found = self.state.partitions()
-        return wanted <= {name for name, _ in found} and all(
-            one.isr == one.replicas and one.leader in one.isr for one in found.values()
-        )
+        in_sync = all(one.isr == one.replicas and one.leader in one.isr for one in found.values())
+        return in_sync and wanted <= {name for name, _ in found} and not not_there(self.cluster, self.state)
 
     def _within(self, patience_s: float, condition: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + patience_s

@@ -260,7 +260,7 @@ CASES = [
     Case(
         "unknown_outcome_taken_for_undone",
         an_answer_of_the_store_is_lost,
-        ("ended by itself", "does not stop"),
+        ("ended by itself", "does not stop", "not come back in sync"),
         {"zookeeper.session.timeout.ms": "20000"},
     ),
     Case("answers_before_it_is_durable", killed_after_an_answer, ("not come back in sync", "has no replica")),

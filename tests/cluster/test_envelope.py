@@ -17,7 +17,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.cluster_state import ClusterState
-from tests.support.links import Links
+from tests.support.links import ZOOKEEPER, Links
 from tests.wire.client import WireClient
 
 ANSWER_MS = 60_000
@@ -141,3 +141,25 @@ def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Netwo
         assert code == 0
         assert delete(brokers[asked], name) == (0, made)
     assert delete(brokers[asked], "never-made")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.checklist("R26")
+def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(network: Network) -> None:
+    """Cut off from ZooKeeper it does not know that another one is in office. What it would write fails; what it would
+    refuse without a write must not be said either."""
+    controller, asked, _ = network.roles()
+    brokers = network.cluster.brokers
+    network.links.cut_off(controller, ZOOKEEPER)
+    until(lambda: network.state.controller() not in (None, controller))
+    # The new one hears of its brokers one after another.
+    until(lambda: create(brokers[asked], "made-since")[0] in (0, ErrorCode.TOPIC_ALREADY_EXISTS))
+    made = id_of(brokers[asked], "made-since")
+    with WireClient(brokers[controller].port) as client:
+        topic = m.DeleteTopicsRequest_DeleteTopicState(topic_id=made)
+        client.send(m.DeleteTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 6)
+        # It has the time to answer.
+        for _ in range(20):
+            id_of(brokers[controller], "another")
+        network.links.heal()
+        assert client.receive().responses[0].error_code == 0, "the one in office was asked"
+    assert id_of(brokers[controller], "made-since") is None

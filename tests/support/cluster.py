@@ -58,6 +58,11 @@ class ClusterBroker(PybrokerProcess):
         python, minus_m, _, *rest = super().command()
         return [python, minus_m, *self.module, *rest]
 
+    @property
+    def log_dir(self) -> Path:
+        """Where its partitions are."""
+        return Path(self.settings.get("log.dirs", self.data_dir))
+
     def behind(self, links: Links, zookeeper_port: int) -> None:
         """Whoever connects to it, and it to ZooKeeper, goes over these links."""
         self.advertised_port = links.to(self.broker_id, self.port, CLIENTS)

@@ -10,6 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from tests.support.cluster import BrokerCluster
+
 TOPICS = "/brokers/topics"
 
 
@@ -120,3 +122,13 @@ class ClusterState:
     def __exit__(self, *_: object) -> None:
         self._client.stop()
         self._client.close()
+
+
+def not_there(cluster: BrokerCluster, state: ClusterState) -> list[str]:
+    """Replicas that their brokers have not made yet: those of a new topic count as in sync before they have."""
+    return [
+        f"{topic}-{index} on broker {broker}"
+        for (topic, index), one in state.partitions().items()
+        for broker in one.replicas
+        if not (cluster.brokers[broker].log_dir / f"{topic}-{index}" / "partition.metadata").exists()
+    ]

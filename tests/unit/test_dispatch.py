@@ -12,7 +12,8 @@ import pytest_asyncio
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.dispatch import Dispatcher, Handler, Tables
 from pybroker.errors import FatalError, KafkaError
-from pybroker.native import NativeBroker
+from pybroker.native import NativeBroker, Uuid, encode
+from pybroker.protocol import interbroker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     CreateTopicsRequest,
@@ -175,6 +176,14 @@ def test_failures_fill_the_slots_that_a_response_has() -> None:
     top = failure_response(DescribeClusterRequest(), 31, None)
     assert isinstance(top, DescribeClusterResponse)
     assert top.error_code == 31
+
+
+def test_a_failure_among_brokers_has_their_layout() -> None:
+    request = interbroker.EnvelopeRequest(request_data=b"", client_host_address=b"", request_id=Uuid.ZERO)
+    answer: Any = failure_response(request, 41, None)
+    assert isinstance(answer, interbroker.EnvelopeResponse)
+    assert answer.error_code == 41
+    encode(answer, 0)
 
 
 async def test_appends_meet_their_completions() -> None:
