@@ -7,8 +7,10 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from pybroker.client import (
     AlterConfigOp,
@@ -87,6 +89,19 @@ def planned(cluster: BrokerCluster, topic: str, wanted: Sequence[Sequence[int]])
     return ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file)]
 
 
+def topic_node(cluster: BrokerCluster, topic: str) -> dict[str, Any]:
+    """What ZooKeeper has of a topic."""
+    client = KazooClient(hosts=cluster.zookeeper.address)
+    client.start()
+    try:
+        data, _ = client.get(f"/brokers/topics/{topic}")
+    finally:
+        client.stop()
+        client.close()
+    found: dict[str, Any] = json.loads(data)
+    return found
+
+
 def under_way(admin: blocking.AdminClient, topic: str) -> dict[int, PartitionReassignment]:
     found = admin.list_partition_reassignments()
     return {where.partition: what for where, what in found.items() if where.topic == topic}
@@ -127,6 +142,7 @@ def test_a_broker_that_was_down_cleans_up_what_was_reassigned_away(
     assert read(cluster, "away", 2, 100) == list(range(100))
 
 
+@pytest.mark.checklist(42, 43)
 def test_what_is_under_way_outlives_brokers_and_controllers(
     cluster: BrokerCluster, admin: blocking.AdminClient
 ) -> None:
@@ -152,6 +168,10 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
         2: PartitionReassignment((new, three, one), (new,), (one,)),
     }
     until(lambda: assigned(admin, "kept")[0] == [new, two, one])
+    node = topic_node(cluster, "kept")
+    assert node["partitions"]["0"] == [new, two, one]
+    assert node["adding_replicas"] == {"0": [new], "1": [new], "2": [new]}
+    assert node["removing_replicas"] == {"0": [one], "1": [two], "2": [one]}
     admin.delete_topics(["gone"])
     create(admin, "gone", (two, three))
     admin.alter_partition_reassignments({kept[1]: None, kept[2]: [three, two]})
@@ -169,6 +189,8 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
     until(lambda: on_disk(cluster, "kept") == {one: {1}, two: {0, 1, 2}, three: {2}, new: {0}})
     until(lambda: in_sync(admin, "kept") == [{two, new}, {one, two}, {two, three}])
     assert read(cluster, "kept", 3, 600) == list(range(600))
+    node = topic_node(cluster, "kept")
+    assert (node["adding_replicas"], node["removing_replicas"]) == ({}, {})
     assert on_disk(cluster, "gone") == {one: set(), two: {0}, three: {0}, new: set()}
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicPartition
 
 POLL_S = 0.2
+HEARD_WITHIN_S = 10.0
 LINE_EVERY_S = 10.0
 """Without a terminal a line now and then stands for the bar."""
 PARTITIONS_A_REQUEST = 1_000
@@ -138,13 +139,24 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
             if give_up is not None and time.monotonic() >= give_up:
                 raise click.ClickException(f"{len(left):,} partitions are still being moved after {timeout_s:g} s.")
             await asyncio.sleep(POLL_S)
-    described = await admin.describe_topics(sorted({move.topic for move in plan})).all_topic_names()
+    # The broker that is asked may hear of the end a moment after the controller, which said that there is none left.
+    heard = time.monotonic() + HEARD_WITHIN_S
+    while (wrong := await _elsewhere(admin, planned)) is not None:
+        if time.monotonic() >= heard:
+            raise click.ClickException(f"{wrong}: somebody changed it.")
+        await asyncio.sleep(POLL_S)
+    # Those that cannot lead yet do so later by themselves (auto.leader.rebalance.enable).
+    await admin.elect_leaders(ElectionType.PREFERRED, planned)
+
+
+async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequence[int]]) -> str | None:
+    """What a partition that is not where it was planned has instead; None if there is none."""
+    described = await admin.describe_topics(sorted({one.topic for one in planned})).all_topic_names()
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}
         if found != set(wanted):
-            raise click.ClickException(f"{where} is on {sorted(found)}, not on {sorted(wanted)}: somebody changed it.")
-    # Those that cannot lead yet do so later by themselves (auto.leader.rebalance.enable).
-    await admin.elect_leaders(ElectionType.PREFERRED, planned)
+            return f"{where} is on {sorted(found)}, not on {sorted(wanted)}"
+    return None
 
 
 class _shown:
