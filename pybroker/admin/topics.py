@@ -202,9 +202,9 @@ class TopicAdmin:
         return TopicSpec(name)
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
-        # Kafka refuses with fewer brokers than the factor; a single node must work without being told so, therefore the
-        # factor is what the cluster can give.
-        factor = min(self._config[f"{prefix}.replication.factor"], max(1, len(self._view.image.brokers)))
+        # With fewer brokers than the factor it is refused, as Kafka does: what groups have committed must not depend on
+        # which broker of a cluster came up first. A single node must work without being told so.
+        factor = self._config[f"{prefix}.replication.factor"] if self._config.in_cluster else 1
         return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
 
     async def ensure_internal(self, name: str) -> None:

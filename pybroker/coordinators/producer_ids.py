@@ -74,13 +74,14 @@ class ProducerIds:
 
         It is a function of the request alone, so that a request sent again is answered alike.
         """
-        if 0 <= epoch < EPOCH_MAX and 0 <= producer_id <= await self._highest_taken():
+        if 0 <= epoch < EPOCH_MAX and 0 <= producer_id <= await self._highest_taken(producer_id):
             return producer_id, epoch + 1
         return await self.next_id(), 0
 
-    async def _highest_taken(self) -> int:
-        """The end of the last block that was ever taken; read once, as it only grows."""
-        if self._highest_end < 0:
+    async def _highest_taken(self, producer_id: int) -> int:
+        """The end of the last block that was ever taken. Read only when it matters, as it grows, here or at another
+        broker."""
+        if self._highest_end < producer_id:
             try:
                 node = await self._store.get(BLOCK_PATH)
                 self._highest_end = int(_parse(node.data).block_end)
