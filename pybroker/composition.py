@@ -60,6 +60,7 @@ from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.fence import Fence
 from pybroker.replicas.following import Following
+from pybroker.replicas.found import FoundReports
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.manager import ReplicaManager
@@ -309,6 +310,7 @@ def _replicas(
         ground.broker_id,
         known=known,
         close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
+        found=FoundReports(native, port, ground.clock, ground.broker_id),
     )
     following = Following(native, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(

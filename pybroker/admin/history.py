@@ -12,10 +12,13 @@ import msgspec
 
 from pybroker.cluster.lookup import topic_or_deletion, unknown_topic
 from pybroker.cluster.view import ClusterView
-from pybroker.metadata.deletion_records import DELETING, REMOVED, STAGED, UNDELETING, DeletionRecord
+from pybroker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
 from pybroker.metadata.image import TopicImage
 from pybroker.metadata.lineage import CREATED, TRUNCATED, TopicEvent
 from pybroker.native import NativeBroker, StagedDirectory, Uuid
+
+UNFINISHED = (DELETING, STAGED, UNDELETING, FOUND)
+"""States in which data is on disks."""
 
 
 class Incarnation(msgspec.Struct, frozen=True):
@@ -133,7 +136,7 @@ class HistoryAdmin:
         """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first."""
         image = self._view.image
         if wanted is None:
-            records = [record for record in image.deletions.values() if record.state in (DELETING, STAGED, UNDELETING)]
+            records = [record for record in image.deletions.values() if record.state in UNFINISHED]
         else:
             asked = frozenset(wanted)
             records = [

@@ -32,6 +32,7 @@ from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
 from pybroker.errors import KafkaError
+from pybroker.metadata.deletion_records import FOUND
 from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -253,6 +254,12 @@ class TopicAdmin:
             return results
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
         return [late if isinstance(result, DeletedTopic) else result for result in results]
+
+    def found(self, topic_id: Uuid) -> str | None:
+        """The name in the directories of an id that nobody knows and brokers have put aside; None of any other."""
+        image = self._view.image
+        record = None if topic_id in image.names else image.deletions.get(topic_id)
+        return record.topic if record is not None and record.state == FOUND else None
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
         """The error for an id without a living topic; `told` says whether the client may learn a name."""

@@ -47,7 +47,9 @@ async def handle(
     outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_malformed(asked))
     denied: dict[Asked, bool] = {}
     for one in asked:
-        describes = _denied(cluster, authorizer, context, one) if one not in outcomes else None
+        describes = None
+        if one not in outcomes:
+            describes = _denied(topics, cluster, authorizer=authorizer, context=context, asked=one)
         if describes is not None:
             denied[one] = describes
             outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
@@ -69,15 +71,21 @@ async def handle(
     )
 
 
-def _denied(cluster: ClusterAdmin, authorizer: Authorizer, context: RequestContext, asked: Asked) -> bool | None:
+def _denied(
+    topics: TopicAdmin, cluster: ClusterAdmin, *, authorizer: Authorizer, context: RequestContext, asked: Asked
+) -> bool | None:
     """None if it may go on, else whether the caller may know of the topic. An id that nobody has, and a name that may
     be described and does not exist, are left to the controller: they are unknown whatever the caller may do."""
     name, topic_id = asked
     topic = cluster.topic(topic_id if name is None else name)
     if name is None:
-        if topic is None:
+        # What was found of an unknown topic can be deleted by who may delete topics of the name in its directories.
+        name = topic.name if topic is not None else topics.found(topic_id)
+        if name is None:
             return None
-        name = topic.name
+        if topic is None:
+            permitted = authorizer.permits_topic(context, AclOperation.DELETE, name)
+            return None if permitted else authorizer.permits_topic(context, AclOperation.DESCRIBE, name)
     if not authorizer.permits_topic(context, AclOperation.DESCRIBE, name):
         return False
     permitted = topic is None or authorizer.permits_topic(context, AclOperation.DELETE, name)

@@ -124,6 +124,25 @@ class UndeleteTopic(Event[UndeletedTopic | KafkaError], frozen=True):
     now_ms: int
 
 
+class FoundTopic(msgspec.Struct, frozen=True):
+    """What a broker has put aside of a topic that nobody knows."""
+
+    topic_id: Uuid
+    name: str
+    """By its directories; "": they are named by id."""
+    partitions: tuple[int, ...]
+    last_epoch: int
+    """The highest leader epoch in it."""
+
+
+class FoundReplicas(Event[None], frozen=True):
+    """A broker has data of ids of which nothing is known: they are listed, and can be brought back or deleted."""
+
+    broker_id: int
+    topics: tuple[FoundTopic, ...]
+    now_ms: int
+
+
 class CloseDeletions(Event[None], frozen=True):
     """The delay is over on a broker: what is deleted cannot be undeleted any more, and its data may go."""
 

@@ -4,11 +4,14 @@
     staged     every replica has confirmed that its data lies in `deleting/`; it stays until `remove_after_ms`
     removed    the data is gone on every broker; the record stays as a tombstone, the proof that the id is dead
 
-Legal moves here: deleting → staged → removed, and deleting → removed for a topic whose replicas held nothing; the way
-back to life is in `undelete`. A deletion in the format from before topic ids (`by_order`) gives the name up with its
-first move: the topic's node and the order in `/admin/delete_topics` go then (checklist 120). The oldest tombstones go
-when there are more than `topic.history.max.incarnations`: a replica of theirs that turns up later is kept aside for
-the operator, because without a tombstone nothing proves that its topic was deleted.
+    found      nobody has deleted it: brokers have data of an id that nobody knows, and keep it
+
+Legal moves here: found → deleting (by order), deleting → staged → removed, and deleting → removed for a topic whose
+replicas held nothing; the way back to life is in `undelete`. A deletion in the format from before topic ids
+(`by_order`) gives the name up with its first move: the topic's node and the order in `/admin/delete_topics` go then
+(checklist 120). The oldest tombstones go when there are more than `topic.history.max.incarnations`: a replica of
+theirs that turns up later is kept aside for the operator, because without a tombstone nothing proves that its topic
+was deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pybroker.cluster.events import CloseDeletions, DeletedTopic, DeleteTopics
+from pybroker.cluster.events import CloseDeletions, DeletedTopic, DeleteTopics, FoundReplicas
 from pybroker.cluster.lookup import living_topic
 from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, Steps, Units, decides, nothing
 from pybroker.controller.events import AdvanceDeletions, RemoveLeftovers
@@ -27,6 +30,7 @@ from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.deletion_records import (
     DELETING,
+    FOUND,
     LIVE,
     REMOVED,
     STAGED,
@@ -57,6 +61,7 @@ _MOVES: dict[str, tuple[str, ...]] = {
     STAGED: (REMOVED,),
     UNDELETING: (),
     LIVE: (),
+    FOUND: (),
     REMOVED: (),
 }
 
@@ -82,6 +87,13 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
     leftovers: dict[str, int] = {}
     reply: list[DeletedTopic | KafkaError] = []
     for which in event.topics:
+        found = image.deletions.get(which) if isinstance(which, Uuid) else None
+        if found is not None and found.state == FOUND and found.topic_id not in image.names:
+            after, written = write_operations(found, _ordered(found, event))
+            steps.add([written])
+            records.append(after)
+            reply.append(DeletedTopic(after.topic, after.topic_id))
+            continue
         try:
             topic = living_topic(image, which, removed)
         except KafkaError as error:
@@ -107,6 +119,52 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
         removed=tuple(removed.values()), deletions=tuple(records), floors=floors, leftovers=leftovers
     )
     return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
+
+
+def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
+    """What was found is to go."""
+    return msgspec.structs.replace(
+        found,
+        state=DELETING,
+        how=DELETED,
+        deleted_by=event.deleted_by,
+        deleted_ms=event.now_ms,
+        remove_after_ms=event.now_ms + event.delay_ms,
+        missing=None,
+    )
+
+
+@decides(FoundReplicas)
+def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
+    """Notes who has what; of ids that are known, nothing."""
+    steps = Steps()
+    records: list[DeletionRecord] = []
+    for one in event.topics:
+        before = image.deletions.get(one.topic_id)
+        if one.topic_id in image.names or (before is not None and before.state != FOUND):
+            continue
+        known = {} if before is None else dict(before.partitions)
+        for index in one.partitions:
+            known[index] = tuple(sorted({*known.get(index, ()), event.broker_id}))
+        if before is not None and known == before.partitions:
+            continue
+        record = DeletionRecord(
+            topic=one.name if before is None else before.topic or one.name,
+            topic_id=one.topic_id,
+            state=FOUND,
+            created_ms=-1,
+            deleted_ms=event.now_ms if before is None else before.deleted_ms,
+            deleted_by="",
+            remove_after_ms=-1,
+            partitions=known,
+            config={},
+            leader_epoch_max=max(one.last_epoch, -1 if before is None else before.leader_epoch_max),
+            how=FOUND,
+        )
+        record, written = write_operations(before, record)
+        steps.add([written])
+        records.append(record)
+    return Decision(tuple(steps.operations), ImageDelta(deletions=tuple(records)), None, seams=tuple(steps.seams))
 
 
 class Buried(NamedTuple):

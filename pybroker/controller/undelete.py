@@ -19,6 +19,7 @@ from pybroker.controller.topics import check_name_is_free, cleared, create_units
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import (
     DELETING,
+    FOUND,
     LIVE,
     STAGED,
     UNDELETING,
@@ -71,8 +72,18 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"Topic id {event.topic_id} ('{record.topic}') is marked for deletion: its replicas have not all answered.",
         )
-    if record.state not in (DELETING, STAGED) or record.closed:
+    if record.state not in (DELETING, STAGED, FOUND) or record.closed:
         raise _gone(record)
+    missing = sorted(set(range(max(record.partitions, default=0) + 1)) - record.partitions.keys())
+    if missing:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Of topic id {event.topic_id} no broker has found partition {missing[0]}: it cannot come back without.",
+        )
+    if not (event.new_name or record.topic):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Nobody knows what topic id {event.topic_id} was called: use --as NAME."
+        )
     return record
 
 
@@ -111,7 +122,14 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
     if event.problem is not None:
         # From the start: replicas that have moved their data back are told to stage it again.
         after, operations = write_operations(
-            record, msgspec.structs.replace(record, state=DELETING, restore_as=None, restored_by="", restored_ms=-1)
+            record,
+            msgspec.structs.replace(
+                record,
+                state=FOUND if record.how == FOUND else DELETING,
+                restore_as=None,
+                restored_by="",
+                restored_ms=-1,
+            ),
         )
         error = KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,

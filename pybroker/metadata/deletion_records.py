@@ -1,5 +1,6 @@
 """`/admin/deleted_topics/[topic id]`: one deletion, from the request to the removal of the last byte, and afterwards
-the tombstone: the proof that the id is dead, and its history.
+the tombstone: the proof that the id is dead, and its history. What brokers have found of an id that nobody knows has
+one, too, in a state of its own.
 
 A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): what is large in it
 and does not change is then cut into pieces, `/0`, `/1`, … below its node. They may be written before the deletion is
@@ -30,6 +31,8 @@ LIVE = "live"
 REMOVED = "removed"
 """The data is gone. The record stays as a tombstone: proof that the id is dead."""
 
+FOUND = "found"
+"""Nobody knows of its topic; brokers have put aside what they have of it, and keep it. Not deleted: found."""
 PREPARED = "prepared"
 """Of a node only: pieces are being written for a deletion that is not decided."""
 
@@ -61,7 +64,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     offsets: tuple[Mapping[str, Any], ...] = ()
     """Offsets that groups had committed for it: what undelete writes back."""
     how: str = DELETED
-    """delete or truncate."""
+    """delete or truncate; "found" before anybody has said what becomes of it."""
     ends: tuple[tuple[int, int], ...] = ()
     """Log start and log end by partition; -1 where nobody could say."""
     lineage: TopicLineage = TopicLineage()
@@ -164,7 +167,7 @@ class DeletionHead(msgspec.Struct):
 def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
     """A whole record. Raises DamagedNodeError."""
     node: _Json = znodes.decode_json(path, data, _Json)
-    if node.state not in (*DEAD_STATES, UNDELETING, LIVE):
+    if node.state not in (*DEAD_STATES, UNDELETING, LIVE, FOUND):
         raise DamagedNodeError(f"{path}: unknown state {node.state!r}")
     return DeletionRecord(
         node.topic,

@@ -26,8 +26,10 @@ from pybroker.metadata import znodes
 from pybroker.metadata.acls import AclNode, AclPattern, decode_acls
 from pybroker.metadata.deletion_records import (
     DEAD_STATES,
+    FOUND,
     UNDELETING,
     DeletionRecord,
+    forget_operations,
     forget_prepared,
     read_deletions,
 )
@@ -114,6 +116,8 @@ def load_image(
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
     topics.load(deletions)
+    for topic_id in topics.forgotten:
+        del deletions[topic_id]
     ingests, damaged_ingests = _ingests(nodes.ingest)
     image = ClusterImage(
         controller_epoch,
@@ -166,6 +170,8 @@ class _Topics:
         self.topics: dict[str, TopicImage] = {}
         self.damaged: dict[str, str] = {}
         self.leftovers: dict[str, int] = {}
+        self.forgotten: set[Uuid] = set()
+        """Records of what lives."""
         self.repairs: list[Operation] = []
 
     def load(self, deletions: Mapping[Uuid, DeletionRecord]) -> None:
@@ -195,6 +201,11 @@ class _Topics:
                 log.error("topic %r is put aside: %s", name, problem)
                 self.damaged[name] = str(problem)
                 continue
+            found = deletions.get(topic.topic_id)
+            if found is not None and found.state == FOUND:
+                # It was not known for a while.
+                repairs += forget_operations(found)
+                self.forgotten.add(topic.topic_id)
             self.topics[name] = topic
             names[topic.topic_id] = name
             self.repairs += repairs

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -67,6 +68,18 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
+class Reports(Protocol):
+    """Who hears of what waits for an operator (`replicas.found.FoundReports`)."""
+
+    def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
+        """These have been put aside, under these names."""
+        ...
+
+    async def stop(self) -> None:
+        """Nothing more is told."""
+        ...
+
+
 class Staging:
     """Deadlines and removal. Everything but the native calls runs on the loop's thread."""
 
@@ -79,9 +92,12 @@ class Staging:
         *,
         known: KnownTopics,
         close: Callable[[Uuid], Awaitable[object]],
+        found: Reports,
     ) -> None:
-        """`close` has the controller decide that a topic cannot be undeleted any more; it may raise KafkaError."""
+        """`close` has the controller decide that a topic cannot be undeleted any more; it may raise KafkaError. `found`
+        is told of topics that wait for an operator."""
         self._close = close
+        self._found = found
         self._native = native
         self._known = known
         self._store = store
@@ -114,6 +130,11 @@ class Staging:
             return None
         due = self._due.get(topic_id)
         return self._left_ms(node) if due is None else max(0, due - self._clock.monotonic_ms())
+
+    def endless_name(self, topic_id: Uuid) -> str | None:
+        """The name of what waits for an operator; None of anything else."""
+        node = self._nodes.get(topic_id)
+        return None if node is None or not node.endless else node.topic
 
     def is_removing(self, topic_id: Uuid) -> bool:
         """Whether the removal has begun."""
@@ -192,6 +213,7 @@ class Staging:
 
     async def stop(self) -> None:
         """Ends the removal; what is left goes on after the next start."""
+        await self._found.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -254,6 +276,8 @@ class Staging:
 
     def staged(self, topics: Iterable[Uuid]) -> None:
         """The data of these topics lies in `deleting/`: from now on their removal may come."""
+        topics = tuple(topics)
+        self._found.report((one, self._nodes[one].topic) for one in topics if self.endless_name(one) is not None)
         for topic_id in topics:
             node = self._nodes.get(topic_id)
             if node is None or node.endless or topic_id in self._held:

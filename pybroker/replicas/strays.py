@@ -25,13 +25,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.files import read_bounded
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
 from pybroker.metadata.store import MetadataStore, StoreError, get_or_none
 from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas import partition_metadata
+from pybroker.replicas.epochs_on_disk import last_epoch
 from pybroker.replicas.evidence import KnownTopics, Replica
 from pybroker.replicas.hosted import Hosted
 from pybroker.replicas.partition_metadata import PartitionMetadataError
@@ -42,9 +42,6 @@ log = logging.getLogger(__name__)
 
 STAGED_MIN = 10
 """So many may always be put aside."""
-
-EPOCH_CHECKPOINT_BYTES_MAX = 1 << 20
-
 
 Place = tuple[str, int]
 """Name and partition."""
@@ -241,7 +238,8 @@ class Strays:
             what = Evidence.NOTHING if one.replica is None else evidence[one.replica]
             epoch = one.epoch if one.epoch is not None else -1
             if claim is not None and what is Evidence.NOTHING and one.topic_id is not None and one.directory:
-                epoch = await asyncio.get_running_loop().run_in_executor(None, _last_epoch, one.directory)
+                path = Path(one.directory.directory)
+                epoch = await asyncio.get_running_loop().run_in_executor(None, last_epoch, path)
             match decide(Found(one.topic_id, epoch), claim, what, full=full):
                 case Outcome.STAGED:
                     (plan.dead if what is Evidence.DEAD else plan.staged).append(one)
@@ -418,16 +416,3 @@ def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
     except OSError as problem:
         return f"{path}: {problem.strerror or problem}"
     return None
-
-
-def _last_epoch(directory: LocalPartition) -> int:
-    """The highest leader epoch in a directory; -1 if none is known. A checkpoint that cannot be read proves nothing."""
-    path = Path(directory.directory) / "leader-epoch-checkpoint"
-    try:
-        lines = read_bounded(path, EPOCH_CHECKPOINT_BYTES_MAX).decode("ascii").split("\n")
-        return max((int(line.split(" ")[0]) for line in lines[2:] if line), default=-1)
-    except FileNotFoundError:
-        return -1
-    except (OSError, ValueError) as problem:
-        log.error("%s: %s", path, problem)
-        return (1 << 31) - 1

@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,3 +128,41 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
     away.start()
     assert staged(away, unknown) == [aside]
     until(lambda: brokers.isr("known", controller) == {1, 2, 3})
+    # It is among the deletions, and an operator decides: it comes back, or goes.
+    until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["found"])
+    (found,) = brokers.at(controller).deletions(unknown)
+    assert (found.name, [(one.partition_index, one.broker_id) for one in found.partitions]) == ("ghost", [(0, number)])
+    assert brokers.at(controller).undelete(unknown, "was-ghost").error_code == 0
+    until(lambda: brokers.read("was-ghost") == ["kept"])
+    assert brokers.at(controller).metadata("was-ghost").topic_id == unknown
+    assert staged(away, unknown) == []
+    assert brokers.at(controller).delete(unknown).error_code == 0
+
+
+@pytest.mark.checklist(70, "X38", "R30", "U4")
+def test_what_nobody_knows_of_is_removed_by_order(brokers: Everywhere) -> None:
+    controller = brokers.controller()
+    number = max({1, 2, 3} - {controller})
+    away = brokers.cluster.brokers[number]
+    brokers.at(controller).create_on("another", [number])
+    brokers.written("another", "kept", at=controller)
+    away.stop()
+    unknown = Uuid.random()
+    shutil.copytree(away.data_dir / "another-0", away.data_dir / "spectre-0")
+    (away.data_dir / "spectre-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {unknown}")
+    away.settings["delete.topic.delay.ms"] = "0"
+    away.start()
+    address = ["--bootstrap-server", brokers.cluster.brokers[controller].bootstrap]
+
+    def purge(topic_id: Uuid) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pybroker", "topics", "deletions", "--purge", str(topic_id), *address]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["found"])
+    assert "No broker has found anything" in purge(Uuid.random()).stderr
+    assert staged(away, unknown) != []
+    done = purge(unknown)
+    assert done.returncode == 0, done.stderr
+    until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["removed"])
+    assert staged(away, unknown) == []
+    del away.settings["delete.topic.delay.ms"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,6 +245,14 @@ class FakePartitions:
 
     def offsets(self, topic_id: Uuid, partition: int) -> None:
         return None
+
+
+class NoReports:
+    """Nobody hears of what waits for an operator."""
+
+    def report(self, topics: Iterable[tuple[Uuid, str]]) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class FakeMetadata:

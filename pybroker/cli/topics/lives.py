@@ -175,11 +175,18 @@ def _incarnation(one: Any) -> dict[str, Any]:
 @click.command()
 @click.option("--wait", "waited_for", metavar="ID|NAME", help="Return when the data of this topic is gone.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="For --wait; without it, no limit.")
+@click.option("--purge", metavar="ID", help="Delete what brokers have found of a topic that nobody knows.")
 @broker_options
-def deletions(waited_for: str | None, timeout: float | None, target: Target) -> None:
-    """Show what is being deleted: state, bytes on disk, and the time left for each partition."""
+def deletions(waited_for: str | None, timeout: float | None, purge: str | None, target: Target) -> None:
+    """Show what is being deleted: state, bytes on disk, and the time left for each partition.
+
+    What is "found" was put aside by brokers because nobody knows its topic. It stays until it is brought back
+    (`pybroker topics undelete`) or deleted with --purge, after the usual delay.
+    """
     if timeout is not None and waited_for is None:
         raise click.UsageError("--timeout is for --wait.")
+    if purge is not None:
+        run(_with_admin(target, lambda admin: _purge(admin, purge)))
     found = run(_with_admin(target, lambda admin: _deletions(admin, waited_for, timeout)))
     if target.json:
         write_json([_deletion(one) for one in found])
@@ -199,6 +206,17 @@ def deletions(waited_for: str | None, timeout: float | None, target: Target) -> 
         for part in one.partitions
     ]
     table(rows, ("topic", "topic_id", "how", "partition", "broker", "state", "bytes", "removed_in"))
+
+
+async def _purge(admin: AdminClient, text: str) -> None:
+    from pybroker.protocol.messages import DeleteTopicsRequest, DeleteTopicsRequest_DeleteTopicState
+
+    topic_id = parsed_id(text)
+    if not any(one.topic_id == topic_id and one.state == "found" for one in await _deletions(admin, None, None)):
+        raise click.ClickException(f"No broker has found anything of an unknown topic with id {topic_id}.")
+    topics = [DeleteTopicsRequest_DeleteTopicState(topic_id=topic_id)]
+    request = DeleteTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+    _check((await admin.send(request, node="controller")).responses[0])
 
 
 async def _deletions(admin: AdminClient, waited_for: str | None, timeout_s: float | None) -> list[Any]:

@@ -44,7 +44,7 @@ from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.metadata_updates import MetadataUpdates
 from pybroker.replicas.staging import Staging, ranges
 from pybroker.replicas.strays import Strays
-from tests.support.fake_native import FakeLocalPartition, FakeNative
+from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 
 INCREMENTAL, FULL = 1, 2
 A, B = Uuid.random(), Uuid.random()
@@ -74,7 +74,7 @@ class Host:
         self.share_max = 10
         self.closed: list[Uuid] = []
         known = KnownTopics(self.view, store, 1, complete=several)
-        self.staging = Staging(native, store, self.clock, 1, known=known, close=self.close)
+        self.staging = Staging(native, store, self.clock, 1, known=known, close=self.close, found=NoReports())
         self.cache = MetadataCache(native, "cluster")
         config, _ = load_config(None, ["log.dirs=/data"])
         self.manager = ReplicaManager(

@@ -19,7 +19,7 @@ from pybroker.replicas import staging as module
 from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.known_cluster import KnownCluster
 from pybroker.replicas.staging import Staging
-from tests.support.fake_native import FakeLocalPartition, FakeNative
+from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 
 TOPIC = Uuid.random()
 DIRECTORY = "/data/t-0"
@@ -43,7 +43,7 @@ class Machine:
         self._patch.setattr(module, "boot_id", lambda: self.boot)
         known = KnownTopics(KnownCluster([]), self.store, 1, complete=False)
         native = cast(NativeBroker, self.native)
-        self.staging = Staging(native, self.store, self.clock, 1, known=known, close=self.close)
+        self.staging = Staging(native, self.store, self.clock, 1, known=known, close=self.close, found=NoReports())
         await self.staging.load()
         await self.staging.start(DELAY_MS)
 
