@@ -8,11 +8,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from pybroker.client import ElectionType, KafkaError, NewTopic, TopicPartition, blocking
+from pybroker.client import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ElectionType,
+    KafkaError,
+    NewTopic,
+    TopicPartition,
+    blocking,
+)
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import LIMIT_S, BrokerCluster, isr, running_cluster, until
 from tests.support.kafka_tools import run_tool
+
+UNCLEAN = "unclean.leader.election.enable"
+LATE = ConfigResource(ConfigResourceType.TOPIC, "late")
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +122,12 @@ def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> Non
 def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluster) -> None:
     """What only the lost replica had is gone; the epoch says so to consumers, and the log to the operator."""
     create(cluster, "strict", (1, 2))
-    create(cluster, "willing", (1, 2), **{"unclean.leader.election.enable": "true"})
-    for topic in ("strict", "willing"):
+    create(cluster, "willing", (1, 2), **{UNCLEAN: "true"})
+    create(cluster, "late", (1, 2))
+    for topic in ("strict", "willing", "late"):
         produce(cluster, topic, range(10))
     cluster.brokers[2].kill()
-    for topic in ("strict", "willing"):
+    for topic in ("strict", "willing", "late"):
         in_sync(cluster, topic, {1})
         produce(cluster, topic, range(10, 15))
     cluster.brokers[1].kill()
@@ -125,6 +138,10 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
     assert leaders(cluster, "strict") == [None]
     where = TopicPartition("strict", 0)
     assert elect(cluster, ElectionType.PREFERRED, where) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+    assert leaders(cluster, "late") == [None]
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.incremental_alter_configs({LATE: [AlterConfigOp(UNCLEAN, "true")]})
+    until(lambda: leaders(cluster, "late") == [2])
     named = ["--topic", "strict", "--partition", "0"]
     tool = run_tool(
         "kafka-leader-election", ["--bootstrap-server", cluster.bootstrap, "--election-type", "unclean", *named]
@@ -142,7 +159,7 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
         (topic_end,) = admin.send(asked, node=2).topics
     assert topic_end.partitions[0].end_offset == 10
     cluster.brokers[1].start()
-    for topic in ("strict", "willing"):
+    for topic in ("strict", "willing", "late"):
         in_sync(cluster, topic, {1, 2})
     assert read(cluster, "strict", 13) == [*range(10), 100, 101, 102]
     assert elect(cluster, ElectionType.PREFERRED, where) == [0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -192,6 +193,45 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
     node = topic_node(cluster, "kept")
     assert (node["adding_replicas"], node["removing_replicas"]) == ({}, {})
     assert on_disk(cluster, "gone") == {one: set(), two: {0}, three: {0}, new: set()}
+
+
+@pytest.mark.parametrize("moment", ["begun", "ended"])
+def test_the_controller_dies_when_it_has_written(
+    cluster: BrokerCluster, admin: blocking.AdminClient, moment: str
+) -> None:
+    """Nobody was told yet, or not everybody: the next controller tells them, also who is to delete."""
+    controller = admin.describe_cluster().controller
+    assert controller is not None
+    one, two, three = (number for number in cluster.brokers if number != controller.id)
+    create(admin, moment, (one, two), (one, two))
+    produce(cluster, moment, range(200), 2)
+    pid, dead = cluster.brokers[controller.id].pid, threading.Event()
+    begun = threading.Event()
+
+    def changed(data: bytes | None, _stat: object) -> None:
+        adding = json.loads(data or b"{}").get("adding_replicas")
+        if adding:
+            begun.set()
+        if not dead.is_set() and begun.is_set() and bool(adding) == (moment == "begun"):
+            os.kill(pid, signal.SIGKILL)
+            dead.set()
+
+    client = KazooClient(hosts=cluster.zookeeper.address)
+    client.start()
+    try:
+        client.DataWatch(f"/brokers/topics/{moment}", changed)
+        admin.alter_partition_reassignments({TopicPartition(moment, index): [three, two] for index in range(2)})
+        until(dead.is_set)
+    finally:
+        client.stop()
+        client.close()
+    cluster.brokers[controller.id].kill()
+    produce(cluster, moment, range(200, 400), 2)
+    until(lambda: in_sync(admin, moment) == [{two, three}] * 2)
+    until(lambda: on_disk(cluster, moment) == {one: set(), two: {0, 1}, three: {0, 1}, controller.id: set()})
+    assert read(cluster, moment, 2, 400) == list(range(400))
+    cluster.brokers[controller.id].start()
+    until(lambda: len(admin.describe_cluster().nodes) == 4)
 
 
 @pytest.mark.slow
