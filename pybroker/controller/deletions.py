@@ -26,7 +26,14 @@ from pybroker.metadata.control_messages import (
 )
 from pybroker.metadata.deletion_records import DELETING, STAGED, UNDELETING, DeletionRecord
 from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.store import MetadataStore, NoNodeError, StoreClosedError, StoreError, WatchEvent
+from pybroker.metadata.store import (
+    MetadataStore,
+    NoNodeError,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    WatchEvent,
+)
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -34,6 +41,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 30.0
 """Between two StopReplica for the same partitions (checklist 122)."""
+PAUSE_S = 0.5
+"""While the store cannot be reached."""
 RETRIES_MAX = 20
 """After so many the next FULL LeaderAndIsr is left to do it (checklist 123)."""
 PARTLY_S = 1.0
@@ -235,6 +244,11 @@ class Deletions:
                 await self._record()
             except StoreClosedError:
                 return  # the broker stops
+            except UnavailableError as problem:
+                # The store itself has waited; undeletions must not wait for longer than it is away.
+                log.warning("deletions cannot be recorded yet, trying again: %s", problem)
+                await asyncio.sleep(PAUSE_S)
+                continue
             except (KafkaError, StoreError) as problem:
                 log.error("deletions could not be recorded, trying again: %s", problem)
                 await asyncio.sleep(RETRY_S)
@@ -277,13 +291,17 @@ class Deletions:
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()
-        brokers = await self._store.children(znodes.STAGED)
         gone = []
-        for topic_id in topics:
-            held = [await self._holds(broker, topic_id) for broker in brokers]
-            # What was undeleted during the reads is not staged any more.
-            if not any(held) and topic_id in self._staged:
-                gone.append(topic_id)
+        try:
+            brokers = await self._store.children(znodes.STAGED)
+            for topic_id in topics:
+                held = [await self._holds(broker, topic_id) for broker in brokers]
+                # What was undeleted during the reads is not staged any more.
+                if not any(held) and topic_id in self._staged:
+                    gone.append(topic_id)
+        except StoreError:
+            self._unchecked |= topics
+            raise
         return tuple(gone)
 
     async def _holds(self, broker: str, topic_id: Uuid) -> bool:

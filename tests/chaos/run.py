@@ -188,6 +188,9 @@ def _clients(
         ends = _ends(history)
         if not _until(lambda: all(group.reached.get(place, 0) >= end for place, end in ends.items()), HEALED_S):
             found.append(f"the group does not come to the end: {group.reached} of {ends}")
+        lives = history.lives.keys() - history.deleted
+        if not _until(lambda: lives <= _topics(state), HEALED_S):
+            found.append(f"topics {sorted(lives - _topics(state))} were made or undeleted, and are not there")
         return found + _end(members) + _heal(cluster, state)
 
     try:
@@ -242,6 +245,14 @@ def _out_of_sync(state: ClusterState) -> list[str]:
         ]
     except StateUnknownError as problem:
         return [str(problem)]
+
+
+def _topics(state: ClusterState) -> set[str]:
+    """The ids of all that there are."""
+    try:
+        return {one.topic_id for one in state.partitions().values()}
+    except StateUnknownError:
+        return set()
 
 
 def _count(state: ClusterState, counts: Counter[str]) -> None:

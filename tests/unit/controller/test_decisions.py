@@ -27,7 +27,7 @@ from pybroker.cluster.events import (
 from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
 from pybroker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
 from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.deletions import RETRIES_MAX, Deletions
+from pybroker.controller.deletions import RETRIES_MAX, RETRY_S, Deletions
 from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
 from pybroker.controller.isr import decide_alter_isr
 from pybroker.controller.local_port import LocalPort
@@ -41,7 +41,7 @@ from pybroker.metadata.deletion_records import decode_deletion
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
 from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import Create, Delete, Node, Set
+from pybroker.metadata.store import Create, Delete, Node, Set, UnavailableError
 from pybroker.native import Uuid
 
 ENDPOINT = znodes.Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")
@@ -344,6 +344,28 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
 
     asyncio.run(nobody_confirms())
     assert f"a replica of topic {image.describe(dead)} does not confirm" in caplog.text
+
+
+async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path) -> None:
+    """Not after the pause between two orders: who undeletes a topic waits for it."""
+    image = deleted(created(cluster(1), "a"), "a")
+    (topic_id,) = image.deletions
+    image = image.apply(decide_advance(image, AdvanceDeletions(staged=(topic_id,))).delta)
+    asked = asyncio.Queue[None]()
+
+    class Away(EmbeddedStore):
+        async def children(self, *_: object) -> list[str]:
+            asked.put_nowait(None)
+            raise UnavailableError("away")
+
+    store = await Away.open(tmp_path)
+    deletions = Deletions(store, LocalPort(1), lambda broker, ids: None, lambda: 1)
+    deletions.start(image)
+    await asked.get()
+    async with asyncio.timeout(RETRY_S / 2):
+        await asked.get()
+    await deletions.stop()
+    await store.close()
 
 
 def test_tombstones_are_bounded() -> None:
