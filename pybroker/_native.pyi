@@ -626,7 +626,9 @@ class StagedPartition:
 class AttachedPartition:
     """Where the records of a commit are in one partition."""
 
-    def __new__(cls, base_offset: int, end_offset: int, repeated: bool) -> AttachedPartition: ...
+    def __new__(
+        cls, base_offset: int, end_offset: int, repeated: bool, committed: bool
+    ) -> AttachedPartition: ...
     @property
     def base_offset(self) -> int: ...
     @property
@@ -635,6 +637,24 @@ class AttachedPartition:
     @property
     def repeated(self) -> bool:
         """They were attached before."""
+    @property
+    def committed(self) -> bool:
+        """They are below the high watermark: every replica in sync has them."""
+
+@final
+class IngestPreparation:
+    """For whom a commit is prepared."""
+
+    def __new__(cls, plan: int, leads: bool, holders: Mapping[int, Sequence[int]]) -> IngestPreparation: ...
+    @property
+    def plan(self) -> int:
+        """Its number; 0 of a broker that is alone."""
+    @property
+    def leads(self) -> bool:
+        """Whether this broker leads the listed partitions."""
+    @property
+    def holders(self) -> Mapping[int, Sequence[int]]:
+        """By partition, the brokers that shall have it on disk; none of a broker that is alone."""
 
 @final
 class OpenIngest:
@@ -772,14 +792,20 @@ class NativeIngests:
 
     def open(self, key: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
         """*Blocking.* Takes appends from now on, by the rules of `config`; drops an older epoch with what it staged."""
-    def prepare(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> list[StagedPartition]:
+    def prepare(
+        self, key: IngestKey, epoch: int, preparation: IngestPreparation, listed: Sequence[ListedAttempt]
+    ) -> list[StagedPartition]:
         """*Blocking.* The commit before its decision: compares what is listed with what is staged, brings it to disk,
-        takes no more."""
+        takes no more. A leader brings the holders what they lack."""
     def reopen(self, key: IngestKey, epoch: int) -> None:
         """The commit was not decided: takes appends again."""
-    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> AttachedPartition:
-        """*Blocking.* The commit after its decision. Once, however often it is called. `append_time`: the records are
-        stamped with the time of this."""
+    def attach(
+        self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool
+    ) -> AttachedPartition:
+        """*Blocking.* The commit after its decision, of that plan. Once, however often it is called, and whoever led
+        before. `append_time`: the records are stamped with the time of this."""
+    def bring(self, topic_id: Uuid, partition: int, brokers: Sequence[int]) -> None:
+        """*Blocking.* Brings what is staged here for a partition to brokers that are about to come into sync."""
     def expire(self, key: IngestKey, epoch: int, before_ms: int) -> bool:
         """*Blocking.* Closes it if it took nothing since `before_ms`; whether it is closed."""
     def drop(self, key: IngestKey, directory: str) -> None:

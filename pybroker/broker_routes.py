@@ -16,6 +16,7 @@ from pybroker.api import (
     k36_sasl_authenticate,
     k56_alter_partition,
     k58_envelope,
+    k32165_ingest_order,
     k32170_probe_broker,
 )
 from pybroker.api.control import ControlReceiver
@@ -74,6 +75,7 @@ def broker_routes(
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, changes),
+        k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
     }
     assert services.gate is not None
     return {

@@ -59,7 +59,7 @@ from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.fence import Fence
-from pybroker.replicas.following import Following
+from pybroker.replicas.following import Addresses, Following
 from pybroker.replicas.found import FoundReports
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.replicas.known_cluster import KnownCluster
@@ -186,7 +186,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
     )
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
-    followers = _followers(ground, local, topics, port)
+    followers = _followers(ground, local, topics, port, dial)
     fence = Fence()
     receiver = _receiver(ground, local, followers, fence)
     flush_mode = ground.config["log.flush.mode"]
@@ -216,7 +216,13 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             check=check,
         )
         peers = _peer_watch(ground, local.view, seat, own_port, dial=dial, office=office)
-    isr = IsrKeeper(ground.native, port, ground.broker_id, lambda: fence.broker_epoch)
+    isr = IsrKeeper(
+        ground.native,
+        port,
+        ground.broker_id,
+        lambda: fence.broker_epoch,
+        bring=followers.ingests.joining.bring,
+    )
     figures = Figures(
         is_controller=lambda: own_port.is_open,
         events_waiting=lambda: own_port.waiting,
@@ -324,7 +330,9 @@ def _replicas(
     return staging, replicas, following
 
 
-def _followers(ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort) -> Followers:
+def _followers(
+    ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort, dial: Dialer | None
+) -> Followers:
     native, view = ground.native, local.view
 
     def owns_epoch(topic_id: Uuid, leader_epoch: int) -> bool:
@@ -337,14 +345,24 @@ def _followers(ground: Ground, local: Local, topics: TopicAdmin, port: Controlle
         Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics),
         Settings(ground.config),
     )
+    colleagues = None
+    if dial is not None:
+        from pybroker.interbroker.ingest_orders import IngestOrders
+
+        colleagues = IngestOrders(view, dial)
     ingests = Ingests(
+        broker_id=ground.broker_id,
         leader=IngestLeader(native.ingests),
+        colleagues=colleagues,
         view=view,
         port=port,
         config=ground.config,
         clock=ground.clock,
         resolved_config=local.replicas.resolved_config,
     )
+    view.also(ingests)
+    if (between := ground.config.between_brokers) is not None:
+        view.also(Addresses(native, ground.broker_id, between))
     return Followers(appends, group_topics, groups, ingests, ReturnedOffsets(view, port, groups.give_back))
 
 

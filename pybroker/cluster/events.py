@@ -342,10 +342,30 @@ class CommitIngest(Event[IngestRecord], frozen=True):
     partitions: Mapping[int, tuple[int, int]]
     """Rows and bytes."""
     now_ms: int
+    plan: int = 0
+    """In a cluster: the number of what is prepared."""
+    reopened: int = 0
+    """As the record said when it was prepared."""
+    versions: Mapping[int, int] | None = None
+    """In a cluster: the state of each partition whose replicas in sync have everything on disk. INVALID_UPDATE_VERSION:
+    one is another by now, and nothing is decided."""
+
+
+class ReopenIngest(Event[None], frozen=True):
+    """A commit was prepared and comes to nothing: appends go on."""
+
+    key: IngestKey
+    epoch: int
+
+
+class TouchIngests(Event[None], frozen=True):
+    """Open ingests, with their epoch, have taken records at that time."""
+
+    touched: tuple[tuple[IngestKey, int, int], ...]
 
 
 class FinishIngest(Event[IngestRecord], frozen=True):
-    """Every partition has the records. Reply: the record with its offsets."""
+    """Partitions have the records, committed. Reply: the record with its offsets, COMMITTED once all have."""
 
     key: IngestKey
     offsets: Mapping[int, tuple[int, int]]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pybroker.cluster.events import ElectionOutcome, ElectLeaders
+from pybroker.controller.attaching import attaching
 from pybroker.controller.decision import Decision, decides
 from pybroker.controller.events import BalanceLeaders, ElectAnyLeaders
 from pybroker.controller.leader_election import Election, elect, emptied_of, preferred
@@ -46,6 +47,10 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
         if (before.leader != NO_LEADER) if event.unclean else (before.leader == before.replicas[0]):
             if event.partitions is not None:
                 outcomes.append(ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, _not_needed(before)))
+            continue
+        if event.unclean and index in attaching(image, topic.topic_id):
+            problem = f"{name}-{index} waits for a replica that has what a staged ingest brings."
+            outcomes.append(ElectionOutcome(name, index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, problem))
             continue
         election = _uncleanly(image, before, alive) if event.unclean else preferred(before, alive)
         if election is None:

@@ -11,6 +11,7 @@ from pybroker.cluster.events import (
     AlterConfigs,
     AlterIsr,
     AlterUsers,
+    BeginIngest,
     CreateAcls,
     CreatedTopic,
     CreatePartitions,
@@ -37,6 +38,7 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
     {
         AlterConfigs,
         AlterUsers,
+        BeginIngest,
         CreateAcls,
         DeleteAcls,
         ShutDownBroker,

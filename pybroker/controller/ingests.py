@@ -11,7 +11,14 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
+from pybroker.cluster.events import (
+    BeginIngest,
+    CommitIngest,
+    DropIngests,
+    FinishIngest,
+    ReopenIngest,
+    TouchIngests,
+)
 from pybroker.cluster.lookup import unknown_topic
 from pybroker.controller.decision import Decision, decides, nothing
 from pybroker.errors import KafkaError
@@ -115,6 +122,11 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
         raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {event.epoch} is over, {known.epoch} has begun.")
     if image.topic_by_id(known.topic_id) is None:
         raise unknown_topic(image, known.topic_id)
+    if known.reopened != event.reopened:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "Another commit of the ingest came to nothing meanwhile; send it again."
+        )
+    _check_states(image, known.topic_id, event.versions or {})
     before = image.committed_ingests.get(known.series)
     if before is not None and before.state == COMMITTING:
         raise KafkaError(
@@ -122,7 +134,9 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
         )
     partitions = {index: IngestedPartition(rows, size) for index, (rows, size) in event.partitions.items()}
     _check_room(known, partitions, ErrorCode.INVALID_REQUEST)
-    record = msgspec.structs.replace(known, state=COMMITTING, committed_ms=event.now_ms, partitions=partitions)
+    record = msgspec.structs.replace(
+        known, state=COMMITTING, committed_ms=event.now_ms, partitions=partitions, plan=event.plan
+    )
     if not partitions:
         record = record.committed()
     data = record.encode()
@@ -132,19 +146,60 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
     return Decision((Delete(known.path), *map(Create, folder), write), delta, record)
 
 
+def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, int]) -> None:
+    """Refuses what was prepared for other replicas in sync, or another leader. Nobody but the controller writes the
+    states, so what it knows of them is true if the multi, which checks its epoch, is."""
+    partitions = image.topics[image.names[topic_id]].partitions
+    for index, version in versions.items():
+        if partitions[index].state_version != version:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION, f"Partition {index} has another leader or other replicas in sync."
+            )
+
+
+@decides(ReopenIngest)
+def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
+    """What is not open any more stays as it is."""
+    known = image.ingests.get(event.key)
+    if known is None or known.epoch != event.epoch:
+        return nothing(None)
+    record = msgspec.structs.replace(known, reopened=known.reopened + 1)
+    return Decision((Set(record.path, record.encode()),), ImageDelta(ingests=(record,)), None)
+
+
+@decides(TouchIngests)
+def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
+    """What is not open any more, or was touched later, stays as it is."""
+    touched = [
+        msgspec.structs.replace(known, touched_ms=at_ms)
+        for key, epoch, at_ms in event.touched
+        if (known := image.ingests.get(key)) is not None and known.epoch == epoch and known.last_ms < at_ms
+    ]
+    if not touched:
+        return nothing(None)
+    writes = tuple(Set(record.path, record.encode()) for record in touched)
+    return Decision(writes, ImageDelta(ingests=tuple(touched)), None)
+
+
 @decides(FinishIngest)
 def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
-    """The partitions have the records. Reply: the record with its offsets."""
+    """Partitions have the records. Reply: the record with its offsets."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
     if known.state == COMMITTED:
         return nothing(known)
     partitions = {
-        index: msgspec.structs.replace(part, base_offset=event.offsets[index][0], end_offset=event.offsets[index][1])
+        index: msgspec.structs.replace(part, base_offset=found[0], end_offset=found[1])
+        if part.base_offset < 0 and (found := event.offsets.get(index)) is not None
+        else part
         for index, part in known.partitions.items()
     }
-    record = msgspec.structs.replace(known, partitions=partitions).committed()
+    record = msgspec.structs.replace(known, partitions=partitions)
+    if all(part.base_offset >= 0 for part in partitions.values()):
+        record = record.committed()
+    elif partitions == known.partitions:
+        return nothing(known)
     return Decision((Set(record.path, record.encode()),), ImageDelta(committed_ingests=(record,)), record)
 
 

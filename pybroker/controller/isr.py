@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.cluster.events import AlterIsr, IsrChange, IsrOutcome
+from pybroker.controller.attaching import attaching
 from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.partition_states import with_partitions
 from pybroker.controller.topics import encode_state
 from pybroker.metadata import znodes
 from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage
 from pybroker.metadata.store import Operation, Set
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -22,6 +24,8 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []
+    held: dict[Uuid, set[int]] = {}
+    """Partitions into whose ISR nobody comes at present, of the topics that were looked at."""
     for change in event.changes:
         name = image.names.get(change.topic_id)
         if name is None or change.partition >= len(image.topics[name].partitions):
@@ -30,6 +34,11 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
         partitions = changed.get(name) or list(image.topics[name].partitions)
         before = partitions[change.partition]
         refused = _refusal(image, before, change, event.broker_id)
+        if not refused and any(broker not in before.isr for broker, _ in change.isr):
+            if change.topic_id not in held:
+                held[change.topic_id] = attaching(image, change.topic_id)
+            if change.partition in held[change.topic_id]:
+                refused = ErrorCode.INELIGIBLE_REPLICA
         if refused:
             outcomes.append(_outcome(refused, before))
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pybroker.controller.attaching import attaching
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 
@@ -54,9 +55,11 @@ def emptied_of(image: ClusterImage) -> frozenset[int]:
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
-    """Whether a topic rather loses records than to be without a leader."""
+    """Whether a topic rather loses records than to be without a leader. Not while a staged ingest is being attached: a
+    leader without what was staged could never finish that."""
     own = topic.config.get(UNCLEAN)
-    return image.unclean_elections if own is None else own == "true"
+    allowed = image.unclean_elections if own is None else own == "true"
+    return allowed and not attaching(image, topic.topic_id)
 
 
 def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:

@@ -2,6 +2,9 @@
 
 Decisions go through the controller and are in the store before anything follows from them; what the leaders of the
 partitions do is in `leader`. One lock an ingest: of two commits that race, the second finds the first one's answer.
+
+With several brokers each follows what is decided, whoever had it decided: it opens what has begun, attaches to the
+partitions that it leads what a commit brings, and removes what is over.
 """
 
 from __future__ import annotations
@@ -14,39 +17,30 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from pybroker.clock import Clock
-from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, Event, FinishIngest
+from pybroker.cluster.events import BeginIngest, DropIngests, Event
+from pybroker.cluster.ingest_orders import Colleagues, PrepareIngest
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
+from pybroker.ingest.changes import changes_of
+from pybroker.ingest.commits import CommitOutcome, Commits
+from pybroker.ingest.expiry import Expiry
+from pybroker.ingest.joining import Joining
 from pybroker.ingest.leader import IngestLeader, StagedIngest
+from pybroker.ingest.preparing import Preparing
 from pybroker.ingest.removal import Removal
 from pybroker.metadata.cache import RemovedTopic
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestKey, IngestRecord
+from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.ingest_records import COMMITTING, OPEN, IngestKey, IngestRecord
 from pybroker.native import ListedAttempt, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-ROUND_S_MAX = 30.0
-"""Longest time between two looks at what has expired."""
-ROUND_S_MIN = 0.05
-ROUND_S_EACH = 0.0001
-"""Shortest time between two looks, and what each open or remembered ingest adds to it: a look costs 0.5 μs each, so
-that they take less than a hundredth of the control plane, whatever clients begin and however short its ttl_ms is."""
-RETRY_S = 2.0
-"""After an attach that failed (a full disk), or a round of the janitor (a bug)."""
-
+BEGIN_MS = 15_000
+"""So long a begin waits for brokers that do not answer; their appends fail until they do."""
 R = TypeVar("R")
-
-
-class CommitOutcome(NamedTuple):
-    """The answer to a commit."""
-
-    record: IngestRecord
-    repeated: bool
-    problem: KafkaError | None
-    """Decided, but not all attached yet."""
 
 
 class IngestView(NamedTuple):
@@ -60,19 +54,28 @@ class IngestView(NamedTuple):
 
 
 class Ingests:
-    """See the module. `start` after the first LeaderAndIsr, before clients are accepted."""
+    """See the module. `start` after the first LeaderAndIsr, before clients are accepted. `colleagues`: None of a broker
+    that is alone."""
 
     def __init__(
         self,
         *,
+        broker_id: int,
         leader: IngestLeader,
+        colleagues: Colleagues | None,
         view: ClusterView,
         port: ControllerPort,
         config: BrokerConfig,
         clock: Clock,
         resolved_config: Callable[[Uuid], dict[str, str]],
     ) -> None:
+        self._broker_id = broker_id
         self._leader = leader
+        self._alone = colleagues is None
+        self._preparing = Preparing(
+            broker_id, leader, view, colleagues, lambda topic: int(resolved_config(topic)["min.insync.replicas"])
+        )
+        self.joining = Joining(leader, view)
         self._view = view
         self._port = port
         self._config = config
@@ -81,10 +84,33 @@ class Ingests:
         self._running = False
         self._locks: WeakValueDictionary[IngestKey, asyncio.Lock] = WeakValueDictionary()
         self._work: set[asyncio.Task[Any]] = set()
-        self._wake = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
-        self._finishing: set[IngestKey] = set()
         self._removal = Removal(leader.drop, self._topic, clock)
+        self._commits = Commits(
+            broker_id=broker_id,
+            alone=self._alone,
+            leader=leader,
+            preparing=self._preparing,
+            view=view,
+            port=port,
+            clock=clock,
+            removal=self._removal,
+            lock=self._lock,
+            spawn=self._spawn,
+            end=self._end,
+        )
+        self._expiry = Expiry(
+            broker_id=broker_id,
+            alone=self._alone,
+            leader=leader,
+            view=view,
+            port=port,
+            config=config,
+            clock=clock,
+            lock=self._lock,
+            end=self._end,
+            forget_gone=self._forget_gone,
+            removal=self._removal,
+        )
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -107,17 +133,17 @@ class Ingests:
             except KafkaError as error:
                 log.warning("ingest %r cannot go on: %s", record.ingest_id, error)
         self._running = True
+        self._commits.start()
         # Also of topics that have come back meanwhile.
         self.topics_shown(self._view.image.names)
-        self._keeper = asyncio.create_task(self._keep(), name="ingests")
+        self._expiry.start()
 
     async def stop(self) -> None:
         """Ends background work; a commit under way is finished or goes on after the next start."""
         self._running = False
+        self._commits.stop()
+        await self._expiry.stop()
         work: list[asyncio.Task[Any]] = [*self._work]
-        if self._keeper is not None:
-            work.append(self._keeper)
-            self._keeper = None
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
@@ -141,18 +167,18 @@ class Ingests:
                 random.randrange(1, 2**30),
             )
             before = self._view.image.ingests.get(key)
-            record = await self._decide(event)
-            if record.state == OPEN:
+            record = await self._decide(event, None if self._alone else BEGIN_MS)
+            if self._alone and record.state == OPEN:
                 if before is not None and before.epoch != record.epoch:
                     await self._removal.remove(before)
                 await self._leader.open(record)
-        self._wake.set()
+        self._expiry.wake()
         return record
 
     async def commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
         """Commits what is listed, once. Raises KafkaError when nothing was decided. A client that goes away does not
         stop it."""
-        return await asyncio.shield(self._spawn(self._commit(key, epoch, listed)))
+        return await asyncio.shield(self._spawn(self._commits.commit(key, epoch, listed)))
 
     async def abort(self, key: IngestKey, epoch: int) -> str | None:
         """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError when
@@ -179,149 +205,17 @@ class Ingests:
             if include_committed or record.state == COMMITTING:
                 yield IngestView(record, record.committed_ms, 0, {})
 
-    # --- commit -------------------------------------------------------------------------------------------------------
-
-    async def _commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
-        async with self._lock(key):
-            record = self._view.image.commit_of(key)
-            repeated = record is not None
-            if record is None:
-                record = await self._decide_commit(key, epoch, listed)
-            problem = None
-            if record.state == COMMITTING and record.key == key:
-                try:
-                    record = await self._attach(record)
-                except KafkaError as error:
-                    problem = error
-        if problem is not None:
-            self._finish_soon(key)
-        return CommitOutcome(record, repeated, problem)
-
-    async def _decide_commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> IngestRecord:
-        known = self._view.image.ingests.get(key)
-        if known is None:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open: never begun, aborted or expired."
-            )
-        if known.epoch != epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
-        prepared = await self._leader.prepare(key, epoch, listed)
-        try:
-            record = await self._decide(CommitIngest(key, epoch, prepared, self._clock.wall_ms()))
-        except KafkaError:
-            self._leader.reopen(key, epoch)
-            raise
-        if record.key != key:
-            # A later batch of the stream was decided meanwhile: this one counts as committed and is of no use.
-            await self._end(known)
-        elif record.state == COMMITTED:
-            await self._removal.remove(record)
-        return record
-
-    async def _attach(self, record: IngestRecord) -> IngestRecord:
-        started = self._clock.monotonic_ms()
-        offsets = await self._leader.attach(record)
-        attached_ms = self._clock.monotonic_ms() - started
-        finished = await self._decide(FinishIngest(record.key, offsets))
-        log.info(
-            "ingest %r committed: %d bytes, %d records, attached to %d partitions of topic %s in %d ms",
-            record.ingest_id,
-            sum(part.bytes for part in record.partitions.values()),
-            sum(part.rows for part in record.partitions.values()),
-            len(record.partitions),
-            self._topic(record),
-            attached_ms,
-        )
-        await self._removal.remove(record)
-        return finished
-
-    def _finish_soon(self, key: IngestKey) -> None:
-        """However often a client asks, one task goes on with it."""
-        if key not in self._finishing:
-            self._finishing.add(key)
-            self._spawn(self._finish_later(key))
-
-    async def _finish_later(self, key: IngestKey) -> None:
-        """Attaches what is decided, until it is done or its topic is deleted; if that comes back, it goes on."""
-        try:
-            await self._finish(key)
-        finally:
-            self._finishing.discard(key)
-
-    async def _finish(self, key: IngestKey) -> None:
-        while self._running:
-            async with self._lock(key):
-                record = self._view.image.commit_of(key)
-                if record is None or record.key != key or record.state == COMMITTED:
-                    return
-                if self._view.image.topic_by_id(record.topic_id) is None:
-                    return
-                try:
-                    await self._attach(record)
-                    return
-                except KafkaError as error:
-                    log.warning(
-                        "ingest %r of topic %s is committed but not attached yet: %s",
-                        record.ingest_id,
-                        self._topic(record),
-                        error,
-                    )
-            await asyncio.sleep(RETRY_S)
+    async def prepare_here(self, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
+        """What another broker, which commits, has this one do. Raises KafkaError."""
+        return await self._preparing.here(order)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def _end(self, record: IngestRecord) -> None:
         """Over as soon as it is decided, whatever becomes of the files. Raises KafkaError when it is not."""
         await self._decide(DropIngests(open=((record.key, record.epoch),)))
-        await self._removal.remove(record)
-
-    async def _keep(self) -> None:
-        while True:
-            image = self._view.image
-            least = ROUND_S_MIN + ROUND_S_EACH * (len(image.ingests) + len(image.committed_ingests))
-            await asyncio.sleep(min(least, ROUND_S_MAX))
-            self._wake.clear()
-            ttls = [record.ttl_ms for record in self._view.image.ingests.values()]
-            retention = self._config["ingest.id.retention.ms"]
-            pause = min([ROUND_S_MAX, retention / 4000, *(ttl / 4000 for ttl in ttls)])
-            if pause > least:
-                await _first(self._wake.wait(), pause - least)
-            try:
-                await self._expire()
-                await self._forget_gone()
-                await self._removal.retry()
-            except KafkaError as error:
-                log.warning("ingests could not be expired: %s", error)
-            except Exception:
-                # Of this round only: others' disk space waits for the next.
-                log.exception("ingests could not be expired: this is a bug in pybroker")
-                await asyncio.sleep(RETRY_S)
-
-    async def _expire(self) -> None:
-        now_ms = self._clock.wall_ms()
-        for record in list(self._view.image.ingests.values()):
-            touched = now_ms - record.ttl_ms
-            if record.created_ms >= touched:
-                continue
-            async with self._lock(record.key):
-                if self._view.image.ingests.get(record.key) != record:
-                    continue
-                if await self._leader.expire(record, touched):
-                    log.info(
-                        "ingest %r of topic %s took nothing for %d ms and is dropped",
-                        record.ingest_id,
-                        self._topic(record),
-                        record.ttl_ms,
-                    )
-                    await self._end(record)
-        before = now_ms - self._config["ingest.id.retention.ms"]
-        old = tuple(
-            (record.series, record.batch_id)
-            for record in self._view.image.committed_ingests.values()
-            if record.state == COMMITTED and record.committed_ms < before
-        )
-        if old:
-            await self._decide(DropIngests(committed=old))
+        if self._alone:
+            await self._removal.remove(record)
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
         """Incarnations are no more: what is open for them ends."""
@@ -337,7 +231,34 @@ class Ingests:
             return
         for record in self._view.image.committed_ingests.values():
             if record.state == COMMITTING and record.topic_id in shown:
-                self._finish_soon(record.key)
+                self._commits.finish_soon(record.key)
+
+    # --- what is decided, with several brokers ------------------------------------------------------------------------
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """`replicas.known_cluster.Obeys`: when it is over, this broker takes appends for what has begun."""
+        if self._alone or not self._running:
+            # A start looks at everything.
+            return
+        changes = changes_of(before, after, change)
+        for record in changes.opened:
+            try:
+                await self._leader.open(record)
+            except KafkaError as error:
+                log.error("ingest %r of topic %s takes nothing here: %s", record.ingest_id, self._topic(record), error)
+        for record in changes.reopened:
+            self._leader.reopen(record.key, record.epoch)
+        for record in changes.over:
+            self._spawn(self._remove(record))
+        if changes.opened:
+            self._expiry.wake()
+        if changes.may_attach:
+            self._commits.follow(after)
+
+    async def _remove(self, record: IngestRecord) -> None:
+        # What runs for it ends first: nothing stages, prepares or attaches what is removed.
+        async with self._lock(record.key):
+            await self._removal.remove(record)
 
     async def _forget_gone(self, *, native: bool = True) -> None:
         """Drops the open ingests of deleted topics, and what is remembered of those that cannot come back. Of a topic
@@ -355,7 +276,7 @@ class Ingests:
                 tuple(topics),
             )
         )
-        if native:
+        if native and self._alone:
             for record in (*ended, *committed):
                 # What runs for it ends first: nothing stages or prepares what is removed.
                 async with self._lock(record.key):
@@ -384,14 +305,5 @@ class Ingests:
         if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, KafkaError):
             log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
 
-    async def _decide(self, event: Event[R]) -> R:
-        return (await self._port.submit(event)).reply
-
-
-async def _first(wait: Any, seconds: float) -> None:
-    try:
-        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the end of the wait.
-        async with asyncio.timeout(seconds):
-            await wait
-    except TimeoutError:
-        return
+    async def _decide(self, event: Event[R], timeout_ms: int | None = None) -> R:
+        return (await self._port.submit(event, timeout_ms)).reply

@@ -13,10 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from pybroker.errors import KafkaError
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord
-from pybroker.native import ListedAttempt, NativeError, NativeIngests
+from pybroker.native import AttachedPartition, IngestPreparation, ListedAttempt, NativeError, NativeIngests, Uuid
 
+PAUSE_S = 0.01
+PAUSE_MAX_S = 0.25
+"""Between two looks whether the other replicas have attached, too."""
 THREADS = 4
 """Attaches and seals at a time: each waits for the disk, and syncs of several share its commits."""
+
+OWN: Any = object()
 
 T = TypeVar("T")
 
@@ -47,34 +52,50 @@ class IngestLeader:
         return await self._call(self._native.collect, [(record.topic_id, record.directory) for record in kept])
 
     async def open(self, record: IngestRecord) -> None:
-        """Takes appends from now on; drops an older epoch with what it staged."""
-        await self._call(self._native.open, record.key, record.directory, record.epoch, dict(record.config))
+        """Takes appends from now on; drops an older epoch with what it staged. It waits for no commit's disk."""
+        arguments = record.key, record.directory, record.epoch, dict(record.config)
+        await self._call(self._native.open, *arguments, executor=None)
 
-    async def prepare(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> dict[int, tuple[int, int]]:
+    async def prepare(
+        self, key: IngestKey, epoch: int, preparation: IngestPreparation, listed: Sequence[ListedAttempt]
+    ) -> dict[int, tuple[int, int]]:
         """Before the decision: what is listed is what is staged, it is on disk, and nothing more is taken. Gives rows
         and bytes by partition."""
-        prepared = await self._call(self._native.prepare, key, epoch, list(listed))
+        prepared = await self._call(self._native.prepare, key, epoch, preparation, list(listed))
         return {one.partition: (one.rows, one.bytes) for one in prepared}
 
     def reopen(self, key: IngestKey, epoch: int) -> None:
         """The commit was not decided: takes appends again. Does not fail."""
         self._native.reopen(key, epoch)
 
-    async def attach(self, record: IngestRecord) -> dict[int, tuple[int, int]]:
-        """After the decision: every partition gets its records, once, however often this is called. Gives base and end
-        offset by partition."""
-        attaching = [
-            self._call(self._native.attach, record.topic_id, index, record.directory, record.append_time)
-            for index in record.partitions
-        ]
+    async def attach(
+        self, record: IngestRecord, partitions: Sequence[int]
+    ) -> tuple[dict[int, tuple[int, int]], BaseException | None]:
+        """After the decision: these partitions get their records, once, however often this is called, on every replica
+        in sync. Gives base and end offset of those that have them, and why another one has not."""
         offsets: dict[int, tuple[int, int]] = {}
+        problem = None
         # All of them come to their end, also when one fails.
+        attaching = [self._attach_one(record, index) for index in partitions]
         results = await asyncio.gather(*attaching, return_exceptions=True)
-        for index, result in zip(record.partitions, results, strict=True):
+        for index, result in zip(partitions, results, strict=True):
             if isinstance(result, BaseException):
-                raise result
-            offsets[index] = (result.base_offset, result.end_offset)
-        return offsets
+                problem = problem or result
+            else:
+                offsets[index] = (result.base_offset, result.end_offset)
+        return offsets, problem
+
+    async def _attach_one(self, record: IngestRecord, index: int) -> AttachedPartition:
+        arguments = record.topic_id, index, record.directory, record.plan, record.append_time
+        pause = PAUSE_S
+        while not (attached := await self._call(self._native.attach, *arguments)).committed:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+        return attached
+
+    async def bring(self, topic_id: Uuid, partition: int, brokers: Sequence[int]) -> None:
+        """Brings what is staged for a partition to brokers that are about to come into sync."""
+        await self._call(self._native.bring, topic_id, partition, list(brokers))
 
     async def expire(self, record: IngestRecord, before_ms: int) -> bool:
         """Takes nothing any more if it took nothing since `before_ms`; whether that is so."""
@@ -93,9 +114,10 @@ class IngestLeader:
             for one in self._native.list()
         }
 
-    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """A blocking native call."""
+    async def _call(self, function: Callable[..., T], *arguments: Any, executor: Any = OWN) -> T:
+        """A blocking native call, among the few of this kind at a time unless another executor is named."""
+        chosen = self._executor if executor is OWN else executor
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(chosen, function, *arguments)
         except NativeError as error:
             raise KafkaError(error.code, error.message) from None

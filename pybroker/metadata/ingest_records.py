@@ -59,6 +59,17 @@ class IngestRecord(msgspec.Struct, frozen=True):
     """The topic's settings when it began: the rules of all its records. Of a committed one ANSWERED_SETTINGS."""
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
+    plan: int = 0
+    """Of a decided one in a cluster: which of the plans on the brokers' disks was decided."""
+    reopened: int = 0
+    """How often a commit was prepared that came to nothing: one that was prepared before counts no more."""
+    touched_ms: int = 0
+    """In a cluster: when it had taken records last, as of the last time that somebody wrote it down."""
+
+    @property
+    def last_ms(self) -> int:
+        """From when on it can expire."""
+        return max(self.created_ms, self.touched_ms)
 
     @property
     def key(self) -> IngestKey:
@@ -138,6 +149,9 @@ class _RecordJson(msgspec.Struct):
     committed_ms: int = 0
     partitions: dict[int, tuple[int, int, int, int] | IngestedPartition] = {}
     """Earlier builds wrote the numbers with their names."""
+    plan: int = 0
+    reopened: int = 0
+    touched_ms: int = 0
 
 
 def decode_ingest(path: str, data: bytes) -> IngestRecord:

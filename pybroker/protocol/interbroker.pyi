@@ -97,6 +97,7 @@ class FetchResponse_PartitionData(msgspec.Struct):
     aborted_transactions: list[FetchResponse_AbortedTransaction] | None = []
     preferred_read_replica: int = -1
     records: bytes | None = None
+    attach: FetchResponse_StagedAttach = ...
 
 class FetchResponse_EpochEndOffset(msgspec.Struct):
     epoch: int = -1
@@ -109,6 +110,14 @@ class FetchResponse_LeaderIdAndEpoch(msgspec.Struct):
 class FetchResponse_AbortedTransaction(msgspec.Struct):
     producer_id: int = 0
     first_offset: int = 0
+
+class FetchResponse_StagedAttach(msgspec.Struct):
+    directory: str = ""
+    plan: int = -1
+    base_offset: int = -1
+    end_offset: int = -1
+    leader_epoch: int = -1
+    append_time: int = -1
 
 class ListOffsetsRequest(msgspec.Struct):
     """Request, key 2, versions 6-6."""
@@ -464,6 +473,36 @@ class EnvelopeResponse(msgspec.Struct):
     change_number: int = -1
     controller_epoch: int = -1
 
+class IngestAppendRequest(msgspec.Struct):
+    """Request, key 32151, versions 0-0."""
+
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = -1
+    epoch: int = 0
+    writer: int = 0
+    attempt: int = 0
+    partitions: list[IngestAppendRequest_IngestAppendPartition] = []
+
+class IngestAppendRequest_IngestAppendPartition(msgspec.Struct):
+    partition: int = 0
+    sequence: int = 0
+    records: bytes | None = None
+
+class IngestAppendResponse(msgspec.Struct):
+    """Response, key 32151, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    partitions: list[IngestAppendResponse_IngestAppendPartitionResponse] = []
+
+class IngestAppendResponse_IngestAppendPartitionResponse(msgspec.Struct):
+    partition: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    next_sequence: int = -1
+
 class UpdateClusterRequest(msgspec.Struct):
     """Request, key 32160, versions 0-0."""
 
@@ -558,6 +597,19 @@ class SubmitEventResponse(msgspec.Struct):
     error_message: str | None = ""
     reply: bytes = b""
     in_force: bool = False
+
+class IngestOrderRequest(msgspec.Struct):
+    """Request, key 32165, versions 0-0."""
+
+    order: bytes = b""
+    timeout_ms: int = 0
+
+class IngestOrderResponse(msgspec.Struct):
+    """Response, key 32165, versions 0-0."""
+
+    error_code: int = 0
+    error_message: str | None = ""
+    outcome: bytes = b""
 
 class ProbeBrokerRequest(msgspec.Struct):
     """Request, key 32170, versions 0-0."""

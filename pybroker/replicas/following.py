@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pybroker.metadata.control_messages import LiveLeader
+from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import BrokerAddress, FollowedPartition, NativeBroker, Uuid
 
 NOBODY = -1
@@ -35,3 +36,24 @@ class Following:
     def leave(self, partitions: Iterable[tuple[Uuid, int, int]]) -> None:
         """They are stopped here: (topic id, partition, the leader epoch that was known)."""
         self.obey((), ((topic_id, partition, NOBODY, epoch) for topic_id, partition, epoch in partitions))
+
+
+class Addresses:
+    """Where the other brokers are, for what leaders here bring them (staged records); `known_cluster.Obeys`."""
+
+    def __init__(self, native: NativeBroker, broker_id: int, listener: str) -> None:
+        self._fetchers = native.fetchers
+        self._broker_id = broker_id
+        self._listener = listener
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Tells native code of brokers that are new or elsewhere."""
+        brokers = change.brokers.values() if isinstance(change, ClusterImage) else change.brokers
+        found = [
+            BrokerAddress(broker.broker_id, endpoint.host, endpoint.port)
+            for broker in brokers
+            for endpoint in broker.endpoints
+            if endpoint.listener == self._listener and broker.broker_id != self._broker_id
+        ]
+        if found:
+            self._fetchers.set(found, [])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from pybroker.cluster.events import AlterIsr, IsrChange, IsrOutcome
 from pybroker.cluster.port import ControllerPort
@@ -22,6 +23,7 @@ BATCH_MAX = 1_000
 """Partitions in one request."""
 PAUSE_S = 0.05
 PAUSE_MAX_S = 2.0
+REFUSED_PAUSE_S = 0.2
 TIMEOUT_MS = 10_000
 
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
@@ -32,12 +34,21 @@ class IsrKeeper:
     """On the loop's thread."""
 
     def __init__(
-        self, native: NativeBroker, port: ControllerPort, broker_id: int, broker_epoch: Callable[[], int]
+        self,
+        native: NativeBroker,
+        port: ControllerPort,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        *,
+        bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
     ) -> None:
+        """`bring`: what has to come to those who join before they are proposed, besides the log; None: nothing."""
         self._native = native
         self._port = port
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._bring = bring
+        self._bringing: set[asyncio.Task[None]] = set()
         self._waiting: list[IsrProposal] = []
         self.failed_updates = 0
         """Changes that the controller refused, or could not be asked for."""
@@ -50,13 +61,34 @@ class IsrKeeper:
 
     async def stop(self) -> None:
         """Asks nothing more."""
-        tasks = [task for task in (self._judge, self._work) if task is not None]
+        tasks = [*self._bringing, *(task for task in (self._judge, self._work) if task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def proposed(self, proposal: IsrProposal) -> None:
         """A leader here wants its set changed."""
+        if (work := self._bring(proposal)) is None:
+            self._propose(proposal)
+            return
+        task = asyncio.create_task(self._propose_after(work, proposal), name="isr-bring")
+        self._bringing.add(task)
+        task.add_done_callback(self._bringing.discard)
+
+    async def _propose_after(self, work: Coroutine[Any, Any, None], proposal: IsrProposal) -> None:
+        """Nobody is held up by it but who joins."""
+        try:
+            await work
+        except KafkaError as error:
+            log.info("the ISR of %s-%d stays as it is: %s", proposal.topic_id, proposal.partition, error)
+            await asyncio.sleep(REFUSED_PAUSE_S)
+            # It is proposed again by its next fetch.
+            identity = proposal.topic_id, proposal.partition
+            self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
+        else:
+            self._propose(proposal)
+
+    def _propose(self, proposal: IsrProposal) -> None:
         self._waiting.append(proposal)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._ask(), name="isr")

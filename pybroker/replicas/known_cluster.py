@@ -33,6 +33,10 @@ class KnownCluster:
         """`tell` is called when a change is in force here."""
         self._told.append(tell)
 
+    def also(self, one: Obeys) -> None:
+        """One more that follows, after the others."""
+        self._obeyed_by += (one,)
+
     async def reached(self, controller_epoch: int, number: int) -> None:
         """Waits until this broker has heard of that change: of it, or of everything from a later controller."""
         if (self._image.controller_epoch, self._number) < (controller_epoch, number):

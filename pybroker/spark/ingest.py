@@ -19,6 +19,8 @@ _MAY_PASS = AWAY | frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

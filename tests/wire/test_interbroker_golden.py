@@ -456,7 +456,7 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
 
 
 OURS = ("AlterPartition", "Envelope", "ControlledShutdown", "UpdateCluster", "RestoreReplicas", "CloseTopics",
-        "ReopenTopics", "SubmitEvent", "ProbeBroker")  # fmt: skip
+        "ReopenTopics", "SubmitEvent", "IngestAppend", "IngestOrder", "ProbeBroker")  # fmt: skip
 """Not of the text: Kafka's own in later versions, by id here, and what Kafka has no message for."""
 
 

@@ -33,7 +33,7 @@ pub(crate) use authorizer::{AclEntry, NativeAuthorizer};
 pub(crate) use control_queue::NativeControlQueue;
 pub(crate) use fetchers::{BrokerAddress, FetcherFigures, FollowedPartition, NativeFetchers};
 pub(crate) use ingests::{
-    AttachedPartition, ListedAttempt, NativeIngests, OpenIngest, StagedPartition,
+    AttachedPartition, IngestPreparation, ListedAttempt, NativeIngests, OpenIngest, StagedPartition,
 };
 pub(crate) use isr::{IsrMember, IsrProposal, NativeIsr};
 pub(crate) use listeners::{Endpoint, ListenerConfig, NativeListeners};

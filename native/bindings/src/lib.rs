@@ -36,13 +36,13 @@ mod _native {
     #[pymodule_export]
     use crate::broker::{
         AclEntry, AdoptedDirectory, AttachedPartition, BrokerAddress, BrokerMetadata, Completion,
-        Endpoint, FetcherFigures, FollowedPartition, IsrMember, IsrProposal, ListedAttempt,
-        ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta,
-        NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests,
-        NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest,
-        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, ReplicasOffline,
-        Request, StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords,
-        TopicMetadata,
+        Endpoint, FetcherFigures, FollowedPartition, IngestPreparation, IsrMember, IsrProposal,
+        ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed,
+        MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers,
+        NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions,
+        OpenIngest, PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder,
+        ReplicasOffline, Request, StagedDirectory, StagedPartition, StopOrder, StoredRecord,
+        StoredRecords, TopicMetadata,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

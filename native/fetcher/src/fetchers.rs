@@ -9,15 +9,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pybroker_client::ConnectionSettings;
 use pybroker_model::{IdMap, TopicIdPartition};
-use pybroker_replica::{Clock, Replicas};
+use pybroker_replica::{Clock, Replicas, StagedCopies};
 
 use crate::figures::Counters;
 use crate::leader::{Fetcher, Shared};
 use crate::mailbox::{Change, Mailbox};
-use crate::{FetcherSettings, LeaderFigures, Report};
+use crate::{FetcherSettings, LeaderFigures, Report, StagedSender};
 
 /// How long [`Fetchers::stop`] waits. A thread that is just connecting may take longer; it holds nothing.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a replica may take to stage what its leader brings. An append that waits for one that does not answer is
+/// refused then, and repeated by its client, until the replica answers or is not in sync any more.
+const STAGING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a broker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,7 @@ pub struct Assignment {
 /// See the module.
 pub struct Fetchers {
     shared: Arc<Shared>,
+    staged: Arc<StagedSender>,
     table: Mutex<Table>,
 }
 
@@ -89,15 +94,22 @@ impl Fetchers {
         clock: Arc<dyn Clock>,
         report: Report,
     ) -> Self {
+        let connection = ConnectionSettings {
+            request_timeout: settings.socket_timeout.max(settings.wait_max),
+            ..connection
+        };
+        let staged = Arc::new(StagedSender::new(ConnectionSettings {
+            request_timeout: STAGING_PATIENCE,
+            ..connection.clone()
+        }));
+        let way: Arc<dyn StagedCopies> = Arc::clone(&staged) as _;
+        replicas.ingests().set_copies(way);
         let shared = Shared {
             broker_id,
             broker_epoch: AtomicI64::new(-1),
             replicas: Arc::downgrade(replicas),
             settings,
-            connection: ConnectionSettings {
-                request_timeout: settings.socket_timeout.max(settings.wait_max),
-                ..connection
-            },
+            connection,
             clock,
             report,
         };
@@ -107,6 +119,7 @@ impl Fetchers {
         };
         Self {
             shared: Arc::new(shared),
+            staged,
             table: Mutex::new(table),
         }
     }
@@ -131,6 +144,7 @@ impl Fetchers {
         }
         for broker in brokers {
             table.place(broker);
+            self.staged.place(broker.id, &broker.address);
         }
         let mut changes: IdMap<Place, Vec<Change>> = IdMap::default();
         for assignment in assignments {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::hot::fetch_response::FetchPartitionHead;
+use pybroker_protocol::hot::fetch_response::{FetchPartitionHead, StagedAttach};
 use pybroker_replica::{EpochEnd, FetchFrom};
 
 /// The first pause after an error; it doubles up to `replica.fetch.backoff.ms`.
@@ -19,6 +19,8 @@ pub(crate) enum Order {
     Cut(FetchFrom, EpochEnd),
     /// Begin anew there.
     StartOver(FetchFrom, i64),
+    /// Attach what is staged here as well.
+    Attach(FetchFrom, Box<StagedAttach>),
     /// Take over the leader's bounds: nothing else is new.
     Follow,
     /// Ask where the leader's log begins and ends.
@@ -49,6 +51,8 @@ enum State {
     Asked(FetchFrom),
     /// What is below that offset is not on disk yet, and must not be claimed.
     Flushing(i64),
+    /// What is staged here is being attached.
+    Attaching,
     /// The leader does not have what would follow; where its log begins is asked next.
     OutOfRange(FetchFrom),
     /// After an error.
@@ -175,7 +179,12 @@ impl Following {
         self.state = State::Flushing(end);
     }
 
-    /// It can be asked for again: its flush is done, its pause is over, or the leader has forgotten the question.
+    /// Whether something is being attached, which began in the epoch that is followed now.
+    pub(crate) fn is_attaching(&self) -> bool {
+        self.state == State::Attaching
+    }
+
+    /// It can be asked for again: its attach or flush is done, its pause is over, or the leader has forgotten the question.
     pub(crate) fn resume(&mut self) {
         if self.state != State::Stopped {
             self.state = State::Ready;
@@ -225,6 +234,10 @@ impl Following {
         self.high_watermark = head.high_watermark;
         self.log_start = head.log_start_offset;
         self.lag = (head.high_watermark - from.offset).max(0);
+        if let Some(told) = &head.attach {
+            self.state = State::Attaching;
+            return Order::Attach(from, told.clone());
+        }
         if has_records {
             self.state = State::Ready;
             return Order::Append(from);

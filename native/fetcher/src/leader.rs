@@ -6,6 +6,7 @@
 
 mod answers;
 mod asking;
+mod attaches;
 mod bounds;
 mod link;
 
@@ -24,6 +25,7 @@ use crate::following::Following;
 use crate::mailbox::{Change, Mailbox};
 use crate::session::Session;
 use crate::{FetcherSettings, Level, Report};
+use attaches::Attaches;
 use link::Link;
 
 /// How long all partitions of an answer wait for the flush of each other. Who has none by then is left out of the next
@@ -87,6 +89,7 @@ pub(crate) struct Fetcher {
     paused: Vec<TopicIdPartition>,
     /// Those that the leader's log does not reach.
     out_of_range: Vec<TopicIdPartition>,
+    attaches: Attaches,
     session: Session,
     link: Link,
     request: FetchRequest,
@@ -116,6 +119,7 @@ impl Fetcher {
             flushing: Vec::new(),
             paused: Vec::new(),
             out_of_range: Vec::new(),
+            attaches: Attaches::default(),
             session: Session::default(),
             request: FetchRequest::default(),
             body: Vec::new(),
@@ -227,6 +231,7 @@ impl Fetcher {
             }
         });
         self.look_at_flushes();
+        self.look_at_attaches();
     }
 
     /// Those whose flush is done take over the leader's bounds and are asked for again.
@@ -270,7 +275,8 @@ impl Fetcher {
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let paused = self.paused.iter();
         let pauses = paused.filter_map(|tip| self.followed.get(tip)?.paused());
-        let flushes = (!self.flushing.is_empty()).then(|| now + FLUSH_PATIENCE);
+        let soon = !self.flushing.is_empty() || self.attaches.are_under_way();
+        let flushes = soon.then(|| now + FLUSH_PATIENCE);
         pauses.chain(flushes).min()
     }
 

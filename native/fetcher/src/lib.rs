@@ -7,7 +7,7 @@
 //!
 //! From the bottom up: `settings`, `report` (lines for the log) and `figures`; `following`, what one partition has asked
 //! and what its answer means, and `session`, what the leader remembers of the questions (KIP-227), both pure;
-//! `requests`, the bytes; `mailbox`, the way to a running thread; `leader`, that thread; `fetchers`, all of them.
+//! `requests`, the bytes; `staged`, what leaders here bring to replicas of staged ingests; `mailbox`, the way to a running thread; `leader`, that thread; `fetchers`, all of them.
 
 mod fetchers;
 mod figures;
@@ -18,8 +18,10 @@ mod report;
 mod requests;
 mod session;
 mod settings;
+mod staged;
 
 pub use fetchers::{Assignment, Broker, Fetchers};
 pub use figures::LeaderFigures;
 pub use report::{Level, Report};
 pub use settings::FetcherSettings;
+pub use staged::StagedSender;

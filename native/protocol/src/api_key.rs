@@ -266,6 +266,7 @@ apis! {
     32162 CloseTopics 0..=0 flexible 0 Python dormant;
     32163 ReopenTopics 0..=0 flexible 0 Python dormant;
     32164 SubmitEvent 0..=0 flexible 0 Python dormant;
+    32165 IngestOrder 0..=0 flexible 0 Python dormant;
     32170 ProbeBroker 0..=0 flexible 0 Python dormant;
 }
 

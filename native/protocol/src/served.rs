@@ -37,11 +37,13 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::EndQuorumEpoch, 0, false),
     own(ApiKey::AlterPartition, 3, true),
     own(ApiKey::Envelope, 0, true),
+    own(ApiKey::IngestAppend, 0, true),
     own(ApiKey::UpdateCluster, 0, true),
     own(ApiKey::RestoreReplicas, 0, true),
     own(ApiKey::CloseTopics, 0, true),
     own(ApiKey::ReopenTopics, 0, true),
     own(ApiKey::SubmitEvent, 0, true),
+    own(ApiKey::IngestOrder, 0, true),
     own(ApiKey::ProbeBroker, 0, true),
 ];
 
@@ -156,11 +158,13 @@ mod tests {
                 (ApiKey::SaslAuthenticate, 0, 2),
                 (ApiKey::AlterPartition, 3, 3),
                 (ApiKey::Envelope, 0, 0),
+                (ApiKey::IngestAppend, 0, 0),
                 (ApiKey::UpdateCluster, 0, 0),
                 (ApiKey::RestoreReplicas, 0, 0),
                 (ApiKey::CloseTopics, 0, 0),
                 (ApiKey::ReopenTopics, 0, 0),
                 (ApiKey::SubmitEvent, 0, 0),
+                (ApiKey::IngestOrder, 0, 0),
                 (ApiKey::ProbeBroker, 0, 0),
             ]
         );

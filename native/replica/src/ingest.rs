@@ -4,11 +4,12 @@
 //! the logs, once only. A commit closes the ingest to appends first.
 
 mod commit;
+mod copy;
 mod life;
 mod listing;
 mod stage;
 #[cfg(test)]
 mod tests;
 
-pub use commit::Listed;
+pub use commit::{Listed, Preparation};
 pub use listing::IngestState;

@@ -45,10 +45,13 @@ pub use config::{ReplicasConfig, Report};
 pub use describe::LogDirDescription;
 pub use error::PartitionError;
 pub use failures::OnOffline;
-pub use ingest::{IngestState, Listed};
+pub use ingest::{IngestState, Listed, Preparation};
 pub use log_dirs::LocalPartition;
 pub use moves::{FutureReplica, MoveError};
-pub use open_ingests::{IngestError, IngestFigures, IngestLimits, IngestName, Ingests, NewIngest};
+pub use open_ingests::{
+    IngestError, IngestFigures, IngestLimits, IngestName, Ingests, NewIngest, StagedChunk,
+    StagedCopies,
+};
 pub use orders::{PartitionOrder, StopOrder};
 pub use partition::{FetchFrom, Partition};
 pub use progress::{

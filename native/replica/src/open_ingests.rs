@@ -3,21 +3,23 @@
 //! Whether an ingest is open, and whether its commit is decided, the control plane says. Appends take the lock of one
 //! attempt's partition only.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::TopicId;
 
 use crate::TopicConfig;
 
 mod attempt;
+mod copies;
 mod error;
 mod quota;
 
 pub(crate) use attempt::{Attempt, Staged};
+pub use copies::{StagedChunk, StagedCopies};
 pub use error::IngestError;
 pub use quota::IngestLimits;
 use quota::Quota;
@@ -62,6 +64,9 @@ pub(crate) struct Ingest {
     /// Held by appends for reading; a commit or an end takes it for writing, so that none is under way.
     pub(crate) gate: RwLock<()>,
     pub(crate) attempts: Mutex<Attempts>,
+    /// What a plan counts on, by partition, writer and attempt: a leader that does not know yet that another one leads
+    /// adds nothing to it.
+    pub(crate) sealed: Mutex<HashSet<(i32, i32, i64)>>,
 }
 
 /// All open ingests of this broker.
@@ -74,6 +79,7 @@ pub struct Ingests {
     pub(crate) staged_bytes: AtomicU64,
     pub(crate) appended_bytes: AtomicU64,
     pub(crate) commits: AtomicU64,
+    pub(crate) copies: OnceLock<Arc<dyn StagedCopies>>,
 }
 
 impl std::fmt::Debug for Ingests {
@@ -100,9 +106,25 @@ pub struct IngestFigures {
 }
 
 impl Ingests {
+    /// Sets the way to other brokers; it stays.
+    pub fn set_copies(&self, copies: Arc<dyn StagedCopies>) {
+        let _ = self.copies.set(copies);
+    }
+
     /// Sets the limits.
     pub fn set_limits(&self, limits: IngestLimits) {
         self.quota.set(limits);
+    }
+
+    /// An ingest that a leader elsewhere takes records for, or took and is committing.
+    pub(crate) fn copied(&self, name: &IngestName, epoch: i32) -> Result<Arc<Ingest>, IngestError> {
+        match self.get(name, epoch) {
+            Err(IngestError::Committing) => {
+                let found = self.open.read().get(name).cloned();
+                found.ok_or(IngestError::Unknown)
+            }
+            found => found,
+        }
     }
 
     pub(crate) fn get(&self, name: &IngestName, epoch: i32) -> Result<Arc<Ingest>, IngestError> {

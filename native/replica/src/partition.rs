@@ -4,6 +4,7 @@
 //! check the role and write, so that a change of role (`gate` for writing) has no append under way: what was resolved
 //! before a delete or a new epoch never takes effect after it.
 
+mod attaches;
 mod following;
 mod leading;
 mod reading;
@@ -18,6 +19,8 @@ use arc_swap::Guard;
 use parking_lot::RwLock;
 use pybroker_model::TopicIdPartition;
 use pybroker_storage::{Log, LogDir};
+
+use attaches::Attaches;
 
 use crate::progress::{Progress, Proposals};
 use crate::{Leader, PartitionError, Role, TopicConfig};
@@ -35,6 +38,7 @@ pub struct Partition {
     fenced: AtomicBool,
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,
+    attaches: Attaches,
 }
 
 #[derive(Debug)]
@@ -127,12 +131,18 @@ impl Partition {
             fenced: AtomicBool::new(false),
             progress: Arc::new(Progress::new(role, config, known)),
             proposals,
+            attaches: Attaches::default(),
         }
     }
 
     /// Its identity.
     pub fn tip(&self) -> TopicIdPartition {
         self.tip
+    }
+
+    /// The id of this broker.
+    pub(crate) fn broker_id(&self) -> i32 {
+        self.broker_id
     }
 
     /// Name of its topic.

@@ -146,6 +146,12 @@ impl Progress {
             .or_else(|| in_sync.expand(broker, watermark, leader.start_offset)))
     }
 
+    /// Everybody who is, or may be, in sync with this leader, it included; nobody, if it does not lead.
+    pub(crate) fn maximal_isr(&self) -> Vec<i32> {
+        let led = self.led.lock();
+        led.as_ref().map_or_else(Vec::new, InSync::maximal)
+    }
+
     /// Proposes to go on without followers that have been behind for too long.
     pub(crate) fn shrink(
         &self,

@@ -1,6 +1,6 @@
 //! What the server asks of a partition, and what it gets.
 
-use pybroker_storage::LogSlice;
+use pybroker_storage::{AttachNotice, LogSlice};
 
 /// How far a read may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct PartitionRead {
     pub aborted: Option<Vec<(i64, i64)>>,
     /// The client's log diverges: largest (epoch, end offset) in common; no records then (KIP-595).
     pub diverging: Option<EpochEnd>,
+    /// Of a replica that has it staged: it attaches this itself, and gets no records.
+    pub attach: Option<AttachNotice>,
 }
 
 /// End of a leader epoch.

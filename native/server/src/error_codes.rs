@@ -80,6 +80,7 @@ pub fn of_ingest(error: &IngestError) -> ErrorCode {
         IngestError::Fenced { .. } => ErrorCode::PRODUCER_FENCED,
         IngestError::Committing => ErrorCode::INVALID_TXN_STATE,
         IngestError::Throttled { .. } => ErrorCode::THROTTLING_QUOTA_EXCEEDED,
+        IngestError::NotCopied { .. } => ErrorCode::REQUEST_TIMED_OUT,
         IngestError::Gap { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
         IngestError::Mismatch(_) => ErrorCode::INVALID_REQUEST,
         IngestError::Partition(error) => of_partition(error, Naming::Id),

@@ -104,6 +104,7 @@ impl Server {
             connections: ConnectionCounts::default(),
             cold_reads: ColdReads::default(),
             ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
+            ingest_copies: ColdReads::in_the_background("ingest-copy", ingest_threads()),
             producers: Producers::new(metrics.clone()),
             slow_appends: SlowAppends::default(),
             draining: AtomicBool::new(false),
@@ -241,6 +242,7 @@ impl Server {
         self.shared.slow_appends.stop();
         self.shared.cold_reads.stop();
         self.shared.ingest_io.stop();
+        self.shared.ingest_copies.stop();
     }
 }
 

@@ -36,6 +36,9 @@ pub(crate) struct Shared {
     pub(crate) cold_reads: ColdReads,
     /// Staged ingest writes here.
     pub(crate) ingest_io: ColdReads,
+    /// What other brokers' leaders bring of it is written here: those wait for it in their `ingest_io`, and two brokers
+    /// must not wait for each other.
+    pub(crate) ingest_copies: ColdReads,
     pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,
     /// Set once the server stops: connections answer what they have and close.

@@ -55,7 +55,8 @@ pub use health::OnFailure;
 pub use ingest::{Listing, StagedTotals};
 pub use leader_epochs::EpochEntry;
 pub use log::{
-    Appended, Attached, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained, TimestampAndOffset,
+    Appended, AttachNotice, Attached, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained,
+    TimestampAndOffset,
 };
 pub use log_dir::{
     Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, Moving, NewPartition, StagedDeletion,

@@ -42,9 +42,9 @@ mod truncate;
 mod write;
 
 pub use append::Appended;
-pub use attach::Attached;
 #[cfg(test)]
 pub(crate) use attach::Step;
+pub use attach::{AttachNotice, Attached};
 pub use compaction::{Cleanable, Compacted};
 pub use delete::Retained;
 pub use read::LogSlice;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! {log.dir}/ingest/{topic id in hex}/{ingest}/p{partition}/{writer}-{attempt}/00000000000000000000.log …
-//!                                                         /plan      which attempts count, in order
+//!                                                         /plan-{n}  which attempts count, in order
 //!                                                         /intent    where the log takes them
 //! ```
 //! What one attempt of a writer stages for a partition is a log of its own that begins at offset 0: it rolls, indexes
@@ -33,6 +33,7 @@ const INTENT: &str = "intent";
 pub struct StagedPartition {
     path: PathBuf,
     id: TopicIdPartition,
+    plan: u32,
 }
 
 impl StagedPartition {
@@ -41,7 +42,20 @@ impl StagedPartition {
         let path = of_topic(log_dir, id.topic_id)
             .join(ingest)
             .join(format!("p{}", id.partition));
-        Self { path, id }
+        Self { path, id, plan: 0 }
+    }
+
+    /// The same with the plan of that number: commits that are prepared one after another have different ones. 0: the
+    /// only plan of a broker that is alone.
+    #[must_use]
+    pub fn with_plan(self, plan: u32) -> Self {
+        Self { plan, ..self }
+    }
+
+    /// The number of the plan.
+    #[must_use]
+    pub const fn plan(&self) -> u32 {
+        self.plan
     }
 
     /// Where it is.
@@ -56,12 +70,22 @@ impl StagedPartition {
         self.id
     }
 
+    /// The ingest's name.
+    pub(crate) fn ingest(&self) -> &str {
+        // Made from a string, one level above.
+        let name = self.path.parent().and_then(Path::file_name);
+        name.and_then(std::ffi::OsStr::to_str).unwrap_or_default()
+    }
+
     pub(crate) fn attempt(&self, writer: i32, attempt: i64) -> PathBuf {
         self.path.join(format!("{writer}-{attempt}"))
     }
 
     pub(crate) fn plan_path(&self) -> PathBuf {
-        self.path.join(PLAN)
+        match self.plan {
+            0 => self.path.join(PLAN),
+            number => self.path.join(format!("{PLAN}-{number:08x}")),
+        }
     }
 
     pub(crate) fn intent_path(&self) -> PathBuf {

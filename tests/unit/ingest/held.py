@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pybroker.ingest.ingests import Ingests
 from pybroker.metadata.image import ImageDelta
 from pybroker.metadata.ingest_records import COMMITTED, IngestedPartition, IngestKey, IngestRecord
-from pybroker.native import AttachedPartition, ListedAttempt, NativeError, StagedPartition, Uuid
+from pybroker.native import AttachedPartition, IngestPreparation, ListedAttempt, NativeError, StagedPartition, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateTopicsRequest, CreateTopicsRequest_CreatableTopic
 from pybroker.replicas.known_cluster import KnownCluster
@@ -33,7 +33,9 @@ class HeldIngests(FakeIngests):
     def open(self, key: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
         self.calls.append(("open", key[1]))
 
-    def prepare(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> list[StagedPartition]:
+    def prepare(
+        self, key: IngestKey, epoch: int, preparation: IngestPreparation, listed: Sequence[ListedAttempt]
+    ) -> list[StagedPartition]:
         self.calls.append(("prepare", key[1]))
         assert self.prepares.wait(LIMIT_S)
         self.calls.append(("prepared", key[1]))
@@ -42,10 +44,12 @@ class HeldIngests(FakeIngests):
     def reopen(self, key: IngestKey, epoch: int) -> None:
         self.calls.append(("reopen", key[1]))
 
-    def attach(self, topic_id: Uuid, partition: int, directory: str, append_time: bool) -> AttachedPartition:
+    def attach(
+        self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool
+    ) -> AttachedPartition:
         if self.full:
             raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-        return AttachedPartition(0, 1, False)
+        return AttachedPartition(0, 1, False, True)
 
     def expire(self, key: IngestKey, epoch: int, before_ms: int) -> bool:
         return True

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pybroker.ingest.ingests import Ingests
+from pybroker.ingest.expiry import Expiry
 from pybroker.ingest.removal import RETRY_MS
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING
 from pybroker.native import ListedAttempt, Uuid
@@ -114,7 +114,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The janitor comes by the clock's time, which the test moves."""
-    monkeypatch.setattr("pybroker.ingest.ingests.ROUND_S_MAX", 0.05)
+    monkeypatch.setattr("pybroker.ingest.expiry.ROUND_S_MAX", 0.05)
 
 
 @pytest.mark.usefixtures("often")
@@ -177,7 +177,7 @@ async def test_what_is_tried_again_is_bounded(
 async def test_a_round_of_the_janitor_that_fails_is_not_its_last(
     control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pybroker.ingest.ingests.RETRY_S", 0.01)
+    monkeypatch.setattr("pybroker.ingest.expiry.RETRY_S", 0.01)
     await control_plane.start()
     topic_id = await create(control_plane)
     broken = [True]
@@ -219,11 +219,11 @@ async def test_many_ingests_are_looked_through_less_often(
     topic_id = await create(control_plane)
     looks = 0
 
-    async def look(_: Ingests) -> None:
+    async def look(_: Expiry) -> None:
         nonlocal looks
         looks += 1
 
-    monkeypatch.setattr(Ingests, "_expire", look)
+    monkeypatch.setattr(Expiry, "_expire", look)
     await ingests(control_plane).begin((topic_id, "short", -1), 1, False)
     await until(lambda: looks >= 3, WAIT_S)
     remember(control_plane, topic_id, 20_000)

@@ -1,10 +1,11 @@
 //! Staged ingest as the control plane drives it: begin, the two halves of a commit, ends, what there is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pybroker_model::TimestampType;
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Replicas};
+use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Preparation, Replicas};
 use pybroker_server::clock::now_ms;
 use pybroker_server::error_codes::of_ingest;
 use pybroker_storage::StagedTotals;
@@ -58,6 +59,27 @@ pub(crate) struct AttachedPartition {
     end_offset: i64,
     /// It had been done before.
     repeated: bool,
+    /// It is below the high watermark: every replica in sync has it.
+    committed: bool,
+}
+
+/// For whom a commit is prepared, see `pybroker_replica::Preparation`.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IngestPreparation {
+    /// Number of the plan; 0 of a broker that is alone.
+    plan: u32,
+    /// Whether this broker leads the listed partitions.
+    leads: bool,
+    /// By partition, the brokers that shall have it on disk.
+    holders: BTreeMap<i32, Vec<i32>>,
 }
 
 /// An ingest that takes appends.
@@ -78,6 +100,7 @@ shown!(
     ListedAttempt,
     StagedPartition,
     AttachedPartition,
+    IngestPreparation,
     OpenIngest
 );
 
@@ -164,10 +187,17 @@ impl NativeIngests {
         py: Python<'_>,
         key: Key,
         epoch: i32,
+        preparation: IngestPreparation,
         listed: Vec<ListedAttempt>,
     ) -> PyResult<Vec<StagedPartition>> {
         let replicas = self.replicas()?;
         let name = ingest_name(key)?;
+        let holders = preparation.holders.into_iter();
+        let preparation = Preparation {
+            plan: preparation.plan,
+            leads: preparation.leads,
+            holders: holders.map(|(index, all)| (index, all.into())).collect(),
+        };
         let listed: Vec<Listed> = listed
             .into_iter()
             .map(|one| {
@@ -184,7 +214,7 @@ impl NativeIngests {
             })
             .collect::<PyResult<_>>()?;
         let prepared = py
-            .detach(|| replicas.prepare_ingest(&name, epoch, &listed, now_ms()))
+            .detach(|| replicas.prepare_ingest(&name, epoch, &preparation, &listed, now_ms()))
             .map_err(|error| ingest_error(&error))?;
         Ok(prepared.into_iter().map(StagedPartition::from).collect())
     }
@@ -200,6 +230,7 @@ impl NativeIngests {
         topic_id: Uuid,
         partition: i32,
         directory: String,
+        plan: u32,
         append_time: bool,
     ) -> PyResult<AttachedPartition> {
         let replicas = self.replicas()?;
@@ -210,14 +241,28 @@ impl NativeIngests {
         } else {
             TimestampType::CreateTime
         };
-        let attached = py
-            .detach(|| replicas.attach_ingest(tip, &directory, timestamps, now_ms()))
+        let (attached, committed) = py
+            .detach(|| replicas.attach_ingest(tip, &directory, plan, timestamps, now_ms()))
             .map_err(|error| partition_error(&error))?;
         Ok(AttachedPartition {
             base_offset: attached.base_offset,
             end_offset: attached.end_offset,
             repeated: attached.repeated,
+            committed,
         })
+    }
+
+    fn bring(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        brokers: Vec<i32>,
+    ) -> PyResult<()> {
+        let replicas = self.replicas()?;
+        let tip = tip(topic_id, partition)?;
+        py.detach(|| replicas.bring_staged(tip, &brokers, now_ms()))
+            .map_err(|error| ingest_error(&error))
     }
 
     fn expire(&self, py: Python<'_>, key: Key, epoch: i32, before_ms: i64) -> PyResult<bool> {

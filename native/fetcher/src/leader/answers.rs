@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use pybroker_client::Error;
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::hot::fetch_response::{FetchPartitionResponse, FetchResponse};
+use pybroker_protocol::hot::fetch_response::{FetchPartitionResponse, FetchResponse, StagedAttach};
 use pybroker_replica::{EpochEnd, FetchFrom, PartitionError, Replicas};
+use pybroker_storage::AttachNotice;
 
 use super::{FLUSH_PATIENCE, Fetcher, Stop};
 use crate::following::{Order, Trouble};
 use crate::requests;
+
+const NOT_ATTACHED: &str = "what is staged here is not attached";
 
 /// New troubles of one answer: how many partitions have each, and the first of them. One line for each, not for each
 /// partition.
@@ -69,6 +73,19 @@ impl Fetcher {
             }
             Order::Cut(from, common) => self.cut(replicas, tip, from, common),
             Order::StartOver(from, offset) => self.start_over(replicas, tip, from, offset),
+            Order::Attach(from, told) => {
+                self.session.doubt(tip);
+                let replicas = self.shared.replicas.clone();
+                let now_ms = self.shared.clock.now_ms();
+                let work = move || attach(&replicas, now_ms, tip, &from, &told);
+                let begun = self
+                    .attaches
+                    .begin(tip, from.leader_epoch, &self.waker, work);
+                if let Err(problem) = begun {
+                    let error = PartitionError::storage(problem);
+                    self.failed(tip, NOT_ATTACHED, &error);
+                }
+            }
             Order::Follow => {
                 let (high_watermark, log_start) = following.bounds();
                 let epoch = following.leader_epoch();
@@ -89,6 +106,25 @@ impl Fetcher {
                 note(troubles, tip, trouble);
             }
             Order::Ignore => {}
+        }
+    }
+
+    /// Those whose attach has come to its end are asked for again, or held back for a while.
+    pub(super) fn look_at_attaches(&mut self) {
+        for done in self.attaches.take() {
+            let Some(following) = self.followed.get_mut(&done.tip) else {
+                continue;
+            };
+            if following.leader_epoch() != done.leader_epoch || !following.is_attaching() {
+                continue;
+            }
+            match done.outcome {
+                Ok(_) => {
+                    following.resume();
+                    self.ready.push(done.tip);
+                }
+                Err(error) => self.failed(done.tip, NOT_ATTACHED, &error),
+            }
         }
     }
 
@@ -248,6 +284,26 @@ impl Fetcher {
             self.session.doubt(*tip);
         }
     }
+}
+
+fn attach(
+    replicas: &Weak<Replicas>,
+    now_ms: i64,
+    tip: TopicIdPartition,
+    from: &FetchFrom,
+    told: &StagedAttach,
+) -> Result<i64, PartitionError> {
+    let replicas = replicas.upgrade().ok_or(PartitionError::NotLeader)?;
+    let told = AttachNotice {
+        ingest: told.directory.as_str().into(),
+        plan: u32::try_from(told.plan).map_err(PartitionError::storage)?,
+        base_offset: told.base_offset,
+        end_offset: told.end_offset,
+        leader_epoch: told.leader_epoch,
+        append_time: (told.append_time >= 0).then_some(told.append_time),
+        holders: Arc::default(),
+    };
+    replicas.attach_fetched(tip, from, &told, now_ms)
 }
 
 fn partition(

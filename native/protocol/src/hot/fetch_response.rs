@@ -10,6 +10,8 @@ use crate::primitives::{DecodeError, Reader, Writer};
 
 /// The KIP-516 text's version.
 pub const INTER_BROKER: i16 = 13;
+/// Of the tagged field that is ours.
+const ATTACH_TAG: u32 = 10_000;
 
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -78,6 +80,25 @@ pub struct FetchPartitionHead {
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
     /// A nearer replica, −1 = none (v11+).
     pub preferred_read_replica: i32,
+    /// The replica goes on with what it has staged (among brokers only; our own).
+    pub attach: Option<Box<StagedAttach>>,
+}
+
+/// Where the leader has put what an ingest staged, and this replica has staged as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagedAttach {
+    /// The ingest's directory.
+    pub directory: String,
+    /// Number of the plan that was decided.
+    pub plan: i64,
+    /// Offset of the first record.
+    pub base_offset: i64,
+    /// After the last one.
+    pub end_offset: i64,
+    /// Epoch in which it was attached.
+    pub leader_epoch: i32,
+    /// The stamp of LogAppendTime, −1 = none.
+    pub append_time: i64,
 }
 
 /// One partition of a Fetch response.
@@ -103,6 +124,7 @@ impl FetchPartitionHead {
             snapshot_id: None,
             aborted_transactions: None,
             preferred_read_replica: -1,
+            attach: None,
         }
     }
 }
@@ -204,7 +226,19 @@ impl FetchResponseWriter {
             return;
         }
         if self.inter_broker {
-            return writer.no_tags();
+            let Some(attach) = &head.attach else {
+                return writer.no_tags();
+            };
+            writer.tag_count(1);
+            return writer.tag(ATTACH_TAG, |writer| {
+                writer.string(&attach.directory);
+                writer.i64(attach.plan);
+                writer.i64(attach.base_offset);
+                writer.i64(attach.end_offset);
+                writer.i32(attach.leader_epoch);
+                writer.i64(attach.append_time);
+                writer.no_tags();
+            });
         }
         let count = u32::from(head.diverging_epoch.is_some())
             + u32::from(head.current_leader.is_some())
@@ -364,7 +398,20 @@ fn read_partition<'a>(
     }
     let records = reader.nullable_bytes(flexible)?;
     if wire.is_inter_broker() {
-        reader.skip_tags(true)?;
+        reader.tags(|tag, value| {
+            if tag != ATTACH_TAG {
+                return Ok(false);
+            }
+            head.attach = Some(Box::new(StagedAttach {
+                directory: value.string(true)?.to_owned(),
+                plan: value.i64()?,
+                base_offset: value.i64()?,
+                end_offset: value.i64()?,
+                leader_epoch: value.i32()?,
+                append_time: value.i64()?,
+            }));
+            value.skip_tags(true).map(|()| true)
+        })?;
     } else if flexible {
         reader.tags(|tag, value| match tag {
             0 => {

@@ -105,7 +105,59 @@ pub struct IngestAppendPartitionResponse {
     pub next_sequence: i64,
 }
 
+/// The body of a request about one partition, in two parts: the records stand between them.
+pub fn encode_one(
+    head: &IngestAppendRequest<'_>,
+    partition: i32,
+    sequence: i64,
+    records: usize,
+) -> (Vec<u8>, Vec<u8>) {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut writer = Writer::new(&mut before, true);
+    writer.uuid(head.topic_id);
+    writer.string(head.ingest_id);
+    writer.i64(head.batch_id);
+    writer.i32(head.epoch);
+    writer.i32(head.writer);
+    writer.i64(head.attempt);
+    writer.array_len(1);
+    writer.i32(partition);
+    writer.i64(sequence);
+    writer.nullable_len(Some(records));
+    let mut writer = Writer::new(&mut after, true);
+    // Of the partition, of the request.
+    writer.no_tags();
+    writer.no_tags();
+    (before, after)
+}
+
 impl IngestAppendResponse {
+    /// Reads a response body.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes that are no such response.
+    pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(body);
+        let mut response = Self {
+            throttle_time_ms: reader.i32()?,
+            error_code: reader.i16()?,
+            error_message: reader.nullable_string(true)?.map(str::to_owned),
+            partitions: Vec::new(),
+        };
+        for _ in 0..reader.array_len(true, 16)? {
+            response.partitions.push(IngestAppendPartitionResponse {
+                partition: reader.i32()?,
+                error_code: reader.i16()?,
+                error_message: reader.nullable_string(true)?.map(str::to_owned),
+                next_sequence: reader.i64()?,
+            });
+            reader.skip_tags(true)?;
+        }
+        reader.skip_tags(true)?;
+        reader.finish()?;
+        Ok(response)
+    }
+
     /// Appends the response body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, true);

@@ -452,6 +452,7 @@ fn fetch_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
                 })
             }),
             preferred_read_replica: rng.random(),
+            attach: None,
         },
         records: rng
             .random_bool(0.9)

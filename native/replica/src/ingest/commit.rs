@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hashbrown::HashMap;
 use pybroker_model::{TimestampType, TopicIdPartition};
-use pybroker_storage::{Attached, Listing, Log, LogDir, PlannedAttempt, StagedTotals};
+use pybroker_storage::{
+    AttachNotice, Attached, Listing, Log, LogDir, PlannedAttempt, StagedTotals,
+};
 
 use crate::open_ingests::{COMMITTING, Ingest, OPEN};
-use crate::{IngestError, IngestName, Partition, PartitionError, Replicas};
+use crate::{FetchFrom, IngestError, IngestName, Partition, PartitionError, Replicas};
 
 /// What a commit lists of one attempt for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +25,39 @@ pub struct Listed {
     pub totals: StagedTotals,
 }
 
+/// For whom a commit is prepared here.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Number of the plan, another one for each time that the commit is prepared; 0 of a broker that is alone.
+    pub plan: u32,
+    /// Whether this broker leads the listed partitions, and is to bring the other holders what they lack.
+    pub leads: bool,
+    /// By partition, the brokers that shall have it on disk; none of a broker that is alone.
+    pub holders: HashMap<i32, Arc<[i32]>>,
+}
+
 impl Replicas {
     /// The first half of a commit: no append takes effect any more; what is listed is compared with what is staged,
-    /// brought to disk, and its order written down. Answers rows and bytes by partition. Blocks on the disk.
+    /// brought to disk, and its order written down. Answers rows and bytes by partition. It may be prepared again, under
+    /// another plan. Blocks on the disk, and of a leader on the other holders.
     ///
     /// # Errors
-    /// `Mismatch` with the first difference, and as [`Replicas::stage_records`]; the ingest is then open again.
+    /// `Mismatch` with the first difference, and as [`Replicas::stage_records`]; on a broker that is alone the ingest is
+    /// open again then.
     pub fn prepare_ingest(
         &self,
         name: &IngestName,
         epoch: i32,
+        preparation: &Preparation,
         listed: &[Listed],
         now_ms: i64,
     ) -> Result<Vec<(i32, i64, u64)>, IngestError> {
-        let ingest = self.ingests.get(name, epoch)?;
+        let alone = preparation.plan == 0;
+        let ingest = if alone {
+            self.ingests.get(name, epoch)?
+        } else {
+            self.ingests.copied(name, epoch)?
+        };
         {
             let _gate = ingest.gate.write();
             let closed = ingest.state.compare_exchange(
@@ -44,12 +66,16 @@ impl Replicas {
                 Ordering::AcqRel,
                 Ordering::Acquire,
             );
-            if closed.is_err() {
-                return Err(IngestError::Committing);
+            match closed {
+                Ok(_) => {}
+                Err(COMMITTING) if !alone => {}
+                Err(COMMITTING) => return Err(IngestError::Committing),
+                Err(_) => return Err(IngestError::Unknown),
             }
         }
-        let prepared = self.prepare(&ingest, listed, now_ms);
-        if prepared.is_err() {
+        let prepared = self.prepare(&ingest, preparation, listed, now_ms);
+        if alone && prepared.is_err() {
+            ingest.sealed.lock().clear();
             ingest.state.store(OPEN, Ordering::Release);
         }
         prepared
@@ -58,6 +84,7 @@ impl Replicas {
     fn prepare(
         &self,
         ingest: &Ingest,
+        preparation: &Preparation,
         listed: &[Listed],
         now_ms: i64,
     ) -> Result<Vec<(i32, i64, u64)>, IngestError> {
@@ -71,11 +98,26 @@ impl Replicas {
                 partition: part[0].partition,
             };
             let partition = self.partition(tip).ok_or_else(|| self.absent(tip))?;
-            partition.check_led()?;
+            let alone = preparation.plan == 0;
+            if alone || preparation.leads {
+                partition.check_led()?;
+            }
+            let holders = preparation.holders.get(&tip.partition);
             let mut attempts = Vec::new();
             let (mut rows, mut bytes) = (0, 0);
             for one in part {
                 let checked = self.check_listed(ingest, &partition, one, now_ms)?;
+                if preparation.leads && checked.is_some() {
+                    let attempt = self.attempt_of(ingest, &partition, one.writer, one.attempt)?;
+                    for &broker in holders.iter().flat_map(|all| all.iter()) {
+                        if broker != partition.broker_id() {
+                            let rows = one.totals.rows;
+                            // Asked anew: a power cut may have taken what was there.
+                            attempt.copied.lock().remove(&broker);
+                            self.bring(ingest, &partition, &attempt, rows, broker)?;
+                        }
+                    }
+                }
                 rows += one.totals.rows;
                 bytes += one.totals.bytes;
                 attempts.extend(checked);
@@ -85,13 +127,24 @@ impl Replicas {
             }
             let dir = partition.log_dir().ok_or(PartitionError::NotLeader)?;
             let place = dir.staged_partition(tip, &ingest.new.directory);
-            let listing = Listing { place, attempts };
+            let listing = Listing {
+                place: place.with_plan(preparation.plan),
+                holders: holders.cloned().unwrap_or_default(),
+                attempts,
+            };
             match listings.iter_mut().find(|(one, _)| Arc::ptr_eq(one, dir)) {
                 Some((_, of_dir)) => of_dir.push(listing),
                 None => listings.push((Arc::clone(dir), vec![listing])),
             }
             prepared.push((tip.partition, rows, bytes));
         }
+        // From here on nothing is added; what was is in the files that the plan is compared with.
+        let listed = listed
+            .iter()
+            .map(|one| (one.partition, one.writer, one.attempt));
+        ingest.sealed.lock().extend(listed);
+        // Whoever had not seen that is through.
+        drop(ingest.gate.write());
         for (dir, of_dir) in &listings {
             dir.seal_partitions(of_dir)?;
         }
@@ -167,6 +220,7 @@ impl Replicas {
     pub fn reopen_ingest(&self, name: &IngestName, epoch: i32) {
         let found = self.ingests.open.read().get(name).cloned();
         if let Some(ingest) = found.filter(|ingest| ingest.new.epoch == epoch) {
+            ingest.sealed.lock().clear();
             let _ = ingest.state.compare_exchange(
                 COMMITTING,
                 OPEN,
@@ -177,7 +231,9 @@ impl Replicas {
     }
 
     /// The second half of a commit, for one partition: what was listed becomes part of its log. Once only, however
-    /// often it is called and whatever crash lies between. `timestamps` as the ingest began with. Blocks on the disk.
+    /// often it is called, whatever crash lies between, and whoever led before. `plan`: the one that was decided.
+    /// `timestamps` as the ingest began with. Gives where, and whether it is committed: below the high watermark. Blocks
+    /// on the disk.
     ///
     /// # Errors
     /// [`PartitionError`]; it can be tried again.
@@ -185,12 +241,14 @@ impl Replicas {
         &self,
         tip: TopicIdPartition,
         directory: &str,
+        plan: u32,
         timestamps: TimestampType,
         now_ms: i64,
-    ) -> Result<Attached, PartitionError> {
+    ) -> Result<(Attached, bool), PartitionError> {
         let partition = self.partition(tip).ok_or(PartitionError::NotLeader)?;
         let attached = partition.attach(
             directory,
+            plan,
             timestamps,
             now_ms,
             self.ingests.quota.copy_bytes_max(),
@@ -198,6 +256,23 @@ impl Replicas {
         if !attached.repeated {
             self.ingests.commits.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(attached)
+        let committed = partition.high_watermark() >= attached.end_offset;
+        Ok((attached, committed))
+    }
+
+    /// What a follower does when the leader's answer names an attach: see [`Partition::attach_fetched`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn attach_fetched(
+        &self,
+        tip: TopicIdPartition,
+        asked: &FetchFrom,
+        told: &AttachNotice,
+        now_ms: i64,
+    ) -> Result<i64, PartitionError> {
+        let partition = self.partition(tip).ok_or(PartitionError::NotLeader)?;
+        let copy_bytes_max = self.ingests.quota.copy_bytes_max();
+        partition.attach_fetched(asked, told, now_ms, copy_bytes_max)
     }
 }

@@ -41,6 +41,7 @@ impl Replicas {
             touched_ms: AtomicI64::new(now_ms),
             gate: RwLock::default(),
             attempts: Mutex::new(attempts),
+            sealed: Mutex::default(),
         });
         let name = ingest.new.name.clone();
         self.ingests.open.write().insert(name, ingest);
@@ -93,7 +94,24 @@ impl Replicas {
             self.close_ingest(&ingest);
             self.ingests.open.write().remove(name);
         }
-        self.remove_ingest(name.topic_id, directory)
+        // Nobody is told of files that are about to go.
+        self.forget_attaches(&name.topic_id.uuid().to_hex(), directory, false);
+        let removed = self.remove_ingest(name.topic_id, directory);
+        if removed.is_err() {
+            self.forget_attaches(&name.topic_id.uuid().to_hex(), directory, true);
+        }
+        removed
+    }
+
+    fn forget_attaches(&self, topic_hex: &str, directory: &str, left: bool) {
+        let map = self.snapshot();
+        for topic in map.topics() {
+            for (_, partition) in topic.partitions() {
+                if partition.tip().topic_id.uuid().to_hex() == topic_hex {
+                    partition.forget_attach(directory, left);
+                }
+            }
+        }
     }
 
     fn close_ingest(&self, ingest: &Ingest) {
@@ -145,7 +163,10 @@ impl Replicas {
                 if keep.iter().any(|(t, d)| *t == topic && *d == directory) {
                     continue;
                 }
-                match log_dir.remove_ingest(&topic, &directory) {
+                // A partition that leads already may tell its followers of it.
+                let gone = log_dir.remove_ingest(&topic, &directory);
+                self.forget_attaches(&topic, &directory, gone.is_err());
+                match gone {
                     Ok(()) => removed += 1,
                     Err(error) => {
                         failed.get_or_insert(error);

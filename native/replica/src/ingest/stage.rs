@@ -7,6 +7,8 @@ use pybroker_storage::{AppendError, AppendOrigin, StorageError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::RwLockReadGuard;
+
 use crate::open_ingests::{Attempt, Ingest, Staged, too_many_attempts};
 use crate::{IngestError, IngestName, NewIngest, Partition, PartitionError, Replicas};
 
@@ -21,7 +23,8 @@ const ROWS_MAX: i64 = 1 << 48;
 
 impl Replicas {
     /// Stages whole batches of one attempt for one partition; answers how many records it has staged. Records before
-    /// `sequence` + what is there are passed over: a repeated request stages nothing twice. Blocks on the disk.
+    /// `sequence` + what is there are passed over: a repeated request stages nothing twice. When it returns, every replica
+    /// in sync has them, too. Blocks on the disk and on other brokers.
     ///
     /// # Errors
     /// [`IngestError`]; batches before a faulty one are staged.
@@ -41,27 +44,83 @@ impl Replicas {
         now_ms: i64,
     ) -> Result<i64, IngestError> {
         let ingest = self.ingests.get(name, epoch)?;
-        let _gate = ingest.gate.read();
+        let gate = ingest.gate.read();
         // Again, behind the gate: a commit may have closed it meanwhile.
         self.ingests.get(name, epoch)?;
         if records.is_empty() {
             return Err(BatchError::invalid("no record batch").into());
         }
+        // Too few in sync: nothing is staged.
+        partition.in_sync_followers()?;
         let led = partition.hold_led()?;
         let attempt = self.attempt_of(&ingest, partition, writer, attempt)?;
+        let rows = self.stage_in(&ingest, &attempt, sequence, records, led, now_ms)?;
+        drop(gate);
+        self.bring_to_followers(&ingest, partition, &attempt, rows)?;
+        Ok(rows)
+    }
+
+    /// The same on a replica, for the leader of the partition, which has staged it; also while it is being committed.
+    /// Without records it only tells what is there.
+    ///
+    /// # Errors
+    /// As [`Replicas::stage_records`].
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one for each field of the request"
+    )]
+    pub fn stage_copy(
+        &self,
+        name: &IngestName,
+        epoch: i32,
+        writer: i32,
+        attempt: i64,
+        partition: &Partition,
+        sequence: i64,
+        records: &mut [u8],
+        now_ms: i64,
+    ) -> Result<i64, IngestError> {
+        let ingest = self.ingests.copied(name, epoch)?;
+        let _gate = ingest.gate.read();
+        self.ingests.copied(name, epoch)?;
+        let hosted = partition.hold_hosted()?;
+        let attempt = self.attempt_of(&ingest, partition, writer, attempt)?;
+        if records.is_empty() && !attempt.has_staged() {
+            return Ok(0);
+        }
+        let sealed = {
+            let sealed = ingest.sealed.lock();
+            sealed.contains(&(partition.tip().partition, attempt.writer, attempt.attempt))
+        };
+        let records = if sealed { &mut [] } else { records };
+        self.stage_in(&ingest, &attempt, sequence, records, hosted, now_ms)
+    }
+
+    fn stage_in(
+        &self,
+        ingest: &Ingest,
+        attempt: &Attempt,
+        sequence: i64,
+        records: &mut [u8],
+        held: RwLockReadGuard<'_, ()>,
+        now_ms: i64,
+    ) -> Result<i64, IngestError> {
         let mut staged = attempt.staged.lock();
         let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
         // Its directory is there: the partition does not move any more.
-        drop(led);
+        drop(held);
+        if records.is_empty() {
+            return Ok(staged.totals.rows);
+        }
         if sequence < 0 || sequence > staged.totals.rows {
             return Err(IngestError::Gap {
                 got: sequence,
                 next: staged.totals.rows,
             });
         }
-        let done = self.stage_batches(&ingest, &attempt, staged, sequence, records, now_ms);
+        let done = self.stage_batches(ingest, attempt, staged, sequence, records, now_ms);
         // Also if a batch is refused: those before it are staged, and their file stays open until it is synced.
-        let flushed = self.flush_in_time(&attempt, staged);
+        let flushed = self.flush_in_time(attempt, staged);
         done?;
         flushed?;
         ingest.touched_ms.store(now_ms, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use crate::tests::{Host, batch, fetch, host, lead, order, topic_config};
 use crate::{IngestError, IngestLimits, IngestName, NewIngest, Partition, PartitionError};
 use pybroker_storage::{FlushMode, StagedTotals};
 
+mod brokers;
 mod limits;
 
 const NOW: i64 = 1_000;
@@ -79,10 +80,14 @@ fn staged_attached_and_remembered_across_restarts() {
         .open_ingest(ingest.clone(), NOW)
         .expect("opens");
     let wrong = [listed(1, &data, 2), listed(3, &data, 2)];
-    let refused = host.replicas.prepare_ingest(&ingest.name, 5, &wrong, NOW);
+    let refused =
+        host.replicas
+            .prepare_ingest(&ingest.name, 5, &Preparation::default(), &wrong, NOW);
     assert!(matches!(refused, Err(IngestError::Mismatch(_))));
     let right = [listed(2, &data, 2), listed(1, &data, 2)];
-    let prepared = host.replicas.prepare_ingest(&ingest.name, 5, &right, NOW);
+    let prepared =
+        host.replicas
+            .prepare_ingest(&ingest.name, 5, &Preparation::default(), &right, NOW);
     assert_eq!(prepared, Ok(vec![(0, 4, 2 * data.len() as u64)]));
     let late =
         host.replicas
@@ -91,16 +96,16 @@ fn staged_attached_and_remembered_across_restarts() {
     assert!(!host.replicas.expire_ingest(&ingest.name, 5, i64::MAX));
     let attached = host
         .replicas
-        .attach_ingest(ordered.tip, "d-5", TimestampType::CreateTime, NOW)
+        .attach_ingest(ordered.tip, "d-5", 0, TimestampType::CreateTime, NOW)
         .expect("attaches");
-    assert_eq!((attached.base_offset, attached.end_offset), (0, 4));
+    assert_eq!((attached.0.base_offset, attached.0.end_offset), (0, 4));
     assert_eq!(partition.high_watermark(), 4, "visible");
     assert!(partition.read(&fetch(0)).expect("reads").records.len > 0);
     let again = host
         .replicas
-        .attach_ingest(ordered.tip, "d-5", TimestampType::CreateTime, NOW)
+        .attach_ingest(ordered.tip, "d-5", 0, TimestampType::CreateTime, NOW)
         .expect("answers");
-    assert!(again.repeated);
+    assert!(again.0.repeated);
     host.replicas
         .drop_ingest(&ingest.name, "d-5")
         .expect("drops");
@@ -310,9 +315,13 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
             totals: StagedTotals::default(),
             ..right
         };
-        let refused = host
-            .replicas
-            .prepare_ingest(&ingest.name, 1, &[right, wrong], NOW);
+        let refused = host.replicas.prepare_ingest(
+            &ingest.name,
+            1,
+            &Preparation::default(),
+            &[right, wrong],
+            NOW,
+        );
         let Err(IngestError::Mismatch(text)) = refused else {
             panic!("{refused:?}");
         };
@@ -321,16 +330,16 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
     }
     assert!(
         host.replicas
-            .prepare_ingest(&ingest.name, 1, &[right], NOW)
+            .prepare_ingest(&ingest.name, 1, &Preparation::default(), &[right], NOW)
             .is_ok(),
         "it stayed open"
     );
     // Of this topic nothing is hosted: who leads it may be found elsewhere.
     let elsewhere = new(TopicId::random(), 1);
     open(&elsewhere);
-    let away = host
-        .replicas
-        .prepare_ingest(&elsewhere.name, 1, &[right], NOW);
+    let away =
+        host.replicas
+            .prepare_ingest(&elsewhere.name, 1, &Preparation::default(), &[right], NOW);
     let not_leader = IngestError::Partition(PartitionError::NotLeader);
     assert_eq!(away, Err(not_leader));
 }
@@ -380,10 +389,12 @@ fn an_attempt_that_could_not_be_begun_follows_its_partition() {
     assert_eq!(stage(&partition), Ok(1));
     assert_eq!(host.replicas.ingests().figures().attempts, 1);
     let right = [listed(1, &data, 1)];
-    let prepared = host.replicas.prepare_ingest(&ingest.name, 5, &right, NOW);
+    let prepared =
+        host.replicas
+            .prepare_ingest(&ingest.name, 5, &Preparation::default(), &right, NOW);
     assert_eq!(prepared, Ok(vec![(0, 1, data.len() as u64)]));
-    let attached = host
-        .replicas
-        .attach_ingest(ordered.tip, "d-5", TimestampType::CreateTime, NOW);
-    assert_eq!(attached.expect("attaches").end_offset, 1);
+    let attached =
+        host.replicas
+            .attach_ingest(ordered.tip, "d-5", 0, TimestampType::CreateTime, NOW);
+    assert_eq!(attached.expect("attaches").0.end_offset, 1);
 }

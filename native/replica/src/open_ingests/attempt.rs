@@ -1,5 +1,6 @@
 //! What one attempt of a writer has staged for one partition.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -20,6 +21,8 @@ pub(crate) struct Attempt {
     pub(crate) bytes: AtomicU64,
     /// A failure in the middle of a write: what is there is looked at again.
     pub(crate) stale: AtomicBool,
+    /// How many records other brokers have staged of it, as far as this one has brought them there.
+    pub(crate) copied: Mutex<BTreeMap<i32, i64>>,
 }
 
 pub(crate) struct Staged {
@@ -46,6 +49,7 @@ impl Attempt {
             rows: AtomicI64::new(0),
             bytes: AtomicU64::new(bytes),
             stale: AtomicBool::new(false),
+            copied: Mutex::default(),
         }
     }
 

@@ -38,6 +38,14 @@ pub enum IngestError {
         /// Records staged.
         next: i64,
     },
+    /// Another replica in sync does not have it staged; it can be tried again.
+    #[error("broker {broker}, which is in sync, has not staged it: {reason}")]
+    NotCopied {
+        /// Which.
+        broker: i32,
+        /// For people.
+        reason: String,
+    },
     /// What a commit lists is not what is staged.
     #[error("{0}")]
     Mismatch(String),

@@ -8,7 +8,7 @@
 use std::task::Waker;
 
 use parking_lot::RwLockReadGuard;
-use pybroker_storage::{FlushMode, Log};
+use pybroker_storage::{AttachNotice, FlushMode, Log};
 
 use super::{Hosted, Partition};
 use crate::{EpochEnd, PartitionError, Role, check_leader_epoch};
@@ -71,6 +71,26 @@ impl Partition {
             hosted.log_dir.flusher().request(&hosted.log);
         }
         Ok(end)
+    }
+
+    /// Attaches what is staged here where the leader has, as it has answered to a fetch from `asked`; on disk when it
+    /// returns, with the log's end. Blocks on the disk.
+    ///
+    /// # Errors
+    /// As [`Partition::append_fetched`]; `Storage` also if it is not staged here as the leader has it.
+    pub(crate) fn attach_fetched(
+        &self,
+        asked: &FetchFrom,
+        told: &AttachNotice,
+        now_ms: i64,
+        copy_bytes_max: u64,
+    ) -> Result<i64, PartitionError> {
+        let (_gate, hosted) = self.followed(asked)?;
+        let place = hosted.log_dir.staged_partition(self.tip, &told.ingest);
+        let place = place.with_plan(told.plan);
+        let log = &hosted.log;
+        let attached = log.attach_as_follower(&place, told, now_ms, copy_bytes_max)?;
+        Ok(attached.end_offset)
     }
 
     /// Whether everything below `offset` counts as had, so that a fetch from there may claim it: on disk in commit mode,

@@ -11,7 +11,7 @@ use pybroker_storage::{AppendOrigin, Attached, FlushMode};
 
 use super::Partition;
 use crate::{
-    AppendInfo, Commit, IsrProposal, Leader, PartitionError, Proposal, check_leader_epoch,
+    AppendInfo, Commit, IsrProposal, Leader, PartitionError, Proposal, Role, check_leader_epoch,
 };
 
 impl Partition {
@@ -92,14 +92,15 @@ impl Partition {
         })
     }
 
-    /// Attaches what an ingest has staged for this partition and its commit lists, as leader; on disk when it returns.
-    /// Blocks on the disk.
+    /// Attaches what an ingest has staged for this partition and its commit lists in that plan, as leader; on disk here
+    /// when it returns. Followers that have it staged hear where. Blocks on the disk.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`; it can be tried again.
     pub fn attach(
         &self,
         directory: &str,
+        plan: u32,
         timestamps: TimestampType,
         now_ms: i64,
         copy_bytes_max: u64,
@@ -111,17 +112,54 @@ impl Partition {
             return Err(PartitionError::NotLeader);
         }
         let place = hosted.log_dir.staged_partition(self.tip, directory);
-        let attached = hosted.log.attach(
-            &place,
+        let attached = hosted.log.attach_and_announce(
+            &place.with_plan(plan),
             leader.leader_epoch,
             timestamps,
             now_ms,
             copy_bytes_max,
+            &|told| self.attaches.announce(directory, told),
         )?;
         drop(gate);
         self.progress.log_end.raise(hosted.log.log_end_offset());
         self.progress.advance(&hosted.log);
         Ok(attached)
+    }
+
+    /// The ingest is over: whoever has not attached it copies its records. `left`: its files still lie there.
+    pub(crate) fn forget_attach(&self, directory: &str, left: bool) {
+        if left {
+            self.attaches.end(directory);
+        } else {
+            self.attaches.announce(directory, None);
+        }
+    }
+
+    /// Holds the partition as it is hosted here: neither its role nor its log directory changes until the guard is
+    /// dropped.
+    ///
+    /// # Errors
+    /// `NotLeader` if it is stopped, `Deleted`, `Storage`.
+    pub(crate) fn hold_hosted(&self) -> Result<RwLockReadGuard<'_, ()>, PartitionError> {
+        let gate = self.gate.read();
+        match &**self.progress.role() {
+            Role::Leader(_) | Role::Follower { .. } => Ok(gate),
+            role => Err(role.leader().err().unwrap_or(PartitionError::NotLeader)),
+        }
+    }
+
+    /// The other brokers that are, or may be, in sync, of a leader that has enough of them.
+    ///
+    /// # Errors
+    /// `NotLeader`, `Deleted`, `Storage`, `NotEnoughReplicas`.
+    pub(crate) fn in_sync_followers(&self) -> Result<Vec<i32>, PartitionError> {
+        let role = self.progress.role();
+        let (leader, _) = self.led(&role)?;
+        self.check_isr(leader)?;
+        // Who is to join counts from the moment it is asked for.
+        let mut others = self.progress.maximal_isr();
+        others.retain(|&broker| broker != self.broker_id);
+        Ok(others)
     }
 
     /// Holds the partition as it is led here: neither its role nor its log directory changes until the guard is

@@ -6,6 +6,7 @@ use std::time::Instant;
 use pybroker_storage::{Log, LogSlice};
 
 use super::Partition;
+use super::attaches::Ahead;
 use crate::{
     EpochEnd, FetchRead, Follower, Isolation, ListedOffset, OffsetSpec, PartitionError,
     PartitionRead, Registration, check_leader_epoch,
@@ -17,6 +18,15 @@ impl Partition {
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`, `Corrupt`.
     pub fn read(&self, fetch: &FetchRead) -> Result<PartitionRead, PartitionError> {
+        self.read_as(None, fetch)
+    }
+
+    /// As [`Partition::read`], for the replica on broker `replica`: up to what it attaches itself.
+    fn read_as(
+        &self,
+        replica: Option<i32>,
+        fetch: &FetchRead,
+    ) -> Result<PartitionRead, PartitionError> {
         let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;
         check_leader_epoch(fetch.current_leader_epoch, leader.leader_epoch)?;
@@ -33,6 +43,7 @@ impl Partition {
             log_start_offset: log.log_start_offset(),
             aborted: (fetch.isolation == Isolation::ReadCommitted).then(Vec::new),
             diverging: None,
+            attach: None,
         };
         // It moves first; what is stable is committed, so the watermark is at least there.
         read.last_stable_offset = self.progress.last_stable.get();
@@ -56,9 +67,19 @@ impl Partition {
         if fetch.offset < read.log_start_offset || fetch.offset > log_end {
             return Err(self.out_of_range(log, fetch.offset));
         }
-        if fetch.offset < read.bound {
+        let mut limit = read.bound;
+        // The log's end was read before: what is attached below it is known.
+        match replica.and_then(|replica| self.attaches.ahead(replica, fetch.offset, log_end)) {
+            None => {}
+            Some(Ahead::Below(base)) => limit = limit.min(base),
+            Some(Ahead::Here(told)) => {
+                read.attach = Some(told);
+                return Ok(read);
+            }
+        }
+        if fetch.offset < limit {
             let bytes_max = fetch.max_bytes;
-            read.records = log.read(fetch.offset, bytes_max, read.bound, fetch.at_least_one)?;
+            read.records = log.read(fetch.offset, bytes_max, limit, fetch.at_least_one)?;
             if let Some(aborted) = &mut read.aborted
                 && read.records.len > 0
             {
@@ -97,10 +118,11 @@ impl Partition {
                 PartitionError::UnknownLeaderEpoch { requested, current }
             });
         }
-        let read = self.read(&FetchRead {
+        let fetch = &FetchRead {
             isolation: Isolation::LogEnd,
             ..*fetch
-        })?;
+        };
+        let read = self.read_as(Some(follower.broker), fetch)?;
         if read.diverging.is_none()
             && requested >= 0
             && let Some(proposal) =

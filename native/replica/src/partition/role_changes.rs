@@ -30,6 +30,9 @@ impl Partition {
             });
         }
         if leader.leader_epoch > current {
+            // What older leaders attached, and followers may not have yet.
+            self.attaches
+                .set(hosted.log.attached(hosted.log_dir.path())?);
             hosted.log.begin_epoch(leader.leader_epoch)?;
         }
         leader.start_offset = match &**self.progress.role() {

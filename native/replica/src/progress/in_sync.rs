@@ -152,6 +152,14 @@ impl InSync {
             .end
     }
 
+    /// Everybody who is, or may be, in sync, the leader included.
+    pub(super) fn maximal(&self) -> Vec<i32> {
+        let mut all = self.committed.clone();
+        let proposed = self.proposed.iter().flatten().copied();
+        all.extend(proposed.filter(|broker| !self.committed.contains(broker)));
+        all
+    }
+
     fn may_be_in_sync(&self, broker: i32) -> bool {
         self.committed.contains(&broker)
             || self

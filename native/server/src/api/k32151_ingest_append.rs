@@ -2,16 +2,19 @@
 //!
 //! Validated as Produce validates, without the GIL; on a pool of its own, so that bulk loads never keep a data thread
 //! from its connections, nor cold consumers from theirs. One append of a connection runs at a time.
+//!
+//! Among brokers it is the leader of the partition who brings a replica what it has staged.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use pybroker_model::{TopicId, Uuid};
 use pybroker_protocol::ErrorCode;
+use pybroker_protocol::codec::Registry;
 use pybroker_protocol::hot::ingest_append::{
     IngestAppendPartitionResponse, IngestAppendRequest, IngestAppendResponse,
 };
-use pybroker_replica::{IngestError, IngestName, PartitionError};
+use pybroker_replica::{IngestError, IngestName, PartitionError, Replicas};
 
 use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
@@ -64,7 +67,8 @@ pub(crate) fn run(
     // Bytes that are no request close the connection here, before they wait; who may not write is told here, too.
     let request = IngestAppendRequest::decode(body.bytes(), call.version)
         .map_err(|error| call.bad_request(error))?;
-    if let Some(error) = refuse(call, request.topic_id) {
+    let copy = call.connection.peer.registry == Registry::InterBroker;
+    if let Some(error) = refuse(call, request.topic_id).filter(|_| !copy) {
         let response = IngestAppendResponse {
             error_code: error.0,
             ..IngestAppendResponse::default()
@@ -77,8 +81,13 @@ pub(crate) fn run(
     }
     let (shared, version, now_ms) = (Arc::clone(call.shared), call.version, call.now_ms);
     let bytes = body.capacity();
-    let staged = call.shared.ingest_io.run(move || {
-        let answered = answer(&shared, version, body.bytes(), now_ms);
+    let pool = if copy {
+        &call.shared.ingest_copies
+    } else {
+        &call.shared.ingest_io
+    };
+    let staged = pool.run(move || {
+        let answered = answer(&shared, version, body.bytes(), copy, now_ms);
         Some(answered.with_frame(body))
     });
     let pending = PendingPoolAnswer::new(call, staged, bytes);
@@ -93,8 +102,8 @@ fn refuse(call: &Call<'_>, topic_id: Uuid) -> Option<ErrorCode> {
         .refuse(Operation::WRITE, None, &resolved, &view)
 }
 
-fn answer(shared: &Shared, version: i16, body: &mut [u8], now_ms: i64) -> Answered {
-    let response = match stage(shared, version, body, now_ms) {
+fn answer(shared: &Shared, version: i16, body: &mut [u8], copy: bool, now_ms: i64) -> Answered {
+    let response = match stage(shared, version, body, copy, now_ms) {
         Ok(response) => response,
         Err(refusal) => IngestAppendResponse {
             throttle_time_ms: refusal.throttle_time_ms,
@@ -117,6 +126,7 @@ fn stage(
     shared: &Shared,
     version: i16,
     body: &mut [u8],
+    copy: bool,
     now_ms: i64,
 ) -> Result<IngestAppendResponse, Refusal> {
     // Decoded a second time rather than copied field by field; it was decoded without error before.
@@ -143,8 +153,12 @@ fn stage(
     let ingests = shared.replicas.ingests();
     let now = Instant::now();
     let shared_with_producers = shared.producers.are_served(now);
-    let throttle_time_ms =
-        ingests.admit(&name, request.epoch, bytes, shared_with_producers, now)?;
+    // The leader was admitted.
+    let throttle_time_ms = if copy {
+        0
+    } else {
+        ingests.admit(&name, request.epoch, bytes, shared_with_producers, now)?
+    };
     let (epoch, writer, attempt) = (request.epoch, request.writer, request.attempt);
     let wanted = request.partitions;
     let mut partitions = Vec::with_capacity(wanted.len());
@@ -154,19 +168,18 @@ fn stage(
             .map_err(|error| (error, None))
             .and_then(|partition| {
                 let records = one.records.map_or(0..0, |records| records.range());
-                shared
-                    .replicas
-                    .stage_records(
-                        &name,
-                        epoch,
-                        writer,
-                        attempt,
-                        partition,
-                        one.sequence,
-                        &mut body[records],
-                        now_ms,
-                    )
-                    .map_err(|error| (of_ingest(&error), Some(error)))
+                let stage = if copy {
+                    Replicas::stage_copy
+                } else {
+                    Replicas::stage_records
+                };
+                let records = &mut body[records];
+                let (to, replicas) = (partition, &shared.replicas);
+                let sequence = one.sequence;
+                stage(
+                    replicas, &name, epoch, writer, attempt, to, sequence, records, now_ms,
+                )
+                .map_err(|error| (of_ingest(&error), Some(error)))
             });
         partitions.push(match staged {
             Ok(next_sequence) => IngestAppendPartitionResponse {

@@ -21,6 +21,8 @@ const PARTITIONS_AT_A_TIME: usize = 4;
 pub struct Listing {
     /// The partition of an ingest.
     pub place: StagedPartition,
+    /// Ids of the brokers that have all of it on disk when this is decided; none where a broker is alone.
+    pub holders: Arc<[i32]>,
     /// The attempts, opened.
     pub attempts: Vec<(PlannedAttempt, Arc<Log>)>,
 }
@@ -90,7 +92,7 @@ impl Listing {
         }
         let planned: Vec<PlannedAttempt> = self.attempts.iter().map(|(one, _)| *one).collect();
         let path: &Path = &self.place.plan_path();
-        let file = files::write_temporary(path, plan::render(&planned).as_bytes())?;
+        let file = files::write_temporary(path, plan::render(&planned, &self.holders).as_bytes())?;
         files::sync_data(&file).map_err(StorageError::io("sync", path))?;
         files::replace(path)?;
         // Once decided the files must be what the plan says: the last moment to refuse.
@@ -152,7 +154,11 @@ mod tests {
                 (planned, log)
             };
             let attempts = (0..writers).map(staged).collect();
-            Listing { place, attempts }
+            Listing {
+                place,
+                holders: Arc::default(),
+                attempts,
+            }
         };
         (0..partitions).map(listing).collect()
     }

@@ -11,6 +11,7 @@ use pybroker_model::{Batches, Codec, ValidBatches};
 
 mod copies;
 mod direct;
+mod replicas;
 mod times;
 mod trouble;
 
@@ -87,6 +88,7 @@ fn expected(prefixes: &[(&str, usize)]) -> Vec<String> {
 fn seal(fixture: &Fixture, attempts: Vec<(PlannedAttempt, Arc<Log>)>) {
     let listing = Listing {
         place: place(fixture),
+        holders: Arc::default(),
         attempts,
     };
     fixture.dir().seal_partitions(&[listing]).expect("seals");

@@ -1,4 +1,7 @@
-//! Attaching staged segments : links instead of copies, one append in the eyes of everybody else.
+//! Attaching staged segments: links instead of copies, one append in the eyes of everybody else.
+//!
+//! A leader puts them at its log's end. A follower that has the same files staged puts them where its leader has, when
+//! its log has come there; with the same stamps, so that both logs hold the same bytes.
 
 use super::append::assign;
 use super::{Log, Segments, Writer};
@@ -8,7 +11,7 @@ use crate::files;
 use crate::segment::Segment;
 use crate::staged::intent::{self, Intent, State};
 use crate::staged::patch::{self, Stamp};
-use crate::staged::{StagedPartition, StagedSegment, links, plan, staged_file};
+use crate::staged::{StagedPartition, StagedSegment, links, plan, staged_file, waiting};
 use parking_lot::MutexGuard;
 use pybroker_model::{BatchHeader, TimestampType, set_timestamp_type_and_max};
 use std::path::Path;
@@ -27,6 +30,37 @@ pub struct Attached {
     pub end_offset: i64,
     /// It had been done before.
     pub repeated: bool,
+}
+
+/// Where a leader has put what an ingest staged, for its followers to do the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachNotice {
+    /// The ingest's name, see `LogDir::staged_partition`.
+    pub ingest: Arc<str>,
+    /// Number of its plan.
+    pub plan: u32,
+    /// Offset of the first record.
+    pub base_offset: i64,
+    /// After the last one.
+    pub end_offset: i64,
+    /// Of the leader that attached it.
+    pub leader_epoch: i32,
+    /// The stamp of a topic with LogAppendTime.
+    pub append_time: Option<i64>,
+    /// Ids of the brokers that have it staged: they attach it themselves, the others copy the records.
+    pub holders: Arc<[i32]>,
+}
+
+/// What an attach is to do, but for the place.
+struct Attaching<'a> {
+    leader_epoch: i32,
+    append_time: Option<i64>,
+    now_ms: i64,
+    copy_bytes_max: u64,
+    /// Of a follower: where the leader has put it.
+    given: Option<(i64, i64)>,
+    /// Hears of it under the writer's lock, before anybody can read the records; and that it is undone.
+    announce: &'a dyn Fn(&Intent, bool),
 }
 
 /// Names of the steps between which a crash can come, for tests.
@@ -76,6 +110,58 @@ impl Log {
         )
     }
 
+    /// As [`Log::attach`], as the leader of a partition with followers: `announce` is told where, before anybody can
+    /// read the records, and told `None` if nothing comes of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn attach_and_announce(
+        &self,
+        place: &StagedPartition,
+        leader_epoch: i32,
+        timestamps: TimestampType,
+        now_ms: i64,
+        copy_bytes_max: u64,
+        announce: &dyn Fn(Option<AttachNotice>),
+    ) -> Result<Attached, AppendError> {
+        let holders: Arc<[i32]> = plan::read(place)?.holders.into();
+        let announce = |intent: &Intent, undone: bool| {
+            announce((!undone).then(|| notice(place, intent, &holders)));
+        };
+        let attaching = Attaching {
+            leader_epoch,
+            append_time: (timestamps == TimestampType::LogAppendTime).then_some(now_ms),
+            now_ms,
+            copy_bytes_max,
+            given: None,
+            announce: &announce,
+        };
+        self.attach_as(place, &attaching, &|_| false)
+    }
+
+    /// Attaches as a follower what this broker has staged, where the leader says that it is.
+    ///
+    /// # Errors
+    /// As [`Log::attach`]; `UnexpectedOffset` if the log does not end where the leader has put it, `Corrupt` if what is
+    /// staged here is not that.
+    pub fn attach_as_follower(
+        &self,
+        place: &StagedPartition,
+        told: &AttachNotice,
+        now_ms: i64,
+        copy_bytes_max: u64,
+    ) -> Result<Attached, AppendError> {
+        let attaching = Attaching {
+            leader_epoch: told.leader_epoch,
+            append_time: told.append_time,
+            now_ms,
+            copy_bytes_max,
+            given: Some((told.base_offset, told.end_offset)),
+            announce: &|_, _| {},
+        };
+        self.attach_as(place, &attaching, &|_| false)
+    }
+
     /// As [`Log::attach`]; goes no further, as a process that is killed, once `killed` says so of a step.
     pub(crate) fn attach_until(
         &self,
@@ -86,11 +172,33 @@ impl Log {
         copy_bytes_max: u64,
         killed: impl Fn(Step) -> bool,
     ) -> Result<Attached, AppendError> {
+        let attaching = Attaching {
+            leader_epoch,
+            append_time: (timestamps == TimestampType::LogAppendTime).then_some(now_ms),
+            now_ms,
+            copy_bytes_max,
+            given: None,
+            announce: &|_, _| {},
+        };
+        self.attach_as(place, &attaching, &killed)
+    }
+
+    fn attach_as(
+        &self,
+        place: &StagedPartition,
+        attaching: &Attaching<'_>,
+        killed: &dyn Fn(Step) -> bool,
+    ) -> Result<Attached, AppendError> {
         // Retention and compaction must not touch the segments before the intent is done.
         let _maintenance = self.maintenance.lock();
+        let &Attaching {
+            append_time,
+            copy_bytes_max,
+            ..
+        } = attaching;
         let intent_path = place.intent_path();
-        if let Some(known) =
-            intent::read(&intent_path)?.filter(|intent| intent.state == State::Done)
+        if let Some(known) = intent::read(&intent_path)?
+            .filter(|intent| intent.state == State::Done && self.has_attached(intent))
         {
             return Ok(Attached {
                 base_offset: known.base,
@@ -101,14 +209,20 @@ impl Log {
         // Of an attach that broke off after its links, the files are the log's: nobody patches them again but recovery.
         self.health.check()?;
         let staged = plan::segments(place)?;
-        let append_time = (timestamps == TimestampType::LogAppendTime).then_some(now_ms);
-        let expected = self.log_end_offset();
+        let expected = match attaching.given {
+            Some((base, end)) => {
+                check_rows(place, &staged, end - base)?;
+                self.check_ends_at(base)?;
+                base
+            }
+            None => self.log_end_offset(),
+        };
         let limit = copy_bytes_max.min(u64::from(self.config.load().segment_bytes));
         let mut copy = None;
         if staged.iter().map(|segment| segment.bytes).sum::<u64>() <= limit {
             copy = Some(read_all(&staged, append_time)?);
         } else {
-            patch_all(&staged, expected, leader_epoch, append_time)?;
+            patch_all(&staged, expected, attaching.leader_epoch, append_time)?;
         }
         let stop = |step| {
             if killed(step) {
@@ -121,17 +235,7 @@ impl Log {
         stop(Step::Patched)?;
 
         let (writer, moved) = self.lock_flushed(&stop)?;
-        let placed = self.place(
-            writer,
-            &intent_path,
-            leader_epoch,
-            append_time,
-            &staged,
-            copy,
-            expected,
-            now_ms,
-            &stop,
-        );
+        let placed = self.place(writer, place, attaching, &staged, copy, expected, &stop);
         // Others wait for what was flushed under the lock, whatever has become of the attach.
         self.tell_flushed(moved);
         let mut found = placed?;
@@ -180,16 +284,24 @@ impl Log {
     fn place(
         &self,
         mut writer: MutexGuard<'_, Writer>,
-        intent_path: &Path,
-        leader_epoch: i32,
-        append_time: Option<i64>,
+        place: &StagedPartition,
+        attaching: &Attaching<'_>,
         staged: &[StagedSegment],
         mut copy: Option<Vec<u8>>,
         expected: i64,
-        now_ms: i64,
         stop: &impl Fn(Step) -> Result<(), AppendError>,
     ) -> Result<Intent, AppendError> {
-        self.check_leads(leader_epoch)?;
+        let &Attaching {
+            leader_epoch,
+            append_time,
+            now_ms,
+            ..
+        } = attaching;
+        let intent_path = &place.intent_path();
+        match attaching.given {
+            Some((base, _)) => self.check_ends_at(base)?,
+            None => self.check_leads(leader_epoch)?,
+        }
         let base = self.log_end_offset();
         let rows: i64 = staged.iter().map(|segment| segment.rows).sum();
         let end = base
@@ -205,15 +317,18 @@ impl Log {
             leader_epoch,
             append_time: append_time.unwrap_or(-1),
             state: State::Linking,
+            plan: place.plan(),
         };
         if let Some(bytes) = copy.as_mut().filter(|_| rows > 0) {
             self.note_epoch(leader_epoch, base)?;
             found.state = State::Copying;
             intent::write(intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
             stop(Step::Intended)?;
+            (attaching.announce)(&found, false);
             let last = assign(bytes, None, base, leader_epoch)?;
             debug_assert_eq!(last + 1, end);
             if let Err(error) = self.write(&mut writer, bytes, None, last, now_ms) {
+                (attaching.announce)(&found, true);
                 return Err(match intent::write(intent_path, None) {
                     Ok(()) => error,
                     Err(worse) => self.fatal_sync(worse).into(),
@@ -227,10 +342,12 @@ impl Log {
             stop(Step::Rolled)?;
             intent::write(intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
             stop(Step::Intended)?;
+            (attaching.announce)(&found, false);
             if let Err(error) = self.link_all(&mut writer, staged, base, now_ms, stop) {
                 if matches!(error, AppendError::Storage(StorageError::Closed { .. })) {
                     return Err(error);
                 }
+                (attaching.announce)(&found, true);
                 return Err(self.undo(&writer, staged, base, intent_path, error));
             }
             // Readers see it with the flush, as every record.
@@ -244,18 +361,42 @@ impl Log {
         Ok(found)
     }
 
-    /// Where an attach that is done has put the records; `None` while it is not.
+    /// What is attached to this log and still lies staged in `log_dir`, which is its own: a leader that begins tells its
+    /// followers of that.
     ///
     /// # Errors
-    /// [`StorageError`] when the intent cannot be read.
-    pub fn attached(place: &StagedPartition) -> Result<Option<Attached>, StorageError> {
-        let known =
-            intent::read(&place.intent_path())?.filter(|intent| intent.state == State::Done);
-        Ok(known.map(|intent| Attached {
-            base_offset: intent.base,
-            end_offset: intent.end,
-            repeated: true,
-        }))
+    /// [`StorageError`] when it cannot be read.
+    pub fn attached(&self, log_dir: &Path) -> Result<Vec<AttachNotice>, StorageError> {
+        let mut found = Vec::new();
+        for (place, intent) in waiting(log_dir, self.id, State::Done)? {
+            if intent.end > intent.base && self.has_attached(&intent) {
+                let holders = plan::read(&place)?.holders.into();
+                found.push(notice(&place, &intent, &holders));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether this log holds what the intent says was attached. A truncation may have taken it out again since: then it
+    /// ends before, or other records, of a later epoch, have come to these offsets. What is below the log's start was
+    /// there.
+    fn has_attached(&self, intent: &Intent) -> bool {
+        let start = self.log_start_offset();
+        let held = |offset: i64| {
+            offset < start
+                || intent.leader_epoch < 0
+                || self.epoch_for(offset) == Some(intent.leader_epoch)
+        };
+        intent.end == intent.base
+            || (self.log_end_offset() >= intent.end && held(intent.base) && held(intent.end - 1))
+    }
+
+    fn check_ends_at(&self, base: i64) -> Result<(), AppendError> {
+        let end = self.log_end_offset();
+        if end == base {
+            return Ok(());
+        }
+        Err(AppendError::UnexpectedOffset { got: base, end })
     }
 
     fn link_all(
@@ -322,6 +463,33 @@ impl Log {
             Err(error) => self.fatal_sync(error).into(),
         }
     }
+}
+
+fn notice(place: &StagedPartition, intent: &Intent, holders: &Arc<[i32]>) -> AttachNotice {
+    AttachNotice {
+        ingest: place.ingest().into(),
+        plan: place.plan(),
+        base_offset: intent.base,
+        end_offset: intent.end,
+        leader_epoch: intent.leader_epoch,
+        append_time: (intent.append_time >= 0).then_some(intent.append_time),
+        holders: Arc::clone(holders),
+    }
+}
+
+fn check_rows(
+    place: &StagedPartition,
+    staged: &[StagedSegment],
+    told: i64,
+) -> Result<(), StorageError> {
+    let rows: i64 = staged.iter().map(|segment| segment.rows).sum();
+    if rows == told {
+        return Ok(());
+    }
+    Err(StorageError::Corrupt {
+        path: place.plan_path(),
+        reason: format!("{rows} records are staged, the leader has attached {told}"),
+    })
 }
 
 /// The staged bytes in order, with the append time where the topic stamps it.

@@ -3,9 +3,12 @@
 use super::{Log, Writer};
 use crate::config::LogConfig;
 use crate::error::StorageError;
+use crate::file_names::LOG;
 use crate::handles::HandleCache;
 use crate::health::Health;
 use crate::recovery::{OpenState, RecoveryReport, recover};
+use crate::segment::Segment;
+use crate::staged::links;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::TopicIdPartition;
@@ -27,7 +30,15 @@ impl Log {
         now_ms: i64,
     ) -> Result<(Arc<Self>, RecoveryReport), StorageError> {
         let dir = Arc::new(RwLock::new(path));
-        let found = recover(&dir, handles, &config, state, now_ms)?;
+        let mut found = recover(&dir, handles, &config, state, now_ms)?;
+        if let Some(last) = found.segments.last()
+            && last.size() > 0
+            && links::is_shared(&last.path(LOG))?
+        {
+            // What is staged does not grow by what is appended here.
+            let fresh = Segment::fresh(found.log_end, &dir, handles, now_ms);
+            found.segments.push(Arc::new(fresh));
+        }
         let active = Arc::clone(&found.segments[found.segments.len() - 1]);
         // After a clean stop all is on disk. After a crash what was scanned may still be in the
         // page cache only, and a power cut could take it back: the first flush covers it.

@@ -7,6 +7,7 @@ use crate::files;
 use crate::producer_state::{ProducerState, Transactions};
 use crate::recovery::producers;
 use crate::segment::Segment;
+use crate::staged::links;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -81,6 +82,7 @@ impl Log {
             remove_files(segment)?;
         }
         let active = Arc::clone(&segments[keep]);
+        links::unshare(&active, position)?;
         active.truncate(position, end, interval)?;
         files::sync_data(active.file(true)?.file())
             .map_err(StorageError::io("sync", &active.path(LOG)))?;

@@ -23,6 +23,8 @@ pub(crate) struct Intent {
     pub(crate) append_time: i64,
     /// How far it is.
     pub(crate) state: State,
+    /// Number of the plan that is attached.
+    pub(crate) plan: u32,
 }
 
 /// How far an attach is.
@@ -51,12 +53,13 @@ impl State {
 impl Intent {
     fn render(&self) -> String {
         let body = format!(
-            "{:020} {:020} {:+011} {:+020} {}",
+            "{:020} {:020} {:+011} {:+020} {} {:08x}",
             self.base,
             self.end,
             self.leader_epoch,
             self.append_time,
-            self.state.code()
+            self.state.code(),
+            self.plan
         );
         let line = format!("{body} {:08x}", crc32c(body.as_bytes()));
         format!("{line:<width$}\n", width = BYTES - 1)
@@ -79,12 +82,21 @@ impl Intent {
                 all.into_iter()
                     .find(|state| code == state.code().to_string())
             })?,
+            // Earlier builds had one plan only.
+            plan: match next() {
+                Some(number) => u32::from_str_radix(number, 16).ok()?,
+                None => 0,
+            },
         })
     }
 }
 
-/// Makes the file, blank, with its blocks; durable once its directory is synced.
+/// Makes the file, blank, with its blocks; durable once its directory is synced. One that is there stays as it is: a
+/// commit that is prepared late must not take back what another one has attached.
 pub(crate) fn prepare(path: &Path) -> Result<(), StorageError> {
+    if std::fs::metadata(path).is_ok_and(|there| there.len() == BYTES as u64) {
+        return Ok(());
+    }
     let file = File::create(path).map_err(StorageError::io("create", path))?;
     file.write_all_at(&[b' '; BYTES], 0)
         .and_then(|()| files::sync_data(&file))
@@ -130,6 +142,7 @@ mod tests {
                 leader_epoch: i32::MAX,
                 append_time: -1,
                 state: State::Linking,
+                plan: u32::MAX,
             },
             Intent {
                 base: 17,
@@ -137,14 +150,17 @@ mod tests {
                 leader_epoch: -1,
                 append_time: i64::MAX,
                 state: State::Done,
+                plan: 0,
             },
         ] {
             write(&path, Some(&intent)).expect("writes");
             assert_eq!(std::fs::metadata(&path).expect("file").len(), BYTES as u64);
             assert_eq!(read(&path).expect("reads"), Some(intent));
         }
+        prepare(&path).expect("prepares");
+        assert!(read(&path).expect("reads").is_some(), "what is there stays");
         let whole = std::fs::read(&path).expect("reads");
-        for torn in 0..80 {
+        for torn in 0..90 {
             let mut bytes = whole.clone();
             bytes[torn] ^= 1;
             std::fs::write(&path, &bytes).expect("writes");

@@ -4,6 +4,9 @@ use super::{StagedSegment, staged_file};
 use crate::error::StorageError;
 use crate::file_names::{self, INDEX, LOG, TIME_INDEX};
 use crate::files;
+use crate::segment::Segment;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -63,6 +66,35 @@ pub(crate) fn unlink(
         }
     }
     Ok(())
+}
+
+/// Gives a segment files of its own, with the first `bytes` of its log, if they are staged ones as well: what is staged
+/// stays whole, whatever becomes of the segment. Its indexes are to be made anew.
+pub(crate) fn unshare(segment: &Segment, bytes: u64) -> Result<(), StorageError> {
+    let path = segment.path(LOG);
+    if !is_shared(&path)? {
+        return Ok(());
+    }
+    let io = |operation| StorageError::io(operation, &path);
+    let temporary = files::temporary(&path);
+    let staged = File::open(&path).map_err(io("open"))?;
+    let mut own = File::create(&temporary).map_err(io("create"))?;
+    std::io::copy(&mut staged.take(bytes), &mut own).map_err(io("copy"))?;
+    files::sync_data(&own).map_err(io("sync"))?;
+    segment.forget();
+    for suffix in [INDEX, TIME_INDEX] {
+        files::remove(&segment.path(suffix))?;
+    }
+    files::replace(&path)
+}
+
+/// Whether a file has another name as well; one that is not there has none.
+pub(crate) fn is_shared(path: &Path) -> Result<bool, StorageError> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(found.nlink() > 1),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StorageError::io("look at", path)(error)),
+    }
 }
 
 fn same_file(one: &Path, other: &Path) -> Result<bool, StorageError> {

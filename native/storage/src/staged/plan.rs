@@ -1,4 +1,5 @@
-//! `plan`: the attempts that a commit lists for a partition, in the order in which the log takes them.
+//! `plan`: the attempts that a commit lists for a partition, in the order in which the log takes them, and the brokers
+//! that have them on disk. A commit that is prepared again writes another plan beside it; the decision names one.
 
 use super::StagedPartition;
 use crate::error::StorageError;
@@ -32,8 +33,17 @@ pub(crate) struct StagedSegment {
     pub(crate) bytes: u64,
 }
 
-pub(crate) fn render(attempts: &[PlannedAttempt]) -> String {
-    let mut text = format!("0\n{}\n", attempts.len());
+/// What a plan says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) attempts: Vec<PlannedAttempt>,
+    /// Ids of the brokers that have all of it on disk.
+    pub(crate) holders: Vec<i32>,
+}
+
+pub(crate) fn render(attempts: &[PlannedAttempt], holders: &[i32]) -> String {
+    let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
+    let mut text = format!("1\n{}\n{}\n", holders.join(" "), attempts.len());
     for one in attempts {
         text.push_str(&format!(
             "{} {} {} {}\n",
@@ -43,11 +53,17 @@ pub(crate) fn render(attempts: &[PlannedAttempt]) -> String {
     text
 }
 
-fn parse(text: &str) -> Option<Vec<PlannedAttempt>> {
+fn parse(text: &str) -> Option<Plan> {
     let mut lines = text.lines();
-    if lines.next()? != "0" {
-        return None;
-    }
+    let holders = match lines.next()? {
+        // Of an earlier build, which knew one broker.
+        "0" => Vec::new(),
+        "1" => {
+            let ids = lines.next()?.split_whitespace();
+            ids.map(|id| id.parse().ok()).collect::<Option<_>>()?
+        }
+        _ => return None,
+    };
     let count: usize = lines.next()?.parse().ok()?;
     let attempts: Vec<PlannedAttempt> = lines
         .map(|line| {
@@ -61,7 +77,22 @@ fn parse(text: &str) -> Option<Vec<PlannedAttempt>> {
             fields.next().is_none().then_some(attempt)
         })
         .collect::<Option<_>>()?;
-    (attempts.len() == count).then_some(attempts)
+    (attempts.len() == count).then_some(Plan { attempts, holders })
+}
+
+/// The plan of that place.
+pub(crate) fn read(place: &StagedPartition) -> Result<Plan, StorageError> {
+    let path = place.plan_path();
+    let corrupt = |reason: &str| StorageError::Corrupt {
+        path: path.clone(),
+        reason: reason.into(),
+    };
+    let content =
+        files::read_if_there(&path, PLAN_BYTES_MAX)?.ok_or_else(|| corrupt("is missing"))?;
+    std::str::from_utf8(&content)
+        .ok()
+        .and_then(parse)
+        .ok_or_else(|| corrupt("not a plan"))
 }
 
 /// The files that the plan stands for, in order. They must be as they were when it was written.
@@ -71,14 +102,8 @@ pub(crate) fn segments(place: &StagedPartition) -> Result<Vec<StagedSegment>, St
         path: path.clone(),
         reason,
     };
-    let content =
-        files::read_if_there(&path, PLAN_BYTES_MAX)?.ok_or_else(|| corrupt("is missing".into()))?;
-    let attempts = std::str::from_utf8(&content)
-        .ok()
-        .and_then(parse)
-        .ok_or_else(|| corrupt("not a plan".into()))?;
     let mut all = Vec::new();
-    for planned in attempts {
+    for planned in read(place)?.attempts {
         let dir = place.attempt(planned.writer, planned.attempt);
         let found = segments_of(&dir, planned.rows)?;
         let bytes: u64 = found.iter().map(|segment| segment.bytes).sum();
@@ -144,12 +169,19 @@ mod tests {
                 bytes: 70,
             },
         ];
-        let text = render(&attempts);
-        assert_eq!(parse(&text).as_deref(), Some(&attempts[..]));
-        assert_eq!(parse(&render(&[])), Some(Vec::new()));
+        for holders in [vec![], vec![3, 1]] {
+            let text = render(&attempts, &holders);
+            let attempts = attempts.to_vec();
+            assert_eq!(parse(&text), Some(Plan { attempts, holders }));
+        }
+        assert_eq!(parse(&render(&[], &[])), Some(Plan::default()));
+        let old = parse("0\n1\n3 4 5 6\n").expect("the format of an earlier build");
+        assert_eq!((old.attempts.len(), old.holders), (1, vec![]));
         for wrong in [
             "",
+            "2\n\n0\n",
             "1\n0\n",
+            "1\nx\n0\n",
             "0\n2\n0 0 1 1\n",
             "0\n1\n0 0 1\n",
             "0\n1\n0 0 1 1 1\n",

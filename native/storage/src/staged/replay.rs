@@ -37,7 +37,7 @@ pub(crate) fn waiting(
         if let Some(found) = intent::read(&place.intent_path())?
             && found.state == state
         {
-            waiting.push((place, found));
+            waiting.push((place.with_plan(found.plan), found));
         }
     }
     waiting.sort_unstable_by_key(|(_, intent)| intent.base);

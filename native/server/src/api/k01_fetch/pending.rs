@@ -190,7 +190,8 @@ impl PendingFetch {
                 head.high_watermark,
                 head.log_start_offset,
             );
-            !incremental || news || outcome.slice.is_some() || head.diverging_epoch.is_some()
+            let told = head.diverging_epoch.is_some() || head.attach.is_some();
+            !incremental || news || told || outcome.slice.is_some()
         });
         session.1.rotate(&gave_records);
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use pybroker_model::TopicId;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_response::{
-    AbortedTransaction, EpochEndOffset, FetchPartitionHead,
+    AbortedTransaction, EpochEndOffset, FetchPartitionHead, StagedAttach,
 };
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionRead, TopicMap};
 
@@ -172,6 +172,17 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
         end_offset: end.end_offset,
     });
     head.diverging_epoch = diverging;
+    head.attach = read.attach.map(|told| {
+        Box::new(StagedAttach {
+            directory: told.ingest.to_string(),
+            plan: told.plan.into(),
+            base_offset: told.base_offset,
+            end_offset: told.end_offset,
+            leader_epoch: told.leader_epoch,
+            append_time: told.append_time.unwrap_or(-1),
+        })
+    });
+    let urgent = diverging.is_some() || head.attach.is_some();
     if isolation == Isolation::ReadCommitted {
         let aborted = read.aborted.unwrap_or_default().into_iter();
         let aborted = aborted.map(|(producer_id, first_offset)| AbortedTransaction {
@@ -192,7 +203,7 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
         head,
         slice,
         end: read.bound,
-        urgent: diverging.is_some(),
+        urgent,
         throttled: false,
         absent: false,
     }

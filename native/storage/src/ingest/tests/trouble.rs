@@ -306,6 +306,7 @@ fn files_that_are_not_what_a_plan_says_are_refused_before_the_decision() {
     std::fs::write(&file, longer).expect("writes");
     let listing = Listing {
         place: place(&fixture),
+        holders: Arc::default(),
         attempts: vec![(planned, log)],
     };
     let sealed = fixture.dir().seal_partitions(&[listing]);

@@ -1,0 +1,111 @@
+//! What an ingest has staged and a leader has attached: told to the followers that have the same files, which attach it
+//! themselves at the same offsets, until the ingest is over. Followers without them copy the records.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use pybroker_storage::AttachNotice;
+
+/// Of one partition.
+#[derive(Debug, Default)]
+pub(super) struct Attaches {
+    /// Most partitions have none, and reads of replicas look here each time.
+    any: AtomicBool,
+    known: RwLock<Vec<AttachNotice>>,
+    /// Ingests that are over though their files could not be removed.
+    over: Mutex<Vec<Box<str>>>,
+}
+
+/// What an attach means for the read of a replica.
+pub(super) enum Ahead {
+    /// It goes on from here with what it has staged.
+    Here(AttachNotice),
+    /// It may read up to there, and goes on so then.
+    Below(i64),
+}
+
+impl Attaches {
+    /// That ingest is over, whatever lies on the disk.
+    pub(super) fn end(&self, ingest: &str) {
+        self.over.lock().push(ingest.into());
+        self.announce(ingest, None);
+    }
+
+    /// Those that are in the log now.
+    pub(super) fn set(&self, mut found: Vec<AttachNotice>) {
+        let over = self.over.lock();
+        found.retain(|one| !over.iter().any(|name| **name == *one.ingest));
+        self.any.store(!found.is_empty(), Ordering::Release);
+        *self.known.write() = found;
+    }
+
+    /// One more, or nothing comes of the attach of that ingest.
+    pub(super) fn announce(&self, ingest: &str, told: Option<AttachNotice>) {
+        let mut known = self.known.write();
+        known.retain(|one| *one.ingest != *ingest);
+        known.extend(told);
+        self.any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    /// What the replica on `broker` meets first at or after `offset`, in a log that ends at `end`.
+    pub(super) fn ahead(&self, broker: i32, offset: i64, end: i64) -> Option<Ahead> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let known = self.known.read();
+        let meant = |one: &&AttachNotice| {
+            one.base_offset >= offset && one.end_offset <= end && one.holders.contains(&broker)
+        };
+        let next = known
+            .iter()
+            .filter(meant)
+            .min_by_key(|one| one.base_offset)?;
+        Some(if next.base_offset == offset {
+            Ahead::Here(next.clone())
+        } else {
+            Ahead::Below(next.base_offset)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(ingest: &str, base_offset: i64, end_offset: i64) -> AttachNotice {
+        AttachNotice {
+            ingest: ingest.into(),
+            plan: 1,
+            base_offset,
+            end_offset,
+            leader_epoch: 0,
+            append_time: None,
+            holders: [1, 2].into(),
+        }
+    }
+
+    #[test]
+    fn holders_are_led_to_each_attach_in_turn_and_others_past_it() {
+        let attaches = Attaches::default();
+        assert!(attaches.ahead(2, 0, 99).is_none());
+        attaches.announce("b", Some(notice("b", 20, 30)));
+        attaches.announce("a", Some(notice("a", 10, 20)));
+        let at = |offset, end| match attaches.ahead(2, offset, end) {
+            None => "on".to_owned(),
+            Some(Ahead::Here(told)) => told.ingest.to_string(),
+            Some(Ahead::Below(base)) => base.to_string(),
+        };
+        assert_eq!(at(0, 30), "10");
+        assert_eq!(at(10, 30), "a");
+        assert_eq!(at(11, 30), "20", "in its middle it goes on as it began");
+        assert_eq!(at(20, 30), "b");
+        assert_eq!(at(30, 30), "on");
+        assert_eq!(at(20, 20), "on", "announced, and not in the log yet");
+        assert!(attaches.ahead(3, 10, 30).is_none(), "no holder");
+        attaches.announce("a", None);
+        assert_eq!(at(10, 30), "20");
+        attaches.end("b");
+        attaches.set(vec![notice("b", 20, 30)]);
+        assert_eq!(at(20, 30), "on", "its files only could not be removed");
+    }
+}

@@ -1,0 +1,95 @@
+"""Staged ingests over several brokers: all of it on every replica, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ingest.client import ABSENT, COMMITTED, OPEN, Attempt
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.cluster_ingest import ClusterIngest, client, create, leaders, logs, records, staged_files
+
+PARTITIONS = 3
+LINKED = {"ingest.copy.bytes.max": "0"}
+"""Nothing is small enough to be copied."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers; what ingests attach is linked."""
+    with running_cluster(tmp_path_factory.mktemp("ingest"), settings=LINKED) as running:
+        yield running
+
+
+def values(name: str, count: int = 20) -> list[str]:
+    return [f"{name}-{number}" for number in range(count)]
+
+
+@pytest.mark.checklist("R33")
+def test_what_is_committed_at_any_broker_is_on_all_replicas_of_all_partitions(cluster: BrokerCluster) -> None:
+    create(cluster, "spread", config={"min.insync.replicas": "2"})
+    assert set(leaders(cluster, "spread")) == {1, 2, 3}
+    ingest = ClusterIngest(cluster, "spread", "job")
+    ingest.begin(1)
+    one, two = Attempt(0), Attempt(1)
+    for partition in range(PARTITIONS):
+        ingest.append(one, partition, values(f"one-{partition}"))
+        ingest.append(two, partition, values(f"two-{partition}", 5))
+        ingest.append(one, partition, values(f"more-{partition}"))
+    # What was answered is staged on every replica in sync, before there is any commit.
+    staged = [staged_files(cluster, broker) for broker in cluster.brokers]
+    assert staged[0] == staged[1] == staged[2]
+    assert len(staged[0]) == 2 * PARTITIONS
+    assert records(cluster, "spread", PARTITIONS) == [[]] * PARTITIONS
+
+    answer = ingest.commit([one, two], broker=2)
+    assert not answer.repeated
+    assert [(part.partition, part.base_offset, part.end_offset) for part in answer.partitions] == [
+        (partition, 0, 45) for partition in range(PARTITIONS)
+    ]
+    expected = [
+        values(f"one-{partition}") + values(f"more-{partition}") + values(f"two-{partition}", 5)
+        for partition in range(PARTITIONS)
+    ]
+    assert records(cluster, "spread", PARTITIONS) == expected
+    again = ingest.commit([one, two], broker=3)
+    assert again.repeated
+    assert [(part.base_offset, part.end_offset) for part in again.partitions] == [(0, 45)] * PARTITIONS
+    for broker in cluster.brokers:
+        until(lambda broker=broker: ingest.state(broker) == COMMITTED)
+        until(lambda broker=broker: not staged_files(cluster, broker))
+    for partition in range(PARTITIONS):
+        mine, *others = logs(cluster, "spread", partition)
+        # One for each writer: the followers have attached what they had staged, too.
+        assert list(mine) == [f"{0:020}.log", f"{40:020}.log"]
+        assert all(other == mine for other in others)
+
+
+def test_an_abort_at_any_broker_removes_what_is_staged_everywhere(cluster: BrokerCluster) -> None:
+    create(cluster, "aborted")
+    ingest = ClusterIngest(cluster, "aborted", "job")
+    ingest.begin(1)
+    attempt = Attempt(0)
+    for partition in range(PARTITIONS):
+        ingest.append(attempt, partition, values("never"))
+    with client(cluster, 3) as connection:
+        assert connection.abort(ingest.topic_id, "job").state == ABSENT
+    for broker in cluster.brokers:
+        until(lambda broker=broker: ingest.state(broker) is None and not staged_files(cluster, broker))
+    assert records(cluster, "aborted", PARTITIONS) == [[]] * PARTITIONS
+
+
+def test_an_ingest_expires_everywhere_when_no_broker_takes_anything_of_it(cluster: BrokerCluster) -> None:
+    create(cluster, "idle")
+    ingest = ClusterIngest(cluster, "idle", "job")
+    ingest.begin(2, ttl_ms=2_000)
+    attempt = Attempt(0)
+    # To the leader of another partition than the first, which has to know that it goes on.
+    for number in range(12):
+        ingest.append(attempt, 2, values(f"part-{number}"))
+        time.sleep(0.3)
+    assert ingest.state(1) == OPEN
+    for broker in cluster.brokers:
+        until(lambda broker=broker: ingest.state(broker) is None and not staged_files(cluster, broker))

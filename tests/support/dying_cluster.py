@@ -1,0 +1,88 @@
+"""A broker of a cluster that kills itself at a named step of a staged ingest, once it is told to.
+
+`python -m tests.support.dying_cluster FOLDER start --set node.id=1 …`: what `FOLDER/step-1` says when the step comes.
+The product itself knows nothing of the steps; they lie between two things that its control plane does one after
+another. What lies inside of native calls is killed in Rust's own tests (`native/storage/src/ingest/tests`).
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pybroker.ingest.leader import IngestLeader
+from pybroker.metadata.store import Operation
+from pybroker.metadata.zookeeper import ZooKeeperStore
+from tests.ingest.child import kind_of
+
+
+def step_file(folder: Path, broker: int) -> Path:
+    """Where a broker looks for the step at which it ends."""
+    return folder / f"step-{broker}"
+
+
+class Steps:
+    """The step at which this process ends."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def at(self, step: str) -> None:
+        """It has come to this one."""
+        try:
+            wanted = self._file.read_text()
+        except FileNotFoundError:
+            return
+        if wanted == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingIngests:
+    """Native ingests, with a death before or after one of the calls."""
+
+    def __init__(self, native: Any, steps: Steps) -> None:
+        self._native = native
+        self._steps = steps
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._native, name)
+
+        def call(*arguments: Any) -> Any:
+            self._steps.at(f"before {name}")
+            result = found(*arguments)
+            self._steps.at(f"after {name}")
+            return result
+
+        return call
+
+
+def main() -> None:
+    """Puts the steps into the product and starts it."""
+    folder, *rest = sys.argv[1:]
+    [broker] = [one.removeprefix("node.id=") for one in rest if one.startswith("node.id=")]
+    steps = Steps(step_file(Path(folder), int(broker)))
+    make, write = IngestLeader.__init__, ZooKeeperStore.multi
+
+    def dying(self: IngestLeader, native: Any) -> None:
+        make(self, DyingIngests(native, steps))  # type: ignore[arg-type]  # all that it calls is there
+
+    async def multi(self: ZooKeeperStore, operations: Sequence[Operation]) -> Any:
+        kind = kind_of(operations)
+        steps.at(f"before {kind} is stored")
+        results = await write(self, operations)
+        steps.at(f"after {kind} is stored")
+        return results
+
+    IngestLeader.__init__ = dying  # type: ignore[method-assign]
+    ZooKeeperStore.multi = multi  # type: ignore[method-assign]
+    sys.argv = ["pybroker", *rest]
+    runpy.run_module("pybroker", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
