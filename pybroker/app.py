@@ -18,7 +18,7 @@ from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata.load import LocalIds, LoweredError
-from pybroker.metadata.store import MetadataStore, StoreError
+from pybroker.metadata.store import MetadataStore, RefusedError, StoreError
 from pybroker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 from pybroker.observability.reporters import Reporters
@@ -75,8 +75,10 @@ class Broker:
         """
         try:
             await self._start()
-        except BaseException:
+        except BaseException as problem:
             await self._close(clean=False)
+            if isinstance(problem, RefusedError):
+                raise StartError(str(problem)) from None
             raise
 
     async def _start(self) -> None:

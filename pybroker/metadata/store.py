@@ -75,6 +75,10 @@ class MultiError(StoreError):
         return self.results[self.index]
 
 
+class RefusedError(StoreError):
+    """This process may not do that (ZooKeeper only: ACLs)."""
+
+
 class StoreClosedError(StoreError):
     """The store is closed, or stopped after a failure it cannot mend."""
 

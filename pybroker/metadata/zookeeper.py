@@ -43,6 +43,7 @@ from pybroker.metadata.store import (
     NotEmptyError,
     Operation,
     OperationResult,
+    RefusedError,
     RolledBackError,
     SessionState,
     Set,
@@ -429,7 +430,7 @@ def _refusal(problem: Exception, path: str) -> StoreError:
         if isinstance(problem, known):
             return ours(path)
     if isinstance(problem, kz.NoAuthError):
-        return StoreError(f"{path}: ZooKeeper does not allow it (its ACL names another user)")
+        return RefusedError(f"{path}: ZooKeeper does not allow it, its ACL names another user than zookeeper.digest")
     return StoreError(f"{path}: ZooKeeper refused: {type(problem).__name__} {problem}")
 
 

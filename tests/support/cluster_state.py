@@ -37,16 +37,17 @@ class StateUnknownError(Exception):
 class ClusterState:
     """Reads; each call raises StateUnknownError while ZooKeeper is away."""
 
-    def __init__(self, connect: str) -> None:
-        """`connect`: host and port."""
+    def __init__(self, connect: str, digest: str | None = None) -> None:
+        """`connect`: host and port; `digest`: `user:password`, where nodes are for that user only."""
         self._connect = connect
-        self._client = KazooClient(connect, timeout=10.0)
+        self._auth = None if digest is None else [("digest", digest)]
+        self._client = KazooClient(connect, timeout=10.0, auth_data=self._auth)
         self._client.start()
 
     def begin_anew(self) -> None:
         """ZooKeeper was set back: it serves nobody who has seen what it does not know."""
         self.__exit__()
-        self._client = KazooClient(self._connect, timeout=10.0)
+        self._client = KazooClient(self._connect, timeout=10.0, auth_data=self._auth)
         self._client.start()
 
     def controller(self) -> int | None:
