@@ -27,7 +27,7 @@ retry = for attempt in 1 2 3 4; do $(1) && break; [ $$attempt = 4 ] && exit 1; e
 install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
-.PHONY: help build run test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
+.PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
 	lock fetch need-build need-java need-go need-openssl
 
 help: ## print this list
@@ -37,6 +37,9 @@ build: $(VENV)/.built ## install pybroker into .venv (native core built with car
 
 run: need-java $(VENV)/.built ## the main job: start a broker, load real text by Spark, read it back, compare (INPUT=path for your own)
 	$(BIN)/python -m pybroker.roundtrip $(if $(INPUT),--input '$(INPUT)')
+
+cluster: need-java $(VENV)/.built ## ZooKeeper and three brokers: the same text at RF 3 while a leader dies and a topic is re-created, compared
+	$(BIN)/python -m pybroker.roundtrip.cluster $(if $(INPUT),--input '$(INPUT)')
 
 test: lint types fmt-check clippy test-rust test-python ## everything: lint, types, Rust tests, Python tests with all clients
 

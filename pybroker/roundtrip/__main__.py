@@ -6,43 +6,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 from confluent_kafka import KafkaException
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from pybroker.cli.spark.progress import meanwhile
 from pybroker.roundtrip import connector, server, spark, texts, topics
+from pybroker.roundtrip.report import Row, report
 
 BATCH_TOPIC, STREAM_TOPIC, INGEST_TOPIC = "text-batch", "text-stream", "text-pybroker"
 PROGRESS_S = 0.5
-TABLE_WIDTH = 110
-
-
-@dataclass(frozen=True)
-class Row:
-    """One topic's result."""
-
-    topic: str
-    topic_id: str
-    by_spark: texts.Digest
-    by_confluent: texts.Copy
-    seconds: float
-
-    def equal(self, expected: texts.Copy) -> bool:
-        """Both readers found exactly the records of the files; confluent-kafka also in the files' order."""
-        return (
-            self.by_spark == expected.digest
-            and self.by_confluent.digest == expected.digest
-            and self.by_confluent.order() == expected.order()
-        )
 
 
 @contextmanager
@@ -94,41 +72,12 @@ def _job(bootstrap: str, files: list[texts.TextFile], partitions: int, folder: P
     finally:
         session.stop()
     bar.stop()
-    _report(bar.console, rows, expected, partitions, len(files))
+    report(bar.console, rows, expected, partitions, len(files))
     if killed.exists():
         bar.console.print(f"{INGEST_TOPIC}: a task was killed in the middle, and the whole load was run twice")
     else:
         bar.console.print(f"{INGEST_TOPIC}: there were too few lines for a task to be killed in the middle")
     return all(row.equal(expected) for row in rows)
-
-
-def _report(console: Console, rows: list[Row], expected: texts.Copy, partitions: int, files: int) -> None:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=f"{files:,} files, {expected.digest.records:,} lines, {expected.digest.size_bytes:,} bytes",
-    )
-    for heading in ("topic", "topic id", "partitions", "records", "bytes", "seconds", "digest equal"):
-        table.add_column(heading, justify="left" if heading.startswith("topic") else "right")
-    for row in rows:
-        found = row.by_confluent.digest
-        table.add_row(
-            row.topic,
-            row.topic_id,
-            str(partitions),
-            f"{found.records:,}",
-            f"{found.size_bytes:,}",
-            f"{row.seconds:.1f}",
-            "yes" if row.equal(expected) else "NO",
-        )
-    # A topic id cut off at the edge of a narrow terminal would be of no use.
-    Console(width=max(console.width, TABLE_WIDTH)).print(table)
-    for row in rows:
-        if not row.equal(expected):
-            order = "in order" if row.by_confluent.order() == expected.order() else "NOT in order"
-            console.print(
-                f"{row.topic}: files {expected.digest}, Spark {row.by_spark}, "
-                f"confluent-kafka {row.by_confluent.digest} {order}"
-            )
 
 
 @click.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,8 @@ SCHEMA = "key binary, value binary"
 # Rows of a task after which it is killed, and batches so small that some of them are staged by then.
 KILLED_AFTER_ROWS = 3000
 ROWS_AT_A_TIME = 500
+STOP_SECONDS_MAX = 60.0
+"""A job that nobody stops goes on."""
 STAGED_BATCH = {"kafka.batch.size": "16384"}
 
 
@@ -111,6 +114,45 @@ def write_exactly_once(
         rows.write.format("pybroker").options(**STAGED_BATCH).option("kafka.bootstrap.servers", bootstrap).option(
             "topic", topic
         ).option("ingestId", ingest_id).mode("append").save()
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+def _stop_here(under_way: Path, go_on: Path) -> None:
+    under_way.touch()
+    give_up = time.monotonic() + STOP_SECONDS_MAX
+    while not go_on.exists() and time.monotonic() < give_up:
+        time.sleep(0.05)
+
+
+def write_ingest(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    files: list[TextFile],
+    *,
+    ingest_id: str,
+    stop: tuple[Path, Path] | None = None,
+) -> None:
+    """One batch job through `format("pybroker")`. stop: the first file is made by a task after some of its rows, and
+    that task goes on when somebody has made the second one."""
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _end_with_the_reader()
+        rows = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS_AT_A_TIME):
+                piece = batch.slice(start, ROWS_AT_A_TIME)
+                yield piece
+                rows += piece.num_rows
+                if stop is not None and rows >= KILLED_AFTER_ROWS and not stop[1].exists():
+                    _stop_here(*stop)
+
+    rows = _lines(spark, files).mapInArrow(pass_on, SCHEMA)
+    # What is tried again after a broker has died is no news.
+    spark.sparkContext.setLogLevel("OFF")
+    rows.write.format("pybroker").options(**STAGED_BATCH).option("kafka.bootstrap.servers", bootstrap).option(
+        "topic", topic
+    ).option("ingestId", ingest_id).mode("append").save()
     spark.sparkContext.setLogLevel("ERROR")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -13,18 +13,42 @@ from pybroker.roundtrip.texts import Copy
 
 TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60.0
+QUIET: dict[str, str | int] = {"log_level": 0}
+"""A broker that is down is no news: others are asked."""
 
 
-def create(bootstrap: str, names: list[str], partitions: int) -> dict[str, str]:
+def create(bootstrap: str, names: list[str], partitions: int, replicas: int = 1) -> dict[str, str]:
     """Creates the topics; their ids by name."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names])
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    created = admin.create_topics([NewTopic(name, partitions, replicas) for name in names])
     for done in created.values():
         done.result(TIMEOUT_S)
     described = admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
     # librdkafka writes ids in plain base64; Kafka, and so we, in its URL-safe form.
     to_url_safe = str.maketrans("+/", "-_")
     return {name: str(each.result(TIMEOUT_S).topic_id).translate(to_url_safe) for name, each in described.items()}
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    """Deletes the topic; its name is free then."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+
+
+def leader(bootstrap: str, topic: str, partition: int) -> int:
+    """Which broker leads."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    found = admin.list_topics(topic, TIMEOUT_S)
+    return int(found.topics[topic].partitions[partition].leader)
+
+
+def fill(bootstrap: str, topic: str, records: int) -> None:
+    """Writes records that belong to nothing."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **QUIET})
+    for number in range(records):
+        producer.produce(topic, b"old record %d" % number, str(number).encode())
+    if producer.flush(TIMEOUT_S):
+        raise KafkaException(f"{topic} does not take records")
 
 
 def _consumer(bootstrap: str) -> Consumer:
@@ -36,6 +60,7 @@ def _consumer(bootstrap: str) -> Consumer:
             "auto.offset.reset": "error",
             "enable.partition.eof": False,
             "fetch.queue.backoff.ms": 5,
+            **QUIET,
         }
     )
 
