@@ -261,7 +261,7 @@ class _Topics:
             created = known.created_zxid if record.created_zxid == znodes.WITH_ITS_TOPIC else record.created_zxid
             if created == node.created_zxid:
                 return record.topic_id
-        local = self._in_histories(name) or self._local_ids.get(name, frozenset())
+        local = self._in_histories(name, node) or self._local_ids.get(name, frozenset())
         if len(local) > 1:
             ids = ", ".join(sorted(map(str, local)))
             raise DamagedNodeError(f"{path}: no topic id, and the directories of {name!r} name several: {ids}")
@@ -274,12 +274,13 @@ class _Topics:
             log.info("topic %s takes the id %s", name, topic_id)
         return topic_id
 
-    def _in_histories(self, name: str) -> AbstractSet[Uuid]:
-        """Living ids that had this name last. Of a topic that is deleted the history is in its record."""
+    def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
+        """The id whose history was begun by the very write that made the topic's node. One that another tool has made
+        anew under the name is another topic."""
         found = set()
         start = len(znodes.LINEAGE) + 1
         for path, node in self._nodes.admin.items():
-            if path.startswith(znodes.LINEAGE + "/"):
+            if path.startswith(znodes.LINEAGE + "/") and node.created_zxid == topic.created_zxid:
                 try:
                     events = decode_lineage(path, node.data).events
                     if events and events[-1].name == name:

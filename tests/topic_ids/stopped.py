@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import ensure_path
+from pybroker.metadata.store import NoNodeError, ensure_path
 from pybroker.native import Uuid
 from pybroker.protocol.messages import MetadataRequest, MetadataRequest_MetadataRequestTopic
 from tests.support.brokers import BrokerProcess
@@ -79,5 +80,17 @@ def before_ids(broker: BrokerProcess, version: int, *names: str) -> None:
         if version == 2:
             old |= {"adding_replicas": {}, "removing_replicas": {}}
         put(broker.data_dir, {znodes.topic_path(name): json.dumps(old).encode()})
+        if "id" in node:
+            forget_history(broker.data_dir, Uuid.parse(node["id"]))
         for file in broker.data_dir.glob(f"{name}-*/partition.metadata"):
             file.unlink()
+
+
+def forget_history(directory: Path, topic_id: Uuid) -> None:
+    """A broker from before topic ids kept none."""
+
+    async def forget(store: EmbeddedStore) -> None:
+        with contextlib.suppress(NoNodeError):
+            await store.delete(znodes.lineage_path(topic_id))
+
+    in_store(directory, forget)

@@ -15,7 +15,16 @@ from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.native import Uuid
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
-from tests.topic_ids.stopped import before_ids, in_store, metadata_file, nodes_below, put, topic_ids, topic_node
+from tests.topic_ids.stopped import (
+    before_ids,
+    forget_history,
+    in_store,
+    metadata_file,
+    nodes_below,
+    put,
+    topic_ids,
+    topic_node,
+)
 from tests.trouble.traffic import create, missing, read, send
 
 RECORDS = [b"record %04d" % number for number in range(200)]
@@ -120,6 +129,7 @@ def test_files_that_disagree_settle_nothing(start_broker: StartBroker) -> None:
         broker.data_dir,
         {znodes.topic_path("torn"): json.dumps({"version": 2, "partitions": node["partitions"]}).encode()},
     )
+    forget_history(broker.data_dir, Uuid.parse(node["id"]))
     metadata_file(broker, "torn", 1).write_text(f"version: 0\ntopic_id: {Uuid.random()}")
     before = sorted(path.name for path in broker.data_dir.glob("torn-*/*"))
     broker.start()

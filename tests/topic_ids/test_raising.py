@@ -22,7 +22,7 @@ from tests.crash.child import TOPIC
 from tests.support.wire import free_port
 from tests.topic_ids.kit import batch, create, delete, fetch, metadata, produce
 from tests.topic_ids.lives import until
-from tests.topic_ids.stopped import before_ids, metadata_file, nodes_below, put, topic_ids, topic_node
+from tests.topic_ids.stopped import before_ids, forget_history, metadata_file, nodes_below, put, topic_ids, topic_node
 from tests.topic_ids.without_ids import OLD, VERSION, alter, described, hidden_ids, served, shown_ids
 from tests.trouble.traffic import create as create_topic
 from tests.trouble.traffic import missing, read, send
@@ -286,6 +286,7 @@ def test_a_topic_made_anew_by_another_tool_gets_another_id(start_broker: StartBr
         file.unlink()
     record = znodes.TopicIdRecord(ids["anew"], 1).encode()  # of a node that was made long before
     put(broker.data_dir, {znodes.topic_id_path("anew"): record})
+    forget_history(broker.data_dir, ids["anew"])
     broker.settings.pop(VERSION)
     broker.start()
     assert topic_ids(broker, "anew")["anew"] not in (ids["anew"], Uuid.ZERO)
