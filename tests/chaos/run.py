@@ -19,7 +19,7 @@ from tests.chaos.history import History, Place
 from tests.chaos.nemesis import MOVED, Nemesis, Step, plan
 from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
 from tests.support.cluster import BrokerCluster, running_cluster
-from tests.support.cluster_state import ClusterState, StateUnknownError, not_there
+from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError, not_there
 from tests.support.links import Links
 from tests.support.log_files import replica_logs
 
@@ -121,7 +121,7 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, l
             verdict.anomalies += _heal(cluster, state)
             verdict.anomalies += finish()
         _count(state, history.counts)
-        assigned = {Place(one.topic_id, index): one.replicas for (_, index), one in state.partitions().items()}
+        assigned = {Place(one.topic_id, index): one.replicas for (_, index), one in _partitions(state).items()}
         for broker in cluster.brokers.values():
             broker.stop()
         disks = {number: replica_logs(broker.data_dir) for number, broker in cluster.brokers.items()}
@@ -231,9 +231,16 @@ def _ends(history: History) -> dict[Place, int]:
 def _heal(cluster: BrokerCluster, state: ClusterState) -> list[str]:
     for broker in cluster.brokers.values():
         broker.await_answers()
-    if _until(lambda: not _out_of_sync(state) and not not_there(cluster, state), HEALED_S):
+    if _until(lambda: not _out_of_sync(state) and not _not_there(cluster, state), HEALED_S):
         return []
-    return [f"replicas do not come back in sync: {_out_of_sync(state)}, not there: {not_there(cluster, state)}"]
+    return [f"replicas do not come back in sync: {_out_of_sync(state)}, not there: {_not_there(cluster, state)}"]
+
+
+def _not_there(cluster: BrokerCluster, state: ClusterState) -> list[str]:
+    try:
+        return not_there(cluster, state)
+    except StateUnknownError as problem:
+        return [str(problem)]
 
 
 def _out_of_sync(state: ClusterState) -> list[str]:
@@ -247,6 +254,18 @@ def _out_of_sync(state: ClusterState) -> list[str]:
         return [str(problem)]
 
 
+def _partitions(state: ClusterState) -> dict[tuple[str, int], PartitionState]:
+    """All, once ZooKeeper says: it may just have been away."""
+    give_up = time.monotonic() + HEALED_S
+    while True:
+        try:
+            return state.partitions()
+        except StateUnknownError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
+
+
 def _topics(state: ClusterState) -> set[str]:
     """The ids of all that there are."""
     try:
@@ -257,7 +276,7 @@ def _topics(state: ClusterState) -> set[str]:
 
 def _count(state: ClusterState, counts: Counter[str]) -> None:
     """Of the topics that stay."""
-    found = [one for (topic, _), one in state.partitions().items() if topic != CHURNED]
+    found = [one for (topic, _), one in _partitions(state).items() if topic != CHURNED]
     counts["elections"] = sum(one.leader_epoch for one in found)
     counts["ISR changes"] = sum(one.changes for one in found)
 
