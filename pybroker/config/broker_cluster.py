@@ -86,6 +86,9 @@ METADATA = (
     ),
 )
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one selector that there is, by the name that it has in Kafka."""
+
 REPLICATION = (
     ConfigKey(
         "replica.lag.time.max.ms",
@@ -148,6 +151,14 @@ REPLICATION = (
         "Bytes a second that this broker copies when partitions move between its log directories (KIP-113).",
         at_least(0),
         Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replica.selector.class",
+        STRING,
+        None,
+        f"Which replica a consumer is told to read from (KIP-392): {RACK_AWARE} names one in sync in the consumer's rack "
+        "(client.rack, broker.rack). Unset: the leader.",
+        one_of("", RACK_AWARE),
     ),
     ConfigKey(
         "controlled.shutdown.enable",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
-from pybroker.config.broker_cluster import METADATA_STORE, ZOOKEEPER
+from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.listener_settings import ListenerSecurity, listener_security
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
@@ -190,10 +190,11 @@ class BrokerConfig(Mapping[str, Any]):
 
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
         """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated text; and
-        `topic.ids`, what the protocol version comes to.
+        `topic.ids`, what the protocol version comes to, and `replicas.by.rack`, what the selector's class does.
         """
         values = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
-        return {**values, "topic.ids": self.topic_ids}
+        by_rack = self["replica.selector.class"] == RACK_AWARE
+        return {**values, "topic.ids": self.topic_ids, "replicas.by.rack": by_rack}
 
 
 def _parse(name: str, text: str) -> Value:

@@ -125,7 +125,7 @@ remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size remote.
 remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
 remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.storage.manager.class.name
 remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix replica.lag.max.messages
-replica.selector.class replica.socket.receive.buffer.bytes replication.quota.window.num
+replica.socket.receive.buffer.bytes replication.quota.window.num
 replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id sasl.client.callback.handler.class
 sasl.jaas.config sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
 sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms

@@ -48,6 +48,14 @@ pub enum PartitionError {
         /// The largest that may be asked for.
         end: i64,
     },
+    /// This replica does not know yet that so much is committed (`OFFSET_NOT_AVAILABLE`).
+    #[error("offset {requested} is not known to be committed here, {known} is")]
+    OffsetNotAvailable {
+        /// In the request.
+        requested: i64,
+        /// The high watermark here.
+        known: i64,
+    },
     /// Fewer in-sync replicas than `min.insync.replicas`; nothing was appended (`NOT_ENOUGH_REPLICAS`).
     #[error("{isr} in-sync replicas, min.insync.replicas asks for {required}")]
     NotEnoughReplicas {

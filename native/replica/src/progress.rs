@@ -152,6 +152,11 @@ impl Progress {
         led.as_ref().map_or_else(Vec::new, InSync::maximal)
     }
 
+    /// The follower in sync that has most, among those for which `wanted` holds and which have everything below `offset`.
+    pub(crate) fn most_advanced(&self, offset: i64, wanted: impl Fn(i32) -> bool) -> Option<i32> {
+        self.led.lock().as_ref()?.most_advanced(offset, wanted)
+    }
+
     /// Proposes to go on without followers that have been behind for too long.
     pub(crate) fn shrink(
         &self,

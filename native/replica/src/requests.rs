@@ -28,6 +28,8 @@ pub struct FetchRead {
     pub last_fetched_epoch: i32,
     /// Give one whole batch even if it exceeds `max_bytes`.
     pub at_least_one: bool,
+    /// Also where another broker leads (KIP-392): up to what is committed as far as this replica has heard.
+    pub any_replica: bool,
 }
 
 /// What a read found.

@@ -147,6 +147,7 @@ pub(super) fn fetch(offset: i64) -> FetchRead {
         current_leader_epoch: -1,
         last_fetched_epoch: -1,
         at_least_one: true,
+        any_replica: false,
     }
 }
 

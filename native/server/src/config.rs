@@ -37,6 +37,8 @@ pub struct DynamicSettings {
     pub auto_create_topics: bool,
     /// `inter.broker.protocol.version` is 2.8 or later: clients see topic ids.
     pub topic_ids: bool,
+    /// `replica.selector.class`: consumers are told which replica is in their rack (KIP-392).
+    pub rack_aware: bool,
     /// Limits of connections and memory.
     pub limits: Limits,
 }
@@ -46,6 +48,7 @@ impl Default for DynamicSettings {
         DynamicSettings {
             auto_create_topics: true,
             topic_ids: true,
+            rack_aware: false,
             limits: Limits::default(),
         }
     }

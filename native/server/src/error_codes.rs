@@ -54,6 +54,7 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         PartitionError::StaleBrokerEpoch { .. } => ErrorCode::STALE_BROKER_EPOCH,
         PartitionError::UnknownLeaderEpoch { .. } => ErrorCode::UNKNOWN_LEADER_EPOCH,
         PartitionError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+        PartitionError::OffsetNotAvailable { .. } => ErrorCode::OFFSET_NOT_AVAILABLE,
         PartitionError::NotEnoughReplicas { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
         PartitionError::NotEnoughReplicasAfterAppend { .. } => {
             ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND

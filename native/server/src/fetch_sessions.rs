@@ -199,6 +199,14 @@ impl FetchSession {
         changed
     }
 
+    /// The high watermark that was told last; -1: none.
+    pub(crate) fn told_watermark(&self, place: u32) -> i64 {
+        match self.followed.get(place as usize) {
+            Some(Some(followed)) => followed.high_watermark,
+            _ => -1,
+        }
+    }
+
     /// Moves the places that gave records behind the others.
     pub(crate) fn rotate(&mut self, gave_records: &[u32]) {
         if gave_records.is_empty() || gave_records.len() == self.order.len() {

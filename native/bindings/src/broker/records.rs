@@ -62,6 +62,7 @@ pub(super) fn read(
             current_leader_epoch: -1,
             last_fetched_epoch: -1,
             at_least_one: true,
+            any_replica: false,
         })?;
         let bytes = fetched.records.to_vec().map_err(PartitionError::storage)?;
         let mut batches = Batches::new(&bytes);

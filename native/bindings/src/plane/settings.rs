@@ -196,6 +196,7 @@ impl NativeSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
                 topic_ids: given.flag("topic.ids", self.server.topic_ids)?,
+                rack_aware: given.flag("replicas.by.rack", self.server.rack_aware)?,
                 limits: limits(&given, &self.server.limits)?,
             },
         })

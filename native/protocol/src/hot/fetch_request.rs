@@ -15,6 +15,8 @@ pub const BY_ID: i16 = 13;
 /// Among brokers version 13 tells the life of the broker that follows (KIP-903), in a tag of ours: the KIP-516 text has
 /// no place for it.
 const REPLICA_EPOCH_TAG: u32 = 10_000;
+/// First version that tells the consumer's rack (KIP-392).
+pub const WITH_RACK: i16 = 11;
 /// First version with fetch sessions.
 pub const SESSIONS: i16 = 7;
 
@@ -162,7 +164,7 @@ impl FetchRequest {
         if version >= SESSIONS {
             self.read_forgotten(&mut reader, version)?;
         }
-        if version >= 11 {
+        if version >= WITH_RACK {
             self.rack_id = reader.string_span(flexible)?;
         }
         if flexible {

@@ -9,14 +9,15 @@ use super::Partition;
 use super::attaches::Ahead;
 use crate::{
     EpochEnd, FetchRead, Follower, Isolation, ListedOffset, OffsetSpec, PartitionError,
-    PartitionRead, Registration, check_leader_epoch,
+    PartitionRead, Registration, Role, check_leader_epoch,
 };
 
 impl Partition {
     /// Reads for a Fetch.
     ///
     /// # Errors
-    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`, `Corrupt`.
+    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`, `Corrupt`; of a follower
+    /// `OffsetNotAvailable`.
     pub fn read(&self, fetch: &FetchRead) -> Result<PartitionRead, PartitionError> {
         self.read_as(None, fetch)
     }
@@ -28,8 +29,20 @@ impl Partition {
         fetch: &FetchRead,
     ) -> Result<PartitionRead, PartitionError> {
         let role = self.progress.role();
-        let (leader, hosted) = self.led(&role)?;
-        check_leader_epoch(fetch.current_leader_epoch, leader.leader_epoch)?;
+        let (leader_epoch, hosted) = match (&**role, &self.hosted) {
+            (
+                Role::Follower {
+                    leader_epoch,
+                    leader: 0..,
+                },
+                Some(hosted),
+            ) if fetch.any_replica => (*leader_epoch, hosted),
+            _ => {
+                let (leader, hosted) = self.led(&role)?;
+                (leader.leader_epoch, hosted)
+            }
+        };
+        check_leader_epoch(fetch.current_leader_epoch, leader_epoch)?;
         let log = &hosted.log;
         let mut read = PartitionRead {
             records: LogSlice {
@@ -63,6 +76,12 @@ impl Partition {
                 read.diverging = Some(end);
                 return Ok(read);
             }
+        }
+        if matches!(**role, Role::Follower { .. }) && fetch.offset > read.high_watermark {
+            return Err(PartitionError::OffsetNotAvailable {
+                requested: fetch.offset,
+                known: read.high_watermark,
+            });
         }
         if fetch.offset < read.log_start_offset || fetch.offset > log_end {
             return Err(self.out_of_range(log, fetch.offset));
@@ -134,6 +153,15 @@ impl Partition {
         Ok(read)
     }
 
+    /// The replica that a consumer near the brokers for which `is_near` holds should read from `offset` on (KIP-392): the
+    /// one in sync that has most. `None`: this one, which leads.
+    pub fn near_replica(&self, offset: i64, is_near: impl Fn(i32) -> bool) -> Option<i32> {
+        if is_near(self.broker_id) {
+            return None;
+        }
+        self.progress.most_advanced(offset, is_near)
+    }
+
     /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (that of the last read), or when the
     /// partition stops. `None`: look again now.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
@@ -144,8 +172,8 @@ impl Partition {
         };
         let registration = watched.register(bound, waker)?;
         // A stop stores the role, then wakes: one of the two sees the other.
-        self.progress.role().leader().ok()?;
-        Some(registration)
+        let role = self.progress.role();
+        matches!(**role, Role::Leader(_) | Role::Follower { .. }).then_some(registration)
     }
 
     /// ListOffsets. Reads index and log files for timestamps: call it on the pool.

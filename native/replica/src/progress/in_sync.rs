@@ -143,6 +143,19 @@ impl InSync {
             })
     }
 
+    /// The member that has most, among those for which `wanted` holds and which have everything below `offset`.
+    pub(super) fn most_advanced(&self, offset: i64, wanted: impl Fn(i32) -> bool) -> Option<i32> {
+        let members = self.followers.iter();
+        let wanted = members.filter(|known| {
+            self.committed.contains(&known.broker)
+                && known.end.is_some_and(|end| end >= offset)
+                && wanted(known.broker)
+        });
+        // The first of equals, so that a consumer is not sent to and fro.
+        let most = wanted.rev().max_by_key(|known| known.end);
+        most.map(|known| known.broker)
+    }
+
     /// How far a follower claims to be; `None` if it has not been heard of.
     #[must_use]
     fn end_of(&self, broker: i32) -> Option<i64> {

@@ -78,6 +78,7 @@ impl Three {
             current_leader_epoch: from.leader_epoch,
             last_fetched_epoch: from.last_epoch,
             at_least_one: true,
+            any_replica: false,
         };
         let read = led.read_for_follower(who, &wanted, Instant::now()).ok()?;
         let epoch = from.leader_epoch;
@@ -130,6 +131,53 @@ impl Three {
         }
         all
     }
+}
+
+#[test]
+fn consumers_read_at_a_follower_what_it_knows_to_be_committed() {
+    let mut three = Three::new(FlushMode::Os);
+    three.elect(1);
+    (1..=3).for_each(|broker| three.tell(broker));
+    let leader = three.partition(1);
+    append(&leader, &["a"]).expect("appends");
+    append(&leader, &["b"]).expect("appends");
+    let follower = three.partition(2);
+    let read = |offset, current_leader_epoch, any_replica| {
+        follower.read(&FetchRead {
+            offset,
+            current_leader_epoch,
+            any_replica,
+            isolation: Isolation::ReadUncommitted,
+            ..fetch(0)
+        })
+    };
+    assert_eq!(three.fetch(2, 1), Some(true));
+    assert!(follower.log_end_offset() > 0);
+    assert_eq!(
+        read(0, 1, true).expect("reads").records.len,
+        0,
+        "nothing is committed"
+    );
+    assert_eq!(
+        read(1, 1, true).err(),
+        Some(PartitionError::OffsetNotAvailable {
+            requested: 1,
+            known: 0
+        })
+    );
+    three.settle(3);
+    three.settle(2);
+    assert!(read(0, 1, true).expect("reads").records.len > 0);
+    assert!(read(0, -1, true).is_ok());
+    assert!(matches!(
+        read(0, 0, true),
+        Err(PartitionError::FencedLeaderEpoch { .. })
+    ));
+    assert!(matches!(
+        read(0, 2, true),
+        Err(PartitionError::UnknownLeaderEpoch { .. })
+    ));
+    assert_eq!(read(0, 1, false).err(), Some(PartitionError::NotLeader));
 }
 
 #[test]

@@ -72,6 +72,39 @@ fn who_stays_behind_for_too_long_is_to_go() {
 }
 
 #[test]
+fn who_has_lost_what_is_committed_is_to_go_at_once() {
+    let mut known = three();
+    known.fetched(2, 20, 10, 10, at(1));
+    known.fetched(3, 30, 10, 10, at(1));
+    assert_eq!(known.without_who_lost(3, 10), None);
+    known.fetched(3, 31, 4, 10, at(2));
+    let proposal = known.without_who_lost(3, 10).expect("it had 10 records");
+    assert_eq!(proposal.isr.len(), 2);
+    assert_eq!(known.without_who_lost(3, 10), None, "one at a time");
+    assert!(known.written(&[1, 2], 6));
+    assert_eq!(known.without_who_lost(3, 10), None, "it is no member");
+}
+
+#[test]
+fn the_nearest_replica_is_a_member_that_has_what_is_wanted() {
+    let mut known = InSync::new(1, &[1, 2, 3, 4], &[1, 2, 3], 5, at(0));
+    let everybody = |_| true;
+    assert_eq!(known.most_advanced(0, everybody), None, "never heard of");
+    known.fetched(4, 40, 9, 9, at(1));
+    known.fetched(2, 20, 7, 9, at(1));
+    known.fetched(3, 30, 8, 9, at(1));
+    assert_eq!(known.most_advanced(7, everybody), Some(3));
+    assert_eq!(known.most_advanced(7, |broker| broker == 2), Some(2));
+    assert_eq!(known.most_advanced(8, |broker| broker == 2), None);
+    known.fetched(2, 20, 8, 9, at(2));
+    assert_eq!(
+        known.most_advanced(8, everybody),
+        Some(2),
+        "the first of equals"
+    );
+}
+
+#[test]
 fn who_has_caught_up_joins_and_counts_at_once() {
     let mut known = InSync::new(1, &[1, 2, 3], &[1, 3], 5, at(0));
     known.fetched(3, 30, 20, 20, at(1));

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use pybroker_replica::{Partition, Registration, TopicMap};
+use pybroker_replica::{Isolation, Partition, Registration, TopicMap};
 
 use super::read::{Outcome, read_all, resolve};
 use super::respond::{Written, sent_slices, write};
@@ -95,6 +95,7 @@ impl PendingFetch {
                 .sum();
             let over = bytes >= self.wanted.min_bytes
                 || outcomes.iter().any(|outcome| outcome.urgent)
+                || self.has_watermark_to_tell(&outcomes)
                 || outcomes.iter().all(|outcome| outcome.absent)
                 || now >= self.wanted.deadline
                 || attempt >= ATTEMPTS_MAX
@@ -108,6 +109,19 @@ impl PendingFetch {
             }
         }
         None
+    }
+
+    /// Whether a follower has not heard of a high watermark that it could show to consumers.
+    fn has_watermark_to_tell(&self, outcomes: &[Outcome]) -> bool {
+        let Source::Session(session) = &self.source else {
+            return false;
+        };
+        self.wanted.tells_watermark
+            && self.wanted.incremental
+            && outcomes.iter().any(|outcome| {
+                outcome.head.error_code == 0
+                    && session.1.told_watermark(outcome.place) < outcome.head.high_watermark
+            })
     }
 
     /// Waits for any of the partitions. `None`: one of them has more already.
@@ -128,6 +142,11 @@ impl PendingFetch {
                 .ok()?;
             let isolation = self.wanted.isolation;
             registrations.push(partition.watch(isolation, outcome.end, context.waker())?);
+            if self.wanted.tells_watermark {
+                let told = outcome.head.high_watermark;
+                let watched = Isolation::ReadUncommitted;
+                registrations.push(partition.watch(watched, told, context.waker())?);
+            }
         }
         Some(registrations)
     }
@@ -190,7 +209,9 @@ impl PendingFetch {
                 head.high_watermark,
                 head.log_start_offset,
             );
-            let told = head.diverging_epoch.is_some() || head.attach.is_some();
+            let told = head.diverging_epoch.is_some()
+                || head.attach.is_some()
+                || head.preferred_read_replica >= 0;
             !incremental || news || told || outcome.slice.is_some()
         });
         session.1.rotate(&gave_records);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pybroker_model::Uuid;
 use pybroker_protocol::ErrorCode;
-use pybroker_protocol::hot::fetch_request::{BY_ID, FetchRequest, SESSIONS};
+use pybroker_protocol::hot::fetch_request::{BY_ID, FetchRequest, SESSIONS, WITH_RACK};
 use pybroker_protocol::primitives::Span;
 use pybroker_replica::{Follower, Isolation};
 
@@ -41,12 +41,17 @@ pub(super) fn plan(
         .fetch_bytes_max
         .min(request.max_bytes);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let rack_aware = thread.settings.rack_aware;
+    let rack = text(request.rack_id, body);
     let wanted = Wanted {
         version: call.wire_version(),
         reply: call.reply,
         isolation,
         follower,
         throttle: Arc::clone(&call.shared.replicas.throttles().leader),
+        any_replica: follower.is_none() && call.version >= WITH_RACK,
+        rack: (rack_aware && follower.is_none() && !rack.is_empty()).then(|| rack.into()),
+        tells_watermark: rack_aware && follower.is_some(),
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(limit).unwrap_or(0),
         deadline: call.received + wait,

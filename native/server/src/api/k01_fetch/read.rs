@@ -138,7 +138,21 @@ fn read_one(
         current_leader_epoch: target.current_leader_epoch,
         last_fetched_epoch: target.last_fetched_epoch,
         at_least_one: at_least_one && !held_back,
+        any_replica: wanted.any_replica,
     };
+    if let Some(near) = near_replica(wanted, view, partition, target)
+        && let Ok(read) = partition.read(&FetchRead {
+            max_bytes: 0,
+            at_least_one: false,
+            any_replica: false,
+            ..fetch
+        })
+    {
+        let mut outcome = found(wanted.isolation, place, target, read);
+        outcome.head.preferred_read_replica = near;
+        outcome.urgent = true;
+        return outcome;
+    }
     let read = match wanted.follower {
         Some(follower) => partition.read_for_follower(follower, &fetch, now),
         None => partition.read(&fetch),
@@ -160,6 +174,20 @@ fn read_one(
             }
         }
     }
+}
+
+/// The replica that the consumer should ask instead, if this one leads.
+fn near_replica(
+    wanted: &Wanted,
+    view: &MetadataView,
+    partition: &Partition,
+    target: &FetchTarget,
+) -> Option<i32> {
+    let rack = wanted.rack.as_deref()?;
+    partition.near_replica(target.fetch_offset, |broker| {
+        view.broker(broker)
+            .is_some_and(|broker| broker.rack.as_deref() == Some(rack))
+    })
 }
 
 fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: PartitionRead) -> Outcome {

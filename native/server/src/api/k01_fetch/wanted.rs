@@ -20,6 +20,12 @@ pub(super) struct Wanted {
     pub(super) follower: Option<Follower>,
     /// How fast followers that are not in sync get records, of partitions that say so.
     pub(super) throttle: Arc<Throttle>,
+    /// A consumer that may read from replicas that do not lead.
+    pub(super) any_replica: bool,
+    /// The rack in which a consumer wants to read, if it is to be told of a replica there.
+    pub(super) rack: Option<Box<str>>,
+    /// A follower hears of the high watermark as soon as it moves, so that consumers can read there.
+    pub(super) tells_watermark: bool,
     /// Answered when this much is there.
     pub(super) min_bytes: usize,
     /// Bytes of records in the whole answer; at least one batch comes in any case.

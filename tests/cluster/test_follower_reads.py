@@ -1,0 +1,150 @@
+"""Consumers read from a replica in their own rack (KIP-392)."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.client import TopicPartition, blocking
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.kafka_tools import run_tool
+from tests.support.links import CLIENTS, Links
+from tests.support.replicas import create, produce, same_logs, state
+from tests.support.wire import free_port
+from tests.topic_ids import kit
+from tests.wire.client import WireClient
+
+WAIT_MS = 25_000
+SETTINGS = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    # A follower that is not woken hears of what is committed this late.
+    "replica.fetch.wait.max.ms": str(WAIT_MS),
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Network:
+    """The cluster, and what can be cut in it."""
+
+    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
+        self.cluster = cluster
+        self.links = links
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Broker N is in rack N."""
+
+    def in_a_rack(broker: ClusterBroker) -> None:
+        broker.settings["broker.rack"] = f"rack-{broker.broker_id}"
+        broker.settings["metrics.listener"] = f"127.0.0.1:{free_port()}"
+
+    links = Links()
+    try:
+        folder = tmp_path_factory.mktemp("racks")
+        with running_cluster(folder, settings=SETTINGS, links=links, prepare=in_a_rack) as cluster:
+            yield Network(cluster, links)
+    finally:
+        links.close()
+
+
+def fetched(
+    broker: ClusterBroker, topic: str, offset: int = 0, *, epoch: int = -1, rack: str = "", version: int = 12
+) -> m.FetchResponse_PartitionData:
+    """The partition's row of the answer."""
+    with WireClient(broker.port) as client:
+        answer = client.call(kit.fetch_request((topic, offset, epoch), rack_id=rack), version)
+    row: m.FetchResponse_PartitionData = answer.responses[0].partitions[0]
+    return row
+
+
+def test_the_leader_names_the_replica_in_the_consumers_rack(network: Network) -> None:
+    brokers = network.cluster.brokers
+    create(network.cluster, "near", [2, 3])
+    produce(brokers[2], "near", "a")
+    same_logs(network.cluster, "near")
+    for rack, named in {"rack-3": 3, "rack-2": -1, "rack-1": -1, "elsewhere": -1, "": -1}.items():
+        row = fetched(brokers[2], "near", rack=rack)
+        assert (row.error_code, row.preferred_read_replica) == (0, named)
+        assert bool(row.records) == (named == -1)
+    # Nobody there has so much: the leader says what it says to everybody.
+    row = fetched(brokers[2], "near", 99, rack="rack-3")
+    assert (row.error_code, row.preferred_read_replica) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+def test_a_follower_serves_consumers_what_it_knows_to_be_committed(network: Network) -> None:
+    follower = network.cluster.brokers[3]
+    create(network.cluster, "served", [2, 3])
+    produce(network.cluster.brokers[2], "served", "a")
+    same_logs(network.cluster, "served")
+    until(lambda: fetched(follower, "served").records)
+    assert fetched(follower, "served").high_watermark == 1
+    epoch = state(network.cluster, "served").epoch
+    assert fetched(follower, "served", epoch=epoch + 1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetched(follower, "served", epoch=epoch).error_code == ErrorCode.NONE
+    assert fetched(follower, "served", 2, epoch=epoch).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    # Versions that know nothing of it, and brokers that are no replica.
+    assert fetched(follower, "served", version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(network.cluster.brokers[1], "served").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_our_consumer_goes_on_near_it_while_the_leader_is_not_reached(network: Network) -> None:
+    """And hears of new records when they are committed, not when the follower asks for more the next time."""
+    cluster = network.cluster
+    create(cluster, "followed", [2, 3])
+    found: list[str] = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest", "client.rack": "rack-3"}
+    with blocking.Consumer({**settings, "request.timeout.ms": 5_000}) as consumer:
+        consumer.assign([TopicPartition("followed", 0)])
+
+        def read(count: int) -> None:
+            def enough() -> bool:
+                found.extend(record.value.decode() for record in consumer.poll(1.0))
+                return len(found) >= count
+
+            until(enough)
+
+        produce(cluster.brokers[2], "followed", "0")
+        read(1)
+        network.links.cut_off(2, CLIENTS)
+        try:
+            before = time.monotonic()
+            for number in range(1, 6):
+                produce(cluster.brokers[2], "followed", str(number))
+                read(number + 1)
+            assert time.monotonic() - before < WAIT_MS / 1000
+        finally:
+            network.links.heal()
+        # Its replica is gone: the leader serves it again.
+        cluster.brokers[3].kill()
+        produce(cluster.brokers[2], "followed", "6")
+        read(7)
+    cluster.brokers[3].start()
+    assert found == [str(number) for number in range(7)]
+
+
+def fetched_bytes(broker: ClusterBroker) -> float:
+    """What it has sent to consumers and followers."""
+    with urllib.request.urlopen(f"http://{broker.settings['metrics.listener']}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    found = re.search(r"^pybroker_fetched_bytes_total(?:{[^}]*})? (\S+)", text, re.M)
+    assert found is not None
+    return float(found[1])
+
+
+def test_the_java_consumer_reads_near_it(network: Network) -> None:
+    cluster = network.cluster
+    create(cluster, "java", [2, 3])
+    produce(cluster.brokers[2], "java", "one", "two")
+    same_logs(cluster, "java")
+    before = fetched_bytes(cluster.brokers[3])
+    arguments = ["--bootstrap-server", cluster.brokers[3].bootstrap, "--topic", "java", "--from-beginning"]
+    arguments += ["--max-messages", "2", "--timeout-ms", "60000", "--command-property", "client.rack=rack-3"]
+    assert run_tool("kafka-console-consumer", arguments).split() == ["one", "two"]
+    assert fetched_bytes(cluster.brokers[3]) > before
