@@ -103,6 +103,7 @@ REPLICATION = (
         1,
         "Threads that copy from each leader; the partitions of a topic are spread over them.",
         at_least(1),
+        Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
         "replica.fetch.wait.max.ms",

@@ -69,6 +69,8 @@ def test_the_leader_names_the_replica_in_the_consumers_rack(network: Network) ->
     create(network.cluster, "near", [2, 3])
     produce(brokers[2], "near", "a")
     same_logs(network.cluster, "near")
+    # It is in sync when the leader has heard that the controller says so.
+    until(lambda: fetched(brokers[2], "near", rack="rack-3").preferred_read_replica == 3)
     for rack, named in {"rack-3": 3, "rack-2": -1, "rack-1": -1, "elsewhere": -1, "": -1}.items():
         row = fetched(brokers[2], "near", rack=rack)
         assert (row.error_code, row.preferred_read_replica) == (0, named)

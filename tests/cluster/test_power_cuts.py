@@ -90,6 +90,7 @@ def test_one_machine_loses_power(machines: Machines) -> None:
     assert read(machines.cluster, name)[: len(acknowledged)] == acknowledged
 
 
+@pytest.mark.checklist("C2")
 def test_all_machines_lose_power_at_once(machines: Machines) -> None:
     """What was acknowledged is there in commit mode. In os mode what was not flushed may be gone, and the operator is
     told of which partitions."""

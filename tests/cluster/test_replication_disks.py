@@ -1,4 +1,4 @@
-"""A log directory of one broker fails: others lead what was there; when it is back its replicas catch up."""
+"""Disks of one broker fail or give back something else: others lead what was there, and its replicas catch up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
-from tests.support.replicas import create, produce, read, state
+from tests.support.replicas import create, produce, read, same_logs, segments_of, state
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -64,6 +64,7 @@ def led(cluster: BrokerCluster, topic: str) -> list[int]:
         return [one.leader_id for one in kit.metadata(client, 12, topic).topics[0].partitions]
 
 
+@pytest.mark.checklist("C9", "C11", "C12")
 def test_others_lead_what_was_on_a_disk_that_fails(disks: TwoDisks) -> None:
     """And only that: the broker goes on with its other disk. A read or write that fails is enough; nobody has to stop
     the broker."""
@@ -108,3 +109,30 @@ def everything(cluster: BrokerCluster, topic: str) -> list[bytes]:
 
         until(enough)
     return found
+
+
+@pytest.mark.checklist("C6")
+def test_a_leader_with_a_damaged_batch_gives_its_leadership_up(disks: TwoDisks) -> None:
+    """The batch is in a closed segment. The follower that is to copy it notices; another replica leads then, and the
+    damaged one is copied anew. Nobody is given what is damaged, and nothing is lost."""
+    cluster = disks.cluster
+    create(cluster, "damaged", [2, 1, 3], segment_bytes=str(1 << 20))
+    wanted = [f"{number} " + 900_000 * "x" for number in range(4)]
+    produce(cluster.brokers[2], "damaged", wanted[0])
+    same_logs(cluster, "damaged")
+    cluster.brokers[3].stop()
+    until(lambda: state(cluster, "damaged").isr == {1, 2})
+    for value in wanted[1:]:
+        assert produce(cluster.brokers[2], "damaged", value).error_code == 0
+    whole = b"".join(path.read_bytes() for path in segments_of(cluster.brokers[1], "damaged"))
+    with segments_of(cluster.brokers[2], "damaged")[1].open("r+b") as file:
+        file.seek(500_000)
+        file.write(b"y")
+    cluster.brokers[3].start()
+    until(lambda: state(cluster, "damaged").leader == 1)
+    until(lambda: 3 in state(cluster, "damaged").isr)
+    assert read(cluster, "damaged") == wanted
+    until(lambda: "is damaged on disk" in cluster.brokers[2].console.read_text())
+    cluster.brokers[2].restart()
+    assert same_logs(cluster, "damaged") == whole
+    assert state(cluster, "damaged").isr == {1, 2, 3}

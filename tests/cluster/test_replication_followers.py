@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from pybroker.client import TopicPartition, blocking
+from pybroker.client import AlterConfigOp, ConfigResource, NewTopic, TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.links import Links
 from tests.support.replicas import (
     Writer,
@@ -42,6 +43,9 @@ SETTINGS = {
     "log.initial.task.delay.ms": "200",
     "auto.leader.rebalance.enable": "false",
 }
+
+
+THREADS = Path("/proc/self/task")
 
 
 class Network:
@@ -235,3 +239,23 @@ def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
         for order, version in orders:
             assert late_controller.call(order, version).error_code == ErrorCode.STALE_BROKER_EPOCH
     same_logs(network.cluster, "lives")
+
+
+def test_more_threads_copy_from_each_leader(network: Network) -> None:
+    """`num.replica.fetchers`, while they copy. Linux tells the names of threads."""
+    with blocking.AdminClient({"bootstrap.servers": network.cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic("threads", replica_assignments={index: [2, 3] for index in range(6)})])
+        for count in (3, 1):
+            change = AlterConfigOp("num.replica.fetchers", str(count))
+            admin.incremental_alter_configs({ConfigResource.broker(""): [change]})
+            if THREADS.is_dir():
+                until(lambda count=count: len(threads_of(network.cluster.brokers[3], "fetcher-2-")) == count)
+            with blocking.Producer({"bootstrap.servers": network.cluster.bootstrap, "acks": "all"}) as producer:
+                for number in range(60):
+                    producer.send("threads", str(number).encode(), partition=number % 6)
+
+
+def threads_of(broker: ClusterBroker, name: str) -> list[str]:
+    """Names of its threads that begin so."""
+    found = [path.read_text().strip() for path in Path(f"/proc/{broker.pid}/task").glob("*/comm")]
+    return [one for one in found if one.startswith(name)]

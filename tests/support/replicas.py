@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
@@ -100,8 +101,16 @@ def topic_id(broker: ClusterBroker, topic: str) -> Uuid:
 
 def log_of(broker: ClusterBroker, topic: str) -> bytes:
     """The records on its disk: all segments."""
-    folder = broker.data_dir / f"{topic}-0"
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    while True:
+        # Retention may remove a file that was just listed.
+        with suppress(FileNotFoundError):
+            return b"".join(path.read_bytes() for path in segments_of(broker, topic))
+
+
+def segments_of(broker: ClusterBroker, topic: str) -> list[Path]:
+    """The files of the log, the oldest first."""
+    directories = broker.settings.get("log.dirs", str(broker.data_dir)).split(",")
+    return sorted(path for directory in directories for path in Path(directory).glob(f"{topic}-0/*.log"))
 
 
 def same_logs(cluster: BrokerCluster, topic: str, at: int = 1) -> bytes:

@@ -153,6 +153,10 @@ impl DataPlane {
             for proposal in replicas.proposals().take() {
                 queue.propose(proposal);
             }
+            let given_up = replicas.proposals().take_given_up();
+            if !given_up.is_empty() {
+                queue.offline(given_up);
+            }
         }));
     }
 
@@ -233,6 +237,9 @@ impl DataPlane {
         }
         if let Some(server) = self.server() {
             server.set_settings(changed.server.clone());
+        }
+        if let Some(fetchers) = self.fetchers() {
+            fetchers.set_threads(changed.fetcher.threads)?;
         }
         self.settings.store(changed);
         Ok(())

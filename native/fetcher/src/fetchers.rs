@@ -160,6 +160,43 @@ impl Fetchers {
         failed
     }
 
+    /// `num.replica.fetchers` from now on: partitions move to other threads of their leaders.
+    ///
+    /// # Errors
+    /// As [`Fetchers::set`].
+    pub fn set_threads(&self, threads: u32) -> std::io::Result<()> {
+        let now = self.shared.clock.now();
+        let mut table = self.table.lock();
+        let (before, after) = (table.threads_per_leader, threads.max(1));
+        if table.stopped || before == after {
+            return Ok(());
+        }
+        let mut leave: IdMap<Place, Vec<Change>> = IdMap::default();
+        let mut follow: IdMap<Place, Vec<Change>> = IdMap::default();
+        for (tip, (leader, epoch)) in &table.assigned {
+            let places = [before, after].map(|threads| place_of(*tip, *leader, threads));
+            if places[0] != places[1] {
+                leave
+                    .entry(places[0])
+                    .or_default()
+                    .push(Change::Leave(*tip));
+                let joins = follow.entry(places[1]).or_default();
+                joins.push(Change::Follow(*tip, *epoch));
+            }
+        }
+        table.threads_per_leader = after;
+        for (changes, by) in [(&leave, -1), (&follow, 1)] {
+            for (place, changes) in changes {
+                table.count(*place, by * changes.len() as isize);
+            }
+        }
+        // First those that leave: two threads that hold a partition would only be in each other's way.
+        for (place, changes) in leave.into_iter().chain(follow) {
+            self.tell(&mut table, place, changes, now)?;
+        }
+        Ok(())
+    }
+
     fn tell(
         &self,
         table: &mut Table,

@@ -36,6 +36,8 @@ pub struct Partition {
     gate: RwLock<()>,
     /// Appends are refused until further notice: its topic is about to be deleted.
     fenced: AtomicBool,
+    /// It did not take the leadership that it was given.
+    declined: AtomicBool,
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,
     attaches: Attaches,
@@ -129,6 +131,7 @@ impl Partition {
             hosted,
             gate: RwLock::new(()),
             fenced: AtomicBool::new(false),
+            declined: AtomicBool::new(false),
             progress: Arc::new(Progress::new(role, config, known)),
             proposals,
             attaches: Attaches::default(),

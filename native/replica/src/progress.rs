@@ -157,6 +157,13 @@ impl Progress {
         self.led.lock().as_ref()?.most_advanced(offset, wanted)
     }
 
+    /// A follower gets records from `offset` on; whether it got them before and asks for them again.
+    pub(crate) fn gives(&self, broker: i32, offset: i64) -> bool {
+        let mut led = self.led.lock();
+        led.as_mut()
+            .is_some_and(|known| known.gives(broker, offset))
+    }
+
     /// Proposes to go on without followers that have been behind for too long.
     pub(crate) fn shrink(
         &self,

@@ -53,6 +53,9 @@ pub use times::TimestampAndOffset;
 /// Called with the flushed end after each flush that moved it.
 pub type OnFlush = Box<dyn Fn(i64) + Send + Sync>;
 
+/// [`Log::lost_from`] of a log that is whole.
+const NOTHING_LOST: i64 = i64::MAX;
+
 /// What only the holder of the writer lock may touch.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -99,6 +102,8 @@ pub struct Log {
     /// Damage that readers met and nobody has reported yet; the flag says whether there is any.
     pub(crate) damage_noted: Mutex<Vec<String>>,
     pub(crate) has_damage_noted: AtomicBool,
+    /// First offset that recovery found damaged and took out, and that nobody has brought back since.
+    lost_from: AtomicI64,
     /// Compaction: first offset not yet compacted.
     pub(crate) cleaned_to: AtomicI64,
     /// Serialises compaction, retention and truncation, which replace segments.

@@ -18,6 +18,7 @@ from pybroker.cluster.events import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ElectLeaders,
     IsrChange,
     NewPartitions,
     NewTopic,
@@ -28,6 +29,7 @@ from pybroker.controller import brokers, configs, leader_election, placement, to
 from pybroker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
 from pybroker.controller.configs import decide_alter_configs
 from pybroker.controller.deletions import RETRIES_MAX, RETRY_S, Deletions
+from pybroker.controller.elect_leaders import decide_elect_leaders
 from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
 from pybroker.controller.isr import decide_alter_isr
 from pybroker.controller.local_port import LocalPort
@@ -55,8 +57,8 @@ def cluster(*ids: int) -> ClusterImage:
     return ClusterImage.initial(5).apply(ImageDelta(brokers=tuple(broker(one) for one in ids)))
 
 
-def arrival(broker_id: int, epoch: int, *, intact: bool = True) -> Arrival:
-    return Arrival(BrokerImage(broker_id, epoch, (ENDPOINT,), None), intact)
+def arrival(broker_id: int, epoch: int, *, intact: bool = True, emptied: bool = False) -> Arrival:
+    return Arrival(BrokerImage(broker_id, epoch, (ENDPOINT,), None, emptied), intact)
 
 
 def created(image: ClusterImage, *names: str, partitions: int = 3, factor: int = 1) -> ClusterImage:
@@ -244,6 +246,24 @@ def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() ->
     assert led(image) == [(2, 3, (2,))]
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 12, intact=False),))).delta)
     assert led(image) == [(2, 4, (2,))], "nobody else has anything"
+
+
+def test_who_has_lost_a_disk_does_not_lead_what_only_it_had() -> None:
+    image = created(cluster(1, 2), "a", partitions=1, factor=2)
+    image = created(image, "alone", partitions=1, factor=1)
+    image = image.apply(decide_brokers(image, BrokersChanged(gone=(2,))).delta)
+    image = image.apply(decide_brokers(image, BrokersChanged(gone=(1,))).delta)
+    assert led(image) == [(-1, 2, (1,))]
+    # It is back, with nothing; then the other one, which was not in sync; then the first once more.
+    for one in (arrival(1, 9, intact=False, emptied=True), arrival(2, 10), arrival(1, 11, emptied=True)):
+        image = image.apply(decide_brokers(image, BrokersChanged((one,))).delta)
+        assert led(image) == [(-1, 2, (1,))]
+    assert led(image, "alone")[0][0] == 1, "there is nobody who could have it"
+    found = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 12),))).delta)
+    assert led(found)[0][0] == 1, "the disk is back"
+    event = ElectLeaders(unclean=True, partitions=(("a", 0),))
+    lossy = image.apply(decide_elect_leaders(image, event).delta)
+    assert led(lossy)[0][0] == 2, "rather what was once in sync than nothing"
 
 
 def test_before_a_broker_stops_others_lead_and_are_in_sync_without_it() -> None:

@@ -250,6 +250,11 @@ impl Replicas {
             if !leads(order) {
                 return partition.follow(order.leader, order.leader_epoch);
             }
+            if partition.declines_to_lead(&order.isr) {
+                return Err(PartitionError::storage(
+                    "records of it were damaged; another replica is to lead",
+                ));
+            }
             let leader = Leader {
                 leader_epoch: order.leader_epoch,
                 isr: Arc::clone(&order.isr),

@@ -61,6 +61,7 @@ impl Partition {
         now_ms: i64,
     ) -> Result<i64, PartitionError> {
         let (_gate, hosted) = self.followed(asked)?;
+        self.cut_behind_damage(&hosted.log, now_ms)?;
         let end = hosted.log.append_as_follower(records, now_ms)?;
         let config = self.progress.config();
         let flush = match config.log.flush_mode {
@@ -127,6 +128,7 @@ impl Partition {
         log_start: i64,
     ) -> Result<(), PartitionError> {
         let (_gate, hosted) = self.follows(leader_epoch)?;
+        self.cut_behind_damage(&hosted.log, 0)?;
         self.progress
             .follow_high_watermark(high_watermark, &hosted.log);
         let end = hosted.log.log_end_offset();
@@ -134,6 +136,19 @@ impl Partition {
             hosted.log.delete_records(log_start, log_start)?;
         }
         Ok(())
+    }
+
+    /// Once the leader has answered: cuts off what stands behind records that were damaged when the log was opened. From
+    /// there on everything is copied anew, beginning with the next fetch.
+    fn cut_behind_damage(&self, log: &Log, now_ms: i64) -> Result<(), PartitionError> {
+        let Some(lost) = log.lost_from() else {
+            return Ok(());
+        };
+        log.truncate_to(lost, now_ms)?;
+        self.progress.cut_to(log.log_end_offset());
+        Err(PartitionError::storage(format_args!(
+            "records from {lost} on were damaged, and are copied anew"
+        )))
     }
 
     /// Cuts off what the leader does not have: `common` is the largest epoch, with its end, that the leader knows of

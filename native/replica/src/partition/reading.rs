@@ -141,7 +141,22 @@ impl Partition {
             isolation: Isolation::LogEnd,
             ..*fetch
         };
-        let read = self.read_as(Some(follower.broker), fetch)?;
+        let read = self.read_as(Some(follower.broker), fetch);
+        if let Err(PartitionError::Corrupt(damage)) = &read
+            && leader.isr.len() > 1
+        {
+            self.give_up(damage);
+        }
+        let read = read?;
+        // Who asks again could not use what it got.
+        if read.records.len > 0
+            && self.progress.gives(follower.broker, fetch.offset)
+            && leader.isr.len() > 1
+            && let Some(damage) = hosted.log.damage_at(fetch.offset)
+        {
+            self.give_up(&damage);
+            return Err(PartitionError::Corrupt(damage.into()));
+        }
         if read.diverging.is_none()
             && requested >= 0
             && let Some(proposal) =

@@ -1,6 +1,7 @@
 //! Taking a role and giving it up, with no append under way: all of it holds the gate for writing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Partition;
@@ -70,6 +71,13 @@ impl Partition {
         Ok(())
     }
 
+    /// Whether it is not to lead though it was ordered to: records were damaged when its log was opened, and another
+    /// replica may have them. Said once: who is asked again is the best that there is.
+    pub(crate) fn declines_to_lead(&self, isr: &[i32]) -> bool {
+        let damaged = self.log().is_some_and(|log| log.lost_from().is_some());
+        damaged && isr.len() > 1 && !self.declined.swap(true, Ordering::AcqRel)
+    }
+
     /// Its log directory failed.
     pub(crate) fn go_offline(&self, reason: &Arc<str>) {
         let leader_epoch = self.leader_epoch();
@@ -77,6 +85,12 @@ impl Partition {
             leader_epoch,
             reason: Arc::clone(reason),
         });
+    }
+
+    /// Its data is damaged: others are to lead, and this replica serves nothing before it is opened anew.
+    pub(super) fn give_up(&self, reason: &str) {
+        self.go_offline(&Arc::from(reason));
+        self.proposals.give_up(self.tip);
     }
 
     /// Leads no more: `role` says what it is now. After it no append takes effect; those who wait are told.

@@ -46,6 +46,8 @@ struct Follower {
     caught_up: Option<Instant>,
     last_fetch: Option<Instant>,
     leader_end_at_last_fetch: i64,
+    /// From where it was given records last.
+    given_from: Option<i64>,
 }
 
 impl Follower {
@@ -57,6 +59,7 @@ impl Follower {
             caught_up: None,
             last_fetch: None,
             leader_end_at_last_fetch: i64::MAX,
+            given_from: None,
         }
     }
 }
@@ -129,6 +132,15 @@ impl InSync {
         follower.last_fetch = Some(now);
         follower.leader_end_at_last_fetch = leader_end;
         Claim::Noted
+    }
+
+    /// A follower gets records from `offset` on; whether it got them before and asks for them again.
+    pub(super) fn gives(&mut self, broker: i32, offset: i64) -> bool {
+        let mut followers = self.followers.iter_mut();
+        let Some(follower) = followers.find(|known| known.broker == broker) else {
+            return false;
+        };
+        follower.given_from.replace(offset) == Some(offset)
     }
 
     /// The end that every replica has which is, or may be, in sync; `local_end` is the leader's own (its flushed end

@@ -22,6 +22,7 @@ pub struct IsrProposal {
 #[derive(Default)]
 pub struct Proposals {
     waiting: Mutex<Vec<IsrProposal>>,
+    given_up: Mutex<Vec<TopicIdPartition>>,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -44,6 +45,18 @@ impl Proposals {
     /// All that wait.
     pub fn take(&self) -> Vec<IsrProposal> {
         std::mem::take(&mut *self.waiting.lock())
+    }
+
+    /// All partitions whose leader here has found its own data damaged.
+    pub fn take_given_up(&self) -> Vec<TopicIdPartition> {
+        std::mem::take(&mut *self.given_up.lock())
+    }
+
+    pub(crate) fn give_up(&self, tip: TopicIdPartition) {
+        self.given_up.lock().push(tip);
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
     }
 
     pub(crate) fn put(&self, proposal: IsrProposal) {

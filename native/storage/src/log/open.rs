@@ -1,6 +1,6 @@
 //! Opening a log: recovery's findings become a [`Log`].
 
-use super::{Log, Writer};
+use super::{Log, NOTHING_LOST, Writer};
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::LOG;
@@ -94,6 +94,15 @@ impl Log {
                     .clamp(found.log_start, found.log_end.max(found.log_start)),
             ),
             maintenance: Mutex::new(()),
+            lost_from: AtomicI64::new(
+                found
+                    .report
+                    .lost
+                    .iter()
+                    .map(|(first, _)| *first)
+                    .min()
+                    .unwrap_or(NOTHING_LOST),
+            ),
         };
         if found.epochs_changed {
             log.rewrite_epochs()?;

@@ -1,10 +1,11 @@
 //! Reading: from an offset to a stretch of a file, without the writer's lock.
 
-use super::Log;
+use super::{Log, NOTHING_LOST};
 use crate::error::{ReadError, StorageError};
 use crate::handles::SegmentFile;
 use crate::segment::{ReadStart, Segment};
 use crate::txn_index::AbortedTransaction;
+use pybroker_model::{BatchError, Batches};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -146,6 +147,44 @@ impl Log {
     fn note_damage(&self, text: String) {
         self.damage_noted.lock().push(text);
         self.has_damage_noted.store(true, Ordering::Release);
+    }
+
+    /// Whether the batch that holds `offset` is damaged, in words; the next start then checks its segment.
+    pub fn damage_at(&self, offset: i64) -> Option<String> {
+        let slice = self.read(offset, 0, self.log_end_offset(), true).ok()?;
+        let bytes = slice.to_vec().ok()?;
+        let (header, batch) = match Batches::new(&bytes).next()? {
+            Ok(found) => found,
+            Err(error) => return Some(self.found_damaged(offset, &error)),
+        };
+        let checked = header.check().and_then(|()| header.check_crc(batch));
+        checked
+            .err()
+            .map(|error| self.found_damaged(offset, &error))
+    }
+
+    fn found_damaged(&self, offset: i64, error: &BatchError) -> String {
+        let segments = self.segments.load();
+        segments[Self::segment_index(&segments, offset)]
+            .damaged
+            .store(true, Ordering::Release);
+        let text = format!("the batch with offset {offset} is damaged on disk: {error}");
+        self.note_damage(format!(
+            "{text}. Another replica is to lead; a restart of the broker has the damaged one copied anew"
+        ));
+        text
+    }
+
+    /// The first offset that was damaged when the log was opened, and is not here any more.
+    pub fn lost_from(&self) -> Option<i64> {
+        Some(self.lost_from.load(Ordering::Acquire)).filter(|&from| from != NOTHING_LOST)
+    }
+
+    /// What was lost from the log's end on comes from the leader.
+    pub(super) fn forget_lost_above(&self, end: i64) {
+        if self.lost_from.load(Ordering::Acquire) >= end {
+            self.lost_from.store(NOTHING_LOST, Ordering::Release);
+        }
     }
 
     /// What readers have met since the last call that is damaged, in words for the operator; each segment is named

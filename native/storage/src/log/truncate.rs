@@ -36,6 +36,7 @@ impl Log {
         } else {
             self.cut(&mut writer, offset).map_err(|e| self.fatal(e))?;
         }
+        self.forget_lost_above(self.log_end_offset());
         Ok(true)
     }
 
@@ -53,7 +54,9 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         self.start_over(&mut writer, offset, now_ms)
-            .map_err(|e| self.fatal(e))
+            .map_err(|e| self.fatal(e))?;
+        self.forget_lost_above(i64::MIN);
+        Ok(())
     }
 
     fn cut(&self, writer: &mut Writer, offset: i64) -> Result<(), StorageError> {

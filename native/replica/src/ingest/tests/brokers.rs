@@ -201,6 +201,7 @@ impl Brokers {
             current_leader_epoch: from.leader_epoch,
             last_fetched_epoch: from.last_epoch,
             at_least_one: true,
+            any_replica: false,
         };
         let read = led.read_for_follower(who, &wanted, Instant::now());
         let read = read.expect("reads");
