@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pybroker.client import blocking
+from pybroker.protocol.error_codes import ErrorCode
 from tests.ingest.client import ABSENT, COMMITTED, OPEN, Attempt
 from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.support.cluster_ingest import ClusterIngest, client, create, leaders, logs, records, staged_files
@@ -93,3 +95,21 @@ def test_an_ingest_expires_everywhere_when_no_broker_takes_anything_of_it(cluste
     assert ingest.state(1) == OPEN
     for broker in cluster.brokers:
         until(lambda broker=broker: ingest.state(broker) is None and not staged_files(cluster, broker))
+
+
+def test_a_topic_that_is_deleted_takes_its_ingest_with_it_everywhere(cluster: BrokerCluster) -> None:
+    create(cluster, "deleted")
+    ingest = ClusterIngest(cluster, "deleted", "job")
+    ingest.begin(1)
+    attempt = Attempt(0)
+    for partition in range(PARTITIONS):
+        ingest.append(attempt, partition, values("never"))
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.delete_topics(["deleted"])
+    create(cluster, "deleted")
+    with client(cluster, 2) as connection:
+        refused = connection.commit(ingest.topic_id, "job", ingest.epoch, [attempt])
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    for broker in cluster.brokers:
+        until(lambda broker=broker: ingest.state(broker) is None and not staged_files(cluster, broker))
+    assert records(cluster, "deleted", PARTITIONS) == [[]] * PARTITIONS

@@ -131,6 +131,11 @@ def create(
     """A topic on all brokers, all of whose replicas are in sync."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, partitions, len(cluster.brokers), config=dict(config or {}))])
+    for broker in cluster.brokers.values():
+        if broker.running:
+            # The others show it a moment after the one that was asked.
+            with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+                until(lambda admin=admin: topic in admin.list_topics())  # type: ignore[misc]
 
 
 def topic_id(cluster: BrokerCluster, topic: str) -> Uuid:
