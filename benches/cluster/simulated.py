@@ -49,6 +49,8 @@ from pybroker.startup.store import prepare_store
 from tests.support.zookeeper import ZooKeeperServer
 
 BEAT_S = 0.002
+QUIET_S = 3.0
+"""Work on large images is done on a thread, and nothing is sent meanwhile."""
 REPLICAS = 3
 PARTITIONS = 1_000
 """Of each topic."""
@@ -160,17 +162,17 @@ class Simulation:
         before = -1
         while before != self.channels.counts["messages"]:
             before = self.channels.counts["messages"]
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(QUIET_S)
 
     async def measured(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """One row of the table. The half second that shows that nothing follows does not count."""
+        """One row of the table. The time that shows that nothing follows does not count."""
         self._turns.longest_s = 0.0
         self.channels.counts |= {"messages": 0, "bytes": 0}
         cpu, since = cpu_seconds(os.getpid()), time.perf_counter()
         await work()
         decided = time.perf_counter() - since
         await self.until_quiet()
-        took = time.perf_counter() - since - 0.5
+        took = time.perf_counter() - since - QUIET_S
         counts = self.channels.counts
         cells = (decided, took, cpu_seconds(os.getpid()) - cpu, self._turns.longest_s * 1e3, counts["messages"],
                  counts["bytes"] / 1e6, resident_mib(os.getpid()))  # fmt: skip

@@ -33,9 +33,15 @@ class BrokerWatch:
         self._known: dict[int, int] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """The first event names all that are registered now, so that what another controller left is judged once."""
-        self._task = asyncio.create_task(self._run(), name="broker-watch")
+    async def start(self) -> BrokersChanged | None:
+        """All that are registered now, so that what another controller left is judged once, and before anything else;
+        None: nobody is. What changes from now on is reported."""
+        looked = await self._look()
+        if looked is None:
+            return None
+        event, changed = looked
+        self._task = asyncio.create_task(self._run(changed), name="broker-watch")
+        return event
 
     async def stop(self) -> None:
         """Reports nothing more."""
@@ -43,7 +49,18 @@ class BrokerWatch:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, changed: asyncio.Event) -> None:
+        while True:
+            await changed.wait()
+            looked = await self._look()
+            if looked is None:
+                return
+            event, changed = looked
+            if event is not None:
+                self._report(event)
+
+    async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
+        """What is different, and what is set at the next change; None: the store tells nothing any more."""
         while True:
             changed = asyncio.Event()
 
@@ -58,14 +75,13 @@ class BrokerWatch:
                 log.warning("the registrations of brokers cannot be read; trying again: %s", problem)
                 continue
             except StoreClosedError:
-                return
+                return None
             except StoreError as problem:
                 log.error("the registrations of brokers cannot be read: %s", problem)
-                return
-            self._compare(values(nodes, znodes.BROKER_IDS))
-            await changed.wait()
+                return None
+            return self._compare(values(nodes, znodes.BROKER_IDS)), changed
 
-    def _compare(self, nodes: dict[str, Node]) -> None:
+    def _compare(self, nodes: dict[str, Node]) -> BrokersChanged | None:
         arrived: list[Arrival] = []
         there: dict[int, int] = {}
         for name, node in nodes.items():
@@ -82,5 +98,4 @@ class BrokerWatch:
                 arrived.append(Arrival(broker, found.intact))
         gone = tuple(sorted(self._known.keys() - there.keys()))
         self._known = there
-        if arrived or gone:
-            self._report(BrokersChanged(tuple(arrived), gone))
+        return BrokersChanged(tuple(arrived), gone) if arrived or gone else None

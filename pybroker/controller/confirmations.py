@@ -52,8 +52,10 @@ class Confirmations:
             self._tell_everything(broker_id)
             return
         if response.error_code:
+            # What was meant for a life that has ended is told to nobody any more.
+            level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
             reason = error_name(response.error_code)
-            log.error("broker %d answered %s with %s", broker_id, type(request).__name__, reason)
+            log.log(level, "broker %d answered %s with %s", broker_id, type(request).__name__, reason)
         if isinstance(response, LeaderAndIsrResponse) and isinstance(request, LeaderAndIsrRequest):
             self._applied(broker_id, request, response)
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -113,15 +113,17 @@ class Controller:
         loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
         self._image = self._with_unclean_elections(loaded.image)
         gone = self._migrations.start(self._image, loaded.unfinished)
-        self._port.open()
+        # Brokers are announced by their registrations, which also elects leaders for what they host: before anything is
+        # decided that needs brokers.
+        first = self._port.open(await self._brokers.start())
+        if first is not None:
+            self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
         self._deletions.start(self._image)
         if gone:
             await self._port.submit(FinishMigrations(gone))
         for name in self._image.leftovers:
             self._report(RemoveLeftovers(name))
-        # Brokers are announced by their registrations, which also elects leaders for what they host.
-        self._brokers.start()
         self._reassignments.start(self._image)
         if self._balance is not None:
             self._balance.start()
@@ -317,10 +319,14 @@ class Controller:
             self._spawn(self._record(event))
 
     async def _record(self, event: Event[Any]) -> None:
+        await self._recorded(type(event).__name__, self._port.submit(event))
+
+    @staticmethod
+    async def _recorded(what: str, answer: Awaitable[Any]) -> None:
         try:
-            await self._port.submit(event)
+            await answer
         except KafkaError as error:
-            log.error("what brokers answered could not be recorded (%s): %s", type(event).__name__, error)
+            log.error("what brokers answered could not be recorded (%s): %s", what, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -80,15 +80,12 @@ class LocalPort:
             return await asyncio.shield(again)
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Answer[R]] = loop.create_future()
-        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        deadline = None if timeout_ms is None else asyncio.get_running_loop().time() + timeout_ms / 1000
         if self._queue.qsize() >= EVENTS_QUEUED_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
             )
-        who = self._broker_id if asked_by is None else asked_by
-        self._queue.put_nowait(Submission(event, who, deadline, answered, self.figures.now(), asked))
+        answered = self._put(event, self._broker_id if asked_by is None else asked_by, deadline, asked)
         if asked is None:
             return await answered
         request_id = asked.request_id
@@ -97,6 +94,13 @@ class LocalPort:
         # Who asks again may wait for it after who asked first has gone.
         return await asyncio.shield(answered)
 
+    def _put(
+        self, event: Event[R], asked_by: int, deadline: float | None, asked: Asked | None
+    ) -> asyncio.Future[Answer[R]]:
+        answered: asyncio.Future[Answer[R]] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(Submission(event, asked_by, deadline, answered, self.figures.now(), asked))
+        return answered
+
     def _answered(self, request_id: Uuid, done: asyncio.Future[Answer[Any]]) -> None:
         del self._under_way[request_id]
         if not done.cancelled():
@@ -104,9 +108,10 @@ class LocalPort:
 
     # --- the controller's end -----------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Somebody takes events from now on."""
+    def open(self, first: Event[R] | None) -> asyncio.Future[Answer[R]] | None:
+        """Somebody takes events from now on, this one before any other; gives what becomes of it."""
         self._open = True
+        return None if first is None else self._put(first, self._broker_id, None, None)
 
     def close(self) -> None:
         """Nobody does any more."""

@@ -27,6 +27,7 @@ from pybroker.protocol import interbroker as wire
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
+AGAIN_S_MAX = 60
 WITNESSES_MAX = 3
 WITNESS_S = REFUSED_S + 1.0
 """How long another broker is waited for that is asked what it sees."""
@@ -56,6 +57,8 @@ class PeerWatch:
         self._dial = dial
         self._fence = fence
         self._unseat = unseat
+        self._verdicts: dict[int, int] = {}
+        """How often a broker was taken for dead since it was last reached."""
         self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopped = False
 
@@ -102,10 +105,13 @@ class PeerWatch:
             except UNREACHABLE as problem:
                 log.debug("broker %d: %s", broker.broker_id, problem)
             else:
+                self._verdicts.pop(broker.broker_id, None)
                 try:
                     await connection.lost()
                 finally:
                     connection.abort()
+            # One that registers again and again and is never reached lives behind a port that refuses in its name.
+            await asyncio.sleep(min(2 ** self._verdicts.get(broker.broker_id, 0) - 1, AGAIN_S_MAX))
             if await self._is_dead(broker):
                 await self._report(broker)
             await asyncio.sleep(PAUSE_S)
@@ -114,6 +120,9 @@ class PeerWatch:
         controller = self._seat.controller
         if controller not in (self._broker_id, broker.broker_id):
             return
+        if broker.broker_id in self._view.image.leaving:
+            return  # its port closes before its registration goes
+        self._verdicts[broker.broker_id] = self._verdicts.get(broker.broker_id, 0) + 1
         log.warning("the process of broker %d is dead: its port refuses this broker and another one", broker.broker_id)
         await (self._fence if controller == self._broker_id else self._unseat)(broker)
 

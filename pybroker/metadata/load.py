@@ -15,6 +15,7 @@ nothing: the topic is damaged.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
@@ -162,6 +163,8 @@ class _Topics:
     ) -> None:
         self._topic_ids = topic_ids
         self._local_ids = local_ids
+        self._histories: defaultdict[int, list[tuple[str, Node]]] | None = None
+        """By the change that began them; looked through when a topic has no id."""
         self._nodes = nodes
         self._controller_epoch = controller_epoch
         self._floors = floors
@@ -277,16 +280,20 @@ class _Topics:
     def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
         """The id whose history was begun by the very write that made the topic's node. One that another tool has made
         anew under the name is another topic."""
+        if self._histories is None:
+            self._histories = defaultdict(list)
+            for path, node in self._nodes.admin.items():
+                if path.startswith(znodes.LINEAGE + "/"):
+                    self._histories[node.created_zxid].append((path, node))
         found = set()
         start = len(znodes.LINEAGE) + 1
-        for path, node in self._nodes.admin.items():
-            if path.startswith(znodes.LINEAGE + "/") and node.created_zxid == topic.created_zxid:
-                try:
-                    events = decode_lineage(path, node.data).events
-                    if events and events[-1].name == name:
-                        found.add(znodes.parse_topic_id(path, path[start:]))
-                except DamagedNodeError:
-                    continue
+        for path, node in self._histories.get(topic.created_zxid, ()):
+            try:
+                events = decode_lineage(path, node.data).events
+                if events and events[-1].name == name:
+                    found.add(znodes.parse_topic_id(path, path[start:]))
+            except DamagedNodeError:
+                continue
         return found - {topic.topic_id for topic in self.topics.values()}
 
     def _lineage(self, topic_id: Uuid, repairs: list[Operation]) -> TopicLineage:

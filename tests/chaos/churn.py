@@ -36,7 +36,6 @@ MAY_PASS = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.INVALID_REPLICATION_FACTOR,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

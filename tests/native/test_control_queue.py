@@ -61,6 +61,20 @@ def test_an_unanswered_request_closes_its_connection(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_shutdown_does_not_wait_for_requests_that_nobody_takes(tmp_path: Path) -> None:
+    """A controller's clean stop took half of `shutdown.timeout.ms` when a request came after Python had stopped."""
+    with native([tmp_path], listen=False) as broker:
+        client = Client(listening(broker))
+        client.send(m.HeartbeatRequest(), 4)
+        assert select.select([broker.control_queue.wake_fd()], [], [], WAIT_S)[0]
+        patience_s = 600
+        begun = time.monotonic()
+        broker.shutdown(patience_s * 1000)
+        assert time.monotonic() - begun < patience_s / 4, "it waits for half of that"
+        assert client.is_closed()
+        client.close()
+
+
 def test_a_request_knows_when_its_client_has_gone(tmp_path: Path) -> None:
     with native([tmp_path], listen=False) as broker:
         client = Client(listening(broker))

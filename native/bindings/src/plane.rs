@@ -258,10 +258,11 @@ impl DataPlane {
         if let Some(fetchers) = self.fetchers.swap(None) {
             fetchers.stop();
         }
+        // Nobody drains it any more: a connection must not wait for the answer to what came last.
+        self.queue.close();
         if let Some(server) = self.server() {
             server.shutdown(clients_deadline);
         }
-        self.queue.close();
         if let Some(background) = self.background.lock().take() {
             background.stop();
         }

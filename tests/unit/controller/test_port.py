@@ -124,7 +124,7 @@ async def test_events_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KafkaError) as closed:
         await port.submit(topic("a"))
     assert closed.value.code == ErrorCode.NOT_CONTROLLER
-    port.open()
+    port.open(None)
     waiting = [asyncio.create_task(port.submit(topic(name), GENEROUS_MS)) for name in "ab"]
     await asyncio.sleep(0)
     with pytest.raises(KafkaError) as refused:
