@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from pybroker.client import NewTopic, TopicPartition, blocking
 from tests.support.cluster import LIMIT_S, BrokerCluster, isr, until
 
@@ -26,6 +28,7 @@ def read(cluster: BrokerCluster, topic: str, count: int) -> list[int]:
     return found
 
 
+@pytest.mark.checklist("R28")
 def test_a_killed_broker_takes_nothing_with_it(cluster: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("copied", 3, 3, config={"min.insync.replicas": "2"})])

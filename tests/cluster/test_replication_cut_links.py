@@ -109,6 +109,7 @@ def test_what_was_acknowledged_is_there_once_when_links_are_cut(network: Network
     assert len(found) <= len(acknowledged) + 1, "the last one may have been written and not acknowledged"
 
 
+@pytest.mark.checklist("R27")
 def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> None:
     """Killed ones are in test_under_load.py. It is stopped with SIGSTOP until its session is over; when it goes on,
     it believes for a moment that it leads."""
@@ -127,6 +128,7 @@ def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> N
     assert read(network.cluster, "paused")[: len(acknowledged)] == acknowledged
 
 
+@pytest.mark.checklist("R28")
 def test_leaders_change_again_and_again_with_no_new_records(network: Network) -> None:
     """Leader epochs without a record in them mislead nobody about what to cut off (KIP-101, KIP-279)."""
     create(network.cluster, "restless", [2, 3])

@@ -46,7 +46,8 @@ def delete(client: WireClient, *topics: str | Uuid, version: int = 6) -> list[An
 def recreate(client: WireClient, name: str, partitions: int = 1) -> Uuid:
     """Deletes the topic and creates it again; gives the new id."""
     assert [row.error_code for row in delete(client, name)] == [0]
-    return create(client, name, partitions).topic_id
+    topic_id: Uuid = create(client, name, partitions).topic_id
+    return topic_id
 
 
 def metadata(client: WireClient, version: int, *topics: str | Uuid, create: bool = False) -> Any:

@@ -29,6 +29,7 @@ def change(number: int, what: ImageDelta | ClusterImage, epoch: int = 5) -> Upda
     return UpdateCluster(1, epoch, 1, number, what)
 
 
+@pytest.mark.checklist("R31")
 async def test_changes_follow_on_one_another() -> None:
     obedient = Obedient()
     known = KnownCluster([obedient])
