@@ -15,7 +15,17 @@ import pytest
 
 from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.support.links import CLIENTS, ZOOKEEPER, Links
-from tests.support.replicas import Writer, create, epochs_of, log_of, produce, read, same_logs, state
+from tests.support.replicas import (
+    Writer,
+    create,
+    epochs_of,
+    log_of,
+    make_controller,
+    produce,
+    read,
+    same_logs,
+    state,
+)
 
 SETTINGS = {
     "replica.lag.time.max.ms": "1000",
@@ -36,10 +46,12 @@ class Network:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """Three brokers; broker 1 is the controller as a rule."""
+    """Three brokers; broker 1 is the controller."""
     links = Links()
     try:
         with running_cluster(tmp_path_factory.mktemp("cut"), settings=SETTINGS, links=links) as cluster:
+            # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
+            make_controller(cluster, 1)
             yield Network(cluster, links)
     finally:
         links.close()

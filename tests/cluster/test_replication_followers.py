@@ -23,6 +23,7 @@ from tests.support.replicas import (
     create,
     first_offset,
     log_of,
+    make_controller,
     produce,
     read,
     same_logs,
@@ -62,6 +63,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     links = Links()
     try:
         with running_cluster(tmp_path_factory.mktemp("followers"), settings=SETTINGS, links=links) as cluster:
+            # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
+            make_controller(cluster, 1)
             yield Network(cluster, links)
     finally:
         links.close()

@@ -92,6 +92,12 @@ def _zookeeper(cluster: BrokerCluster) -> Iterator[Any]:
         client.close()
 
 
+def make_controller(cluster: BrokerCluster, number: int) -> None:
+    """Returns when that broker decides: others that do are stopped and started until it is its turn."""
+    while (now := controller(cluster)) != number:
+        cluster.brokers[now].restart()
+
+
 def topic_id(broker: ClusterBroker, topic: str) -> Uuid:
     """As this broker shows it."""
     with WireClient(broker.port) as client:
