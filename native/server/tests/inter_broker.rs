@@ -2,6 +2,7 @@
 
 mod support;
 
+use bytes::Bytes;
 use pybroker_model::Uuid;
 use pybroker_protocol::codec::Registry;
 use pybroker_protocol::hot::WireVersion;
@@ -15,9 +16,11 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
 };
 use pybroker_protocol::{Api, ApiKey, ErrorCode};
 use pybroker_server::authorizer::{Acl, AclDelta, Operation, ResourceType};
+use pybroker_server::config::{DynamicSettings, SecurityProtocol};
+use pybroker_server::control_plane::ControlReply;
 use pybroker_storage::FlushMode;
 use support::records::{Fetch, Named, batch, read_fetched};
-use support::{BROKER_ID, Client, TestServer, topic_id};
+use support::{BROKER_ID, Client, Disk, TestServer, topic_id};
 
 const PRODUCE: WireVersion = WireVersion::inter_broker(9);
 const FETCH: WireVersion = WireVersion::inter_broker(13);
@@ -472,7 +475,7 @@ fn what_belongs_to_clients_is_refused_where_brokers_listen() {
         (ApiKey::Metadata, 12),
         (ApiKey::CreateTopics, 7),
         (ApiKey::OffsetCommit, 9),
-        (ApiKey::IngestAppend, 0),
+        (ApiKey::IngestBegin, 0),
     ] {
         let mut client = server.connect_as_broker();
         client.send(key, version, b"");
@@ -486,13 +489,17 @@ fn what_belongs_to_clients_is_refused_where_brokers_listen() {
 
 #[test]
 fn who_may_not_act_for_the_cluster_is_no_broker() {
-    let server = TestServer::with_flush(FlushMode::Os);
+    let server = TestServer::start(
+        DynamicSettings::default(),
+        SecurityProtocol::SaslPlaintext,
+        Disk::new(FlushMode::Os),
+    );
     server.create_replicated(topic_id(1), "a", EPOCH, &[BROKER_ID, FOLLOWER]);
     let acl = |resource_type, name: &str, operation| Acl {
         resource_type,
         prefixed: false,
         name: name.into(),
-        principal: "User:ANONYMOUS".into(),
+        principal: "User:broker".into(),
         host: "*".into(),
         operation,
         allow: true,
@@ -518,6 +525,14 @@ fn who_may_not_act_for_the_cluster_is_no_broker() {
         )
     };
     let mut broker = server.connect_as_broker();
+    let sent = broker.send(ApiKey::SaslAuthenticate, 0, b"secret");
+    let login = ControlReply::Authenticated {
+        body: Bytes::from_static(b"ok"),
+        principal: "User:broker".into(),
+        session_lifetime_ms: None,
+    };
+    server.control.next().reply.reply(login);
+    assert_eq!(broker.receive(ApiKey::SaslAuthenticate, 0, sent), b"ok");
     assert_eq!(answers(&mut broker), (MAY_NOT, MAY_NOT, MAY_NOT, MAY_NOT));
     server.metadata.authorizer().apply(AclDelta {
         added: vec![acl(
