@@ -50,7 +50,8 @@ def test_every_verb_of_every_command_is_a_word_and_an_option() -> None:
             seen.append((name, verb))
     assert ("topics", "list") in seen
     assert len(seen) > 25
-    assert {name for name, _ in seen} == {"acls", "cluster", "configs", "groups", "ingest", "topics", "users"}
+    names = {"acls", "cluster", "configs", "groups", "ingest", "metadata", "topics", "users"}
+    assert {name for name, _ in seen} == names
 
 
 def test_the_three_ways_to_say_a_command(broker: BrokerProcess) -> None:

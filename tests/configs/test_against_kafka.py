@@ -33,6 +33,14 @@ OF_ZOOKEEPER = {
 }
 """Of clusters on ZooKeeper: Kafka's names up to 3.9, which later versions have no more, and ours."""
 
+# Kafka's, but not in that table: of its ZooKeeper mode, or known as dynamic settings only.
+ELSEWHERE = {
+    "follower.replication.throttled.rate",
+    "leader.imbalance.per.broker.percentage",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
+
 OURS = {
     "allow.everyone.if.no.acl.found",
     "connection.authentication.timeout.ms",
@@ -58,7 +66,7 @@ OURS = {
     "super.users",
     "stale.replicas.max.percent",
     "topic.history.max.incarnations",
-} | OF_ZOOKEEPER
+} | OF_ZOOKEEPER | ELSEWHERE
 
 # Setting → why its default is another one than Kafka's.
 OTHER_DEFAULT = {

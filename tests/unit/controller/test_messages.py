@@ -65,7 +65,7 @@ def leaders(request: LeaderAndIsrRequest) -> dict[tuple[str, Uuid], list[int]]:
     }
 
 
-@pytest.mark.checklist(32, 37, 38, 39, 40, 41, 47, 50, 58, 64, 65, 66, 103, 105, "D5")
+@pytest.mark.checklist(32, 37, 38, 39, 40, 41, 47, 50, 58, 64, 65, 66, 103, 105, "D5", "R35")
 async def test_full_first_then_only_what_changes(
     control_plane: ControlPlane, said: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
