@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-import pybroker.interbroker.control  # noqa: F401 (its messages are known to the codec)
-from pybroker.metadata.control_messages import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from pybroker.protocol import interbroker as wire
 from tests.chaos.history import Delivered, Place, Session
 from tests.chaos.planted import FAULTS
 from tests.chaos.scenes import TOPIC, Scene, scene
@@ -85,12 +84,15 @@ def said_to_a_life_before(scene: Scene) -> None:
     scene.run(2)
     until(lambda: scene.partition().isr == {1, 2, 3})
     assert scene.state.life(2) > before
-    order = StopReplicaRequest(
-        scene.controller(),
-        scene.state.controller_epoch(),
-        before,
-        True,
-        [StopReplicaTopicState(topic, [StopReplicaPartitionState(0, -2, True)])],
+    replica = wire.StopReplicaRequest_StopReplicaPartitionState(
+        partition_index=0, leader_epoch=-2, delete_partition=True
+    )
+    order = wire.StopReplicaRequest(
+        controller_id=scene.controller(),
+        controller_epoch=scene.state.controller_epoch(),
+        broker_epoch=before,
+        delete_partitions=True,
+        topic_states=[wire.StopReplicaRequest_StopReplicaTopicState(topic_id=topic, partition_states=[replica])],
     )
     with WireClient(scene.cluster.brokers[2].between_port, client_id="broker-9", interbroker=True) as client:
         client.call(order, 4)
