@@ -15,6 +15,7 @@ use crate::file_names::{self, INGEST};
 use pybroker_model::{TopicId, TopicIdPartition};
 use std::path::{Path, PathBuf};
 
+pub(crate) mod content;
 pub(crate) mod intent;
 pub(crate) mod links;
 pub(crate) mod patch;

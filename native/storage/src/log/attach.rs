@@ -3,20 +3,19 @@
 //! A leader puts them at its log's end. A follower that has the same files staged puts them where its leader has, when
 //! its log has come there; with the same stamps, so that both logs hold the same bytes.
 
-use super::append::assign;
-use super::{Log, Segments, Writer};
+use super::{Log, Writer};
 use crate::error::{AppendError, StorageError};
-use crate::file_names::LOG;
-use crate::files;
-use crate::segment::Segment;
 use crate::staged::intent::{self, Intent, State};
-use crate::staged::patch::{self, Stamp};
-use crate::staged::{StagedPartition, StagedSegment, links, plan, staged_file, waiting};
+use crate::staged::{StagedPartition, StagedSegment, content, patch, plan};
+use notice::notice;
 use parking_lot::MutexGuard;
-use pybroker_model::{BatchHeader, TimestampType, set_timestamp_type_and_max};
-use std::path::Path;
+use pybroker_model::TimestampType;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+mod notice;
+mod placing;
+
+pub use notice::AttachNotice;
 
 /// How often what was appended meanwhile is flushed without the writer's lock before it is flushed with it.
 const FLUSH_ROUNDS: usize = 4;
@@ -30,25 +29,6 @@ pub struct Attached {
     pub end_offset: i64,
     /// It had been done before.
     pub repeated: bool,
-}
-
-/// Where a leader has put what an ingest staged, for its followers to do the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttachNotice {
-    /// The ingest's name, see `LogDir::staged_partition`.
-    pub ingest: Arc<str>,
-    /// Number of its plan.
-    pub plan: u32,
-    /// Offset of the first record.
-    pub base_offset: i64,
-    /// After the last one.
-    pub end_offset: i64,
-    /// Of the leader that attached it.
-    pub leader_epoch: i32,
-    /// The stamp of a topic with LogAppendTime.
-    pub append_time: Option<i64>,
-    /// Ids of the brokers that have it staged: they attach it themselves, the others copy the records.
-    pub holders: Arc<[i32]>,
 }
 
 /// What an attach is to do, but for the place.
@@ -220,9 +200,9 @@ impl Log {
         let limit = copy_bytes_max.min(u64::from(self.config.load().segment_bytes));
         let mut copy = None;
         if staged.iter().map(|segment| segment.bytes).sum::<u64>() <= limit {
-            copy = Some(read_all(&staged, append_time)?);
+            copy = Some(content::read_all(&staged, append_time)?);
         } else {
-            patch_all(&staged, expected, attaching.leader_epoch, append_time)?;
+            patch::segments(&staged, expected, attaching.leader_epoch, append_time)?;
         }
         let stop = |step| {
             if killed(step) {
@@ -276,204 +256,12 @@ impl Log {
         Ok((writer, moved))
     }
 
-    /// What of an attach happens under the writer's lock: the intent, durably, and then the records.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what was found out before the lock was taken"
-    )]
-    fn place(
-        &self,
-        mut writer: MutexGuard<'_, Writer>,
-        place: &StagedPartition,
-        attaching: &Attaching<'_>,
-        staged: &[StagedSegment],
-        mut copy: Option<Vec<u8>>,
-        expected: i64,
-        stop: &impl Fn(Step) -> Result<(), AppendError>,
-    ) -> Result<Intent, AppendError> {
-        let &Attaching {
-            leader_epoch,
-            append_time,
-            now_ms,
-            ..
-        } = attaching;
-        let intent_path = &place.intent_path();
-        match attaching.given {
-            Some((base, _)) => self.check_ends_at(base)?,
-            None => self.check_leads(leader_epoch)?,
-        }
-        let base = self.log_end_offset();
-        let rows: i64 = staged.iter().map(|segment| segment.rows).sum();
-        let end = base
-            .checked_add(rows)
-            .filter(|&end| end < i64::MAX)
-            .ok_or(AppendError::OffsetsExhausted { end: base })?;
-        if copy.is_none() && base != expected {
-            patch_all(staged, base, leader_epoch, None)?;
-        }
-        let mut found = Intent {
-            base,
-            end,
-            leader_epoch,
-            append_time: append_time.unwrap_or(-1),
-            state: State::Linking,
-            plan: place.plan(),
-        };
-        if let Some(bytes) = copy.as_mut().filter(|_| rows > 0) {
-            self.note_epoch(leader_epoch, base)?;
-            found.state = State::Copying;
-            intent::write(intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
-            stop(Step::Intended)?;
-            (attaching.announce)(&found, false);
-            let last = assign(bytes, None, base, leader_epoch)?;
-            debug_assert_eq!(last + 1, end);
-            if let Err(error) = self.write(&mut writer, bytes, None, last, now_ms) {
-                (attaching.announce)(&found, true);
-                return Err(match intent::write(intent_path, None) {
-                    Ok(()) => error,
-                    Err(worse) => self.fatal_sync(worse).into(),
-                });
-            }
-        } else if rows > 0 {
-            self.note_epoch(leader_epoch, base)?;
-            if writer.active.size() > 0 {
-                self.roll_locked(&mut writer, now_ms)?;
-            }
-            stop(Step::Rolled)?;
-            intent::write(intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
-            stop(Step::Intended)?;
-            (attaching.announce)(&found, false);
-            if let Err(error) = self.link_all(&mut writer, staged, base, now_ms, stop) {
-                if matches!(error, AppendError::Storage(StorageError::Closed { .. })) {
-                    return Err(error);
-                }
-                (attaching.announce)(&found, true);
-                return Err(self.undo(&writer, staged, base, intent_path, error));
-            }
-            // Readers see it with the flush, as every record.
-            self.log_end.store(end, Ordering::Release);
-            // Recovery can do without it. An error must not say that nothing was attached, now that it is.
-            if let Err(error) = self.write_snapshot(&mut writer, end) {
-                self.fatal(error);
-                writer.producers.changed = true;
-            }
-        }
-        Ok(found)
-    }
-
-    /// What is attached to this log and still lies staged in `log_dir`, which is its own: a leader that begins tells its
-    /// followers of that.
-    ///
-    /// # Errors
-    /// [`StorageError`] when it cannot be read.
-    pub fn attached(&self, log_dir: &Path) -> Result<Vec<AttachNotice>, StorageError> {
-        let mut found = Vec::new();
-        for (place, intent) in waiting(log_dir, self.id, State::Done)? {
-            if intent.end > intent.base && self.has_attached(&intent) {
-                let holders = plan::read(&place)?.holders.into();
-                found.push(notice(&place, &intent, &holders));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Whether this log holds what the intent says was attached. A truncation may have taken it out again since: then it
-    /// ends before, or other records, of a later epoch, have come to these offsets. What is below the log's start was
-    /// there.
-    fn has_attached(&self, intent: &Intent) -> bool {
-        let start = self.log_start_offset();
-        let held = |offset: i64| {
-            offset < start
-                || intent.leader_epoch < 0
-                || self.epoch_for(offset) == Some(intent.leader_epoch)
-        };
-        intent.end == intent.base
-            || (self.log_end_offset() >= intent.end && held(intent.base) && held(intent.end - 1))
-    }
-
     fn check_ends_at(&self, base: i64) -> Result<(), AppendError> {
         let end = self.log_end_offset();
         if end == base {
             return Ok(());
         }
         Err(AppendError::UnexpectedOffset { got: base, end })
-    }
-
-    fn link_all(
-        &self,
-        writer: &mut Writer,
-        staged: &[StagedSegment],
-        base: i64,
-        now_ms: i64,
-        stop: &impl Fn(Step) -> Result<(), AppendError>,
-    ) -> Result<(), AppendError> {
-        let directory = self.directory();
-        let mut segments: Segments = self.segments.load().as_ref().clone();
-        // The active segment is empty and begins at `base`: the first attached one takes its place.
-        segments.pop();
-        let mut next = base;
-        for one in staged {
-            links::link(one, &directory, next)?;
-            let segment = Segment::new(next, &self.dir, &self.handles, now_ms);
-            segment.set_end(next + one.rows, one.bytes);
-            // Open from before the flush on: it hears of errors that come to the patched pages.
-            segment.set_dirty(true);
-            segment.file(false)?;
-            next += one.rows;
-            segments.push(Arc::new(segment));
-            stop(Step::LinkedOne)?;
-        }
-        stop(Step::Linked)?;
-        let active = Arc::new(Segment::fresh(next, &self.dir, &self.handles, now_ms));
-        let path = active.path(LOG);
-        if std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
-            return Err(StorageError::Exists { path }.into());
-        }
-        segments.push(Arc::clone(&active));
-        writer.active = active;
-        self.publish_segments(segments);
-        Ok(())
-    }
-
-    /// A full disk, mostly: the log goes on without the attach. What cannot be undone takes the directory offline.
-    fn undo(
-        &self,
-        writer: &Writer,
-        staged: &[StagedSegment],
-        base: i64,
-        intent_path: &Path,
-        cause: AppendError,
-    ) -> AppendError {
-        let directory = self.directory();
-        let mut next = base;
-        let undone = staged.iter().try_for_each(|one| {
-            let removed = links::unlink(one, &directory, next);
-            next += one.rows;
-            removed
-        });
-        // The active segment begins at `base`, and a link may have taken the place of its empty file: the next append
-        // must not go to a file without a name, and the name may be all that remembers the log's end.
-        writer.active.forget();
-        let undone = undone
-            .and_then(|()| writer.active.file(true).map(|_| ()))
-            .and_then(|()| files::sync_dir(&directory))
-            .and_then(|()| intent::write(intent_path, None));
-        match undone {
-            Ok(()) => cause,
-            Err(error) => self.fatal_sync(error).into(),
-        }
-    }
-}
-
-fn notice(place: &StagedPartition, intent: &Intent, holders: &Arc<[i32]>) -> AttachNotice {
-    AttachNotice {
-        ingest: place.ingest().into(),
-        plan: place.plan(),
-        base_offset: intent.base,
-        end_offset: intent.end,
-        leader_epoch: intent.leader_epoch,
-        append_time: (intent.append_time >= 0).then_some(intent.append_time),
-        holders: Arc::clone(holders),
     }
 }
 
@@ -490,68 +278,4 @@ fn check_rows(
         path: place.plan_path(),
         reason: format!("{rows} records are staged, the leader has attached {told}"),
     })
-}
-
-/// The staged bytes in order, with the append time where the topic stamps it.
-fn read_all(staged: &[StagedSegment], append_time: Option<i64>) -> Result<Vec<u8>, StorageError> {
-    let mut bytes = Vec::new();
-    for one in staged {
-        let path = staged_file(one, LOG);
-        let content = std::fs::read(&path).map_err(StorageError::io("read", &path))?;
-        let corrupt = |reason: String| StorageError::Corrupt {
-            path: path.clone(),
-            reason,
-        };
-        if content.len() as u64 != one.bytes {
-            return Err(corrupt(format!(
-                "{} bytes, planned were {}",
-                content.len(),
-                one.bytes
-            )));
-        }
-        let start = bytes.len();
-        bytes.extend_from_slice(&content);
-        let mut position = start;
-        let mut rows = 0;
-        while position < bytes.len() {
-            let header = BatchHeader::parse(&bytes[position..])
-                .and_then(|header| header.check().map(|()| header))
-                .map_err(|error| corrupt(format!("at position {}: {error}", position - start)))?;
-            let end = position + header.size_in_bytes();
-            let Some(batch) = bytes.get_mut(position..end) else {
-                return Err(corrupt("ends inside a batch".into()));
-            };
-            if let Some(time) = append_time {
-                set_timestamp_type_and_max(batch, TimestampType::LogAppendTime, time);
-            }
-            rows += i64::from(header.last_offset_delta) + 1;
-            position = end;
-        }
-        if rows != one.rows {
-            return Err(corrupt(format!(
-                "{rows} records, planned were {}",
-                one.rows
-            )));
-        }
-    }
-    Ok(bytes)
-}
-
-fn patch_all(
-    staged: &[StagedSegment],
-    base: i64,
-    leader_epoch: i32,
-    append_time: Option<i64>,
-) -> Result<(), StorageError> {
-    let mut next = base;
-    for one in staged {
-        let stamp = Stamp {
-            base: next,
-            leader_epoch,
-            append_time,
-        };
-        patch::segment(one, stamp)?;
-        next += one.rows;
-    }
-    Ok(())
 }

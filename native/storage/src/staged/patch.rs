@@ -22,6 +22,26 @@ pub(crate) struct Stamp {
     pub(crate) append_time: Option<i64>,
 }
 
+/// Patches the files of an attach, one behind the other from `base` on.
+pub(crate) fn segments(
+    staged: &[StagedSegment],
+    base: i64,
+    leader_epoch: i32,
+    append_time: Option<i64>,
+) -> Result<(), StorageError> {
+    let mut next = base;
+    for one in staged {
+        let stamp = Stamp {
+            base: next,
+            leader_epoch,
+            append_time,
+        };
+        segment(one, stamp)?;
+        next += one.rows;
+    }
+    Ok(())
+}
+
 /// Patches all batches of a staged file. Doing it again, with the same or another stamp, is harmless.
 pub(crate) fn segment(staged: &StagedSegment, stamp: Stamp) -> Result<(), StorageError> {
     let path = staged_file(staged, LOG);
