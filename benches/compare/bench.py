@@ -7,9 +7,12 @@ case each peer is loaded with the case until the CPU of a request stands still (
 
 from __future__ import annotations
 
+import argparse
 import json
+import platform
 import sys
-from collections.abc import Callable, Collection, Mapping
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -39,6 +42,32 @@ def verdict(runs: Runs, bar: Bar) -> str:
     wanted = f"{'≥' if bar.at_least else '≤'} {shown(bar.ratio)}"
     of = f"{bar.peer} / {bar.against}" if bar.against else bar.peer
     return f"{of} = {shown(ratio)} (bar {wanted}: {'met' if met else 'MISSED'})"
+
+
+def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that every table has."""
+    made = argparse.ArgumentParser(prog=prog, description=description)
+    made.add_argument("--rounds", type=int, default=3, help="how often each measurement is taken")
+    made.add_argument("--only", default="", help="a regular expression of case names")
+    made.add_argument("--log", type=Path, help="also append every measurement to this file, one JSON line each")
+    made.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)")
+    return made
+
+
+def take(peers: Peers, cases: Iterable[Case], arguments: argparse.Namespace) -> dict[str, Runs]:
+    """Measures the cases and prints the table; gives what was measured."""
+    table = [heading(peers)]
+    with tempfile.TemporaryDirectory(prefix="pybroker-bench-", dir=arguments.dir) as folder:
+        bench = Bench(peers, Path(folder), arguments.log)
+        try:
+            for case in cases:
+                table += rows(case, bench.measure(case, arguments.rounds), peers)
+        finally:
+            bench.stop()
+    print(f"{platform.platform()}, {platform.machine()}; medians of {arguments.rounds} rounds\n")
+    print("\n".join(table))
+    print(f"\n{warm_ups(bench.warmth, peers)}")
+    return bench.runs
 
 
 def rows(case: Case, runs: Runs, peers: Collection[str]) -> list[str]:
@@ -72,10 +101,14 @@ class Peer(Protocol):
         ...
 
 
+Peers = Mapping[str, Callable[[Path], Peer]]
+"""The columns, and how each is made."""
+
+
 class Bench:
     """The running peers and what has been measured of them."""
 
-    def __init__(self, peers: Mapping[str, Callable[[Path], Peer]], folder: Path, log: Path | None) -> None:
+    def __init__(self, peers: Peers, folder: Path, log: Path | None) -> None:
         self.peers = peers
         self.folder = folder
         self.log = log

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import cache
+from typing import Any
 
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.message_facts import MessageFacts, message_facts
 from pybroker.client.errors import BrokerConnectionError, KafkaTimeoutError
 from pybroker.errors import KafkaError
+from pybroker.metadata.image import BrokerImage
 from pybroker.native import message_class, message_schema
 
 UNREACHABLE = (BrokerConnectionError, KafkaTimeoutError, KafkaError)
@@ -23,6 +26,17 @@ class InterBrokerConnection(BrokerConnection):
     def facts(kind: type) -> MessageFacts:
         """Of a class that brokers send; of a client's where brokers have no other (ApiVersions, SASL)."""
         return _facts(kind)
+
+
+async def ask_once(
+    dial: Callable[[BrokerImage], Awaitable[InterBrokerConnection]], broker: BrokerImage, request: Any, timeout_s: float
+) -> Any:
+    """The answer to a request over a connection of its own. Raises what `UNREACHABLE` names, CodecError."""
+    connection = await dial(broker)
+    try:
+        return await connection.request(request, timeout_s=timeout_s)
+    finally:
+        connection.abort()
 
 
 @cache

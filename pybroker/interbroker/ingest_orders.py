@@ -9,7 +9,7 @@ from pybroker.cluster.ingest_orders import PrepareIngest
 from pybroker.cluster.packed import UnreadableError, pack, unpack
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
-from pybroker.interbroker.connection import InterBrokerConnection
+from pybroker.interbroker.connection import InterBrokerConnection, ask_once
 from pybroker.metadata.image import BrokerImage
 from pybroker.native import CodecError
 from pybroker.protocol import interbroker as wire
@@ -37,11 +37,7 @@ class IngestOrders:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} is not there.")
         request = wire.IngestOrderRequest(order=pack(order), timeout_ms=int(ANSWER_SECONDS_MAX * 1000))
         try:
-            connection = await self._dial(broker)
-            try:
-                answer = await connection.request(request, timeout_s=ANSWER_SECONDS_MAX)
-            finally:
-                connection.abort()
+            answer = await ask_once(self._dial, broker, request, ANSWER_SECONDS_MAX)
         except (BrokerConnectionError, KafkaTimeoutError, CodecError) as problem:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id}: {problem}") from problem
         if answer.error_code:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from pybroker.cluster.seat import Seat
 from pybroker.cluster.view import ClusterView
-from pybroker.interbroker.connection import UNREACHABLE
+from pybroker.interbroker.connection import UNREACHABLE, ask_once
 from pybroker.interbroker.dial import Dialer
 from pybroker.interbroker.refusals import REFUSED_S, refuses
 from pybroker.metadata.image import BrokerImage
@@ -144,11 +144,7 @@ class PeerWatch:
     async def _ask(self, witness: BrokerImage, broker: BrokerImage) -> bool:
         request = wire.ProbeBrokerRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
         try:
-            connection = await self._dial(witness)
-            try:
-                answer = await connection.request(request, timeout_s=WITNESS_S)
-            finally:
-                connection.abort()
+            answer = await ask_once(self._dial, witness, request, WITNESS_S)
         except UNREACHABLE as problem:
             log.debug("broker %d is no witness: %s", witness.broker_id, problem)
             return False

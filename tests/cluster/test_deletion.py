@@ -11,7 +11,7 @@ import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.cluster import BrokerCluster, running_network, until
 from tests.support.links import Links
 from tests.support.lives_in_cluster import Everywhere
 
@@ -29,12 +29,8 @@ class Network(Everywhere):
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """Three brokers; each test leaves them up and in sync."""
-    links = Links()
-    try:
-        with running_cluster(tmp_path_factory.mktemp("deletion"), settings=SETTINGS, links=links) as cluster:
-            yield Network(cluster, links)
-    finally:
-        links.close()
+    with running_network(tmp_path_factory.mktemp("deletion"), SETTINGS) as (cluster, links):
+        yield Network(cluster, links)
 
 
 def receipt(network: Network, at: int, topic_id: Uuid) -> dict[int, set[str]]:

@@ -15,7 +15,7 @@ import pytest
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_network, until
 from tests.support.cluster_state import ClusterState
 from tests.support.links import ZOOKEEPER, Links
 from tests.wire.client import WireClient
@@ -42,15 +42,11 @@ class Network:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    links = Links()
-    try:
-        with (
-            running_cluster(tmp_path_factory.mktemp("envelope"), links=links) as cluster,
-            ClusterState(cluster.zookeeper.address) as state,
-        ):
-            yield Network(cluster, links, state)
-    finally:
-        links.close()
+    with (
+        running_network(tmp_path_factory.mktemp("envelope")) as (cluster, links),
+        ClusterState(cluster.zookeeper.address) as state,
+    ):
+        yield Network(cluster, links, state)
 
 
 def create(broker: ClusterBroker, name: str, timeout_ms: int = ANSWER_MS) -> tuple[int, Uuid]:

@@ -12,9 +12,9 @@ import pytest
 from pybroker.client import TopicPartition, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.cluster import ClusterBroker, Network, running_network, until
 from tests.support.kafka_tools import run_tool
-from tests.support.links import CLIENTS, Links
+from tests.support.links import CLIENTS
 from tests.support.replicas import create, produce, same_logs, state
 from tests.support.wire import free_port
 from tests.topic_ids import kit
@@ -29,14 +29,6 @@ SETTINGS = {
 }
 
 
-class Network:
-    """The cluster, and what can be cut in it."""
-
-    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
-        self.cluster = cluster
-        self.links = links
-
-
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """Broker N is in rack N."""
@@ -45,13 +37,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         broker.settings["broker.rack"] = f"rack-{broker.broker_id}"
         broker.settings["metrics.listener"] = f"127.0.0.1:{free_port()}"
 
-    links = Links()
-    try:
-        folder = tmp_path_factory.mktemp("racks")
-        with running_cluster(folder, settings=SETTINGS, links=links, prepare=in_a_rack) as cluster:
-            yield Network(cluster, links)
-    finally:
-        links.close()
+    with running_network(tmp_path_factory.mktemp("racks"), SETTINGS, in_a_rack) as network:
+        yield network
 
 
 def fetched(

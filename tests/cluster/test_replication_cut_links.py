@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.cluster import BrokerCluster, running_cluster, until
-from tests.support.links import CLIENTS, ZOOKEEPER, Links
+from tests.support.cluster import Network, running_network, until
+from tests.support.links import CLIENTS, ZOOKEEPER
 from tests.support.replicas import (
     Writer,
     create,
@@ -36,25 +36,13 @@ SETTINGS = {
 }
 
 
-class Network:
-    """The cluster, and what can be cut in it."""
-
-    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
-        self.cluster = cluster
-        self.links = links
-
-
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """Three brokers; broker 1 is the controller."""
-    links = Links()
-    try:
-        with running_cluster(tmp_path_factory.mktemp("cut"), settings=SETTINGS, links=links) as cluster:
-            # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
-            make_controller(cluster, 1)
-            yield Network(cluster, links)
-    finally:
-        links.close()
+    with running_network(tmp_path_factory.mktemp("cut"), SETTINGS) as network:
+        # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
+        make_controller(network.cluster, 1)
+        yield network
 
 
 def a_follower_leaves(network: Network, topic: str, writer: Writer) -> None:

@@ -13,8 +13,7 @@ from pybroker.client import AlterConfigOp, ConfigResource, NewTopic, TopicPartit
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
-from tests.support.links import Links
+from tests.support.cluster import ClusterBroker, Network, running_network, until
 from tests.support.replicas import (
     Writer,
     batch_of,
@@ -49,25 +48,13 @@ SETTINGS = {
 THREADS = Path("/proc/self/task")
 
 
-class Network:
-    """The cluster, and what can be cut in it."""
-
-    def __init__(self, cluster: BrokerCluster, links: Links) -> None:
-        self.cluster = cluster
-        self.links = links
-
-
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """Three brokers; followers ask for little at a time."""
-    links = Links()
-    try:
-        with running_cluster(tmp_path_factory.mktemp("followers"), settings=SETTINGS, links=links) as cluster:
-            # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
-            make_controller(cluster, 1)
-            yield Network(cluster, links)
-    finally:
-        links.close()
+    with running_network(tmp_path_factory.mktemp("followers"), SETTINGS) as network:
+        # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
+        make_controller(network.cluster, 1)
+        yield network
 
 
 def test_followers_that_come_and_go_again_and_again(network: Network) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from pybroker.client import blocking
 from pybroker.testing.cluster import SESSION_MS, cluster_settings
@@ -139,6 +140,26 @@ def running_cluster(
         finally:
             for broker in cluster.brokers.values():
                 broker.kill()
+
+
+class Network(NamedTuple):
+    """The cluster, and what can be cut in it."""
+
+    cluster: BrokerCluster
+    links: Links
+
+
+@contextmanager
+def running_network(
+    folder: Path, settings: Mapping[str, str] | None = None, prepare: Callable[[ClusterBroker], None] | None = None
+) -> Iterator[Network]:
+    """Three brokers whose processes reach each other, ZooKeeper and clients over links that can be cut."""
+    links = Links()
+    try:
+        with running_cluster(folder, settings=settings, links=links, prepare=prepare) as cluster:
+            yield Network(cluster, links)
+    finally:
+        links.close()
 
 
 class ClusterProcess(BrokerProcess):

@@ -74,13 +74,7 @@ class PlacementAdmin(AdminBase):
         )
 
         async def work(futures: Futures[TopicPartition, None]) -> None:
-            async def ask(connection: BrokerConnection) -> Any:
-                answer = await connection.request(request)
-                if answer.error_code:
-                    raise broker_error(answer.error_code, answer.error_message or "reassignment")
-                return answer
-
-            answer = await self._network.attempt("controller", ask, about="reassignment")
+            answer = await self._decided(request, "reassignment")
             for topic in answer.responses:
                 for row in topic.partitions:
                     where = TopicPartition(topic.name, row.partition_index)
@@ -88,6 +82,17 @@ class PlacementAdmin(AdminBase):
                         settle(futures[where], row.error_code, row.error_message, None, str(where))
 
         return KeyedResult(start(reassignments, work))
+
+    async def _decided(self, request: Any, about: str) -> Any:
+        """What the controller answers, unless it refuses the request as a whole."""
+
+        async def ask(connection: BrokerConnection) -> Any:
+            answer = await connection.request(request)
+            if answer.error_code:
+                raise broker_error(answer.error_code, answer.error_message or about)
+            return answer
+
+        return await self._network.attempt("controller", ask, about=about)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
@@ -106,13 +111,7 @@ class PlacementAdmin(AdminBase):
             timeout_ms=self._timeout_ms(timeout_s),
         )
 
-        async def ask(connection: BrokerConnection) -> Any:
-            answer = await connection.request(request)
-            if answer.error_code:
-                raise broker_error(answer.error_code, answer.error_message or "list of reassignments")
-            return answer
-
-        answer = await self._network.attempt("controller", ask, about="list of reassignments")
+        answer = await self._decided(request, "list of reassignments")
         return {
             TopicPartition(topic.name, row.partition_index): PartitionReassignment(
                 tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
