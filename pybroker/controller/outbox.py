@@ -47,9 +47,9 @@ def shown_to(sent: Sent, broker_id: int) -> list[asyncio.Future[ControlResponse]
 
 
 def led(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
-    """Done when those that are to lead something do."""
-    return [
-        one.response
+    """Done when those that are to lead something do, and show it: a leader answers for what the cluster shows only."""
+    leaders = {
+        one.broker_id
         for one in sent
         if isinstance(one.request, LeaderAndIsrRequest)
         and any(
@@ -57,6 +57,11 @@ def led(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
             for topic in one.request.topic_states
             for state in topic.partition_states
         )
+    }
+    return [
+        one.response
+        for one in sent
+        if one.broker_id in leaders and isinstance(one.request, LeaderAndIsrRequest | UpdateMetadataRequest)
     ]
 
 

@@ -95,7 +95,7 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
 def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(network: Network) -> None:
     """What it lacks is gone at the leader: it has all that is left, without a gap."""
     create(network.cluster, "retained", [2, 3], segment_bytes=str(1 << 20), retention_bytes=str(2 << 20))
-    produce(network.cluster.brokers[2], "retained", "old")
+    assert produce(network.cluster.brokers[2], "retained", "old").error_code == ErrorCode.NONE
     same_logs(network.cluster, "retained")
     network.links.cut_off(2, 3)
     try:

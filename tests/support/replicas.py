@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -200,5 +201,5 @@ def first_offset(log: bytes) -> int:
 
 
 def batch_of(size: int) -> bytes:
-    """One batch with a record of that many bytes, which do not compress."""
-    return native.build_batch([(None, bytes(size))], 0)
+    """One batch with a record of that many bytes, which do not compress, of now: retention takes what is old."""
+    return native.build_batch([(None, bytes(size))], int(time.time() * 1000))

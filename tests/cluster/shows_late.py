@@ -1,0 +1,29 @@
+"""A broker that shows its clients a change half a second after it has been told: `python -m tests.cluster.shows_late
+start …`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.api.control import ControlReceiver
+from pybroker.metadata.control_messages import ControlRequest, UpdateMetadataRequest
+
+LATE_S = 0.5
+
+
+def _show_late() -> None:
+    handle = ControlReceiver.handle
+
+    async def late(receiver: ControlReceiver, request: ControlRequest) -> Any:
+        if isinstance(request, UpdateMetadataRequest):
+            await asyncio.sleep(LATE_S)
+        return await handle(receiver, request)
+
+    ControlReceiver.handle = late  # type: ignore[method-assign]  # for this process
+
+
+if __name__ == "__main__":
+    _show_late()
+    main()

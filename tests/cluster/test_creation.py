@@ -1,0 +1,37 @@
+"""CreateTopics at any broker: who is told that a topic exists can use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import ClusterBroker, running_cluster
+from tests.support.replicas import produce, topic_id
+from tests.topic_ids import kit
+from tests.wire.client import WireClient
+
+
+def test_a_topic_that_was_created_takes_records_at_its_leader_at_once(tmp_path: Path) -> None:
+    """Brokers show a change after they have obeyed it, and take records for what they show: the answer waits for both,
+    whichever broker was asked."""
+    with running_cluster(tmp_path, 2, module=("tests.cluster.shows_late",)) as cluster:
+        for leader, asked in ((1, 2), (2, 1)):
+            name, broker = f"led-by-{leader}", cluster.brokers[leader]
+            assert create_at(cluster.brokers[asked], name, [leader, asked]) == ErrorCode.NONE
+            assert produce(broker, name, "by name").error_code == ErrorCode.NONE
+            with WireClient(broker.port) as client:
+                by_id = kit.produce(client, topic_id(broker, name), kit.batch(b"by id"))
+            assert by_id.error_code == ErrorCode.NONE
+
+
+def create_at(broker: ClusterBroker, name: str, replicas: list[int]) -> int:
+    """Asks this broker for a topic of one partition; the error code."""
+    assignment = m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    topic = m.CreateTopicsRequest_CreatableTopic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+    )
+    with WireClient(broker.port) as client:
+        answer = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+    code: int = answer.topics[0].error_code
+    return code
