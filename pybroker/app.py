@@ -137,6 +137,8 @@ class Broker:
             parts.peers.start()
             parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
         await self._join(parts)
+        if config.in_cluster:
+            services.producer_ids.stock()
         services.groups.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
             # Before clients can look: what groups get back, or lose with a topic, is in their memory.

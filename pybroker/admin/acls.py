@@ -53,9 +53,11 @@ class AclAdmin:
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
         if good:
-            await self._port.submit(CreateAcls(good))
+            answer = await self._port.submit(CreateAcls(good))
             for binding in good:
                 log.info("%r added %s", principal, describe_binding(binding))
+            if answer.late is not None:
+                raise answer.late
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
 
     async def delete(self, filters: Sequence[AclFilter], principal: str) -> list[Sequence[AclBinding] | KafkaError]:
@@ -72,11 +74,14 @@ class AclAdmin:
                 results.append(error)
         if not good:
             return results
-        removed = (await self._port.submit(DeleteAcls(tuple(good)))).reply
+        answer = await self._port.submit(DeleteAcls(tuple(good)))
+        removed = answer.reply
         found = iter(removed)
         results = [one if isinstance(one, KafkaError) else next(found) for one in results]
         for binding in dict.fromkeys(binding for found in removed for binding in found):
             log.info("%r removed %s", principal, describe_binding(binding))
+        if answer.late is not None:
+            raise answer.late
         return results
 
 

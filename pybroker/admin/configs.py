@@ -44,6 +44,7 @@ from pybroker.replicas.dynamic_configs import usable
 
 log = logging.getLogger(__name__)
 
+
 class ConfigAdmin:
     """The settings of this broker and of the cluster's topics."""
 
@@ -101,6 +102,7 @@ class ConfigAdmin:
                     log.info(
                         "Settings of %s %s changed by %s: %s", change.resource, change.name, principal, _shown(change)
                     )
+                    results[index] = answer.late
             return results
 
     def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:

@@ -217,10 +217,15 @@ class TopicAdmin:
             if error is not None:
                 raise error
 
-    async def _know(self, names: Sequence[str], timeout_ms: int) -> None:
-        """Before a name is called unknown: another broker may have been asked for it a moment ago."""
-        if any(name not in self._view.image.topics for name in names):
-            await self._port.catch_up(timeout_ms)
+    async def _know(self, names: Sequence[str], timeout_ms: int) -> int:
+        """Before a name is called unknown: another broker may have been asked for it a moment ago. Gives what is left
+        of the time."""
+        if all(name in self._view.image.topics for name in names):
+            return timeout_ms
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self._port.catch_up(timeout_ms)
+        return max(0, timeout_ms - int((loop.time() - began) * 1000))
 
     # --- delete -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +236,7 @@ class TopicAdmin:
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(which)
-        await self._know([one for one in which if isinstance(one, str)], timeout_ms)
+        timeout_ms = await self._know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
         # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
         found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
@@ -313,7 +318,7 @@ class TopicAdmin:
             changes.append(NewPartitions(spec.name, spec.total, spec.assignments))
         if not changes:
             return results
-        await self._know([one.name for one in changes], timeout_ms)
+        timeout_ms = await self._know([one.name for one in changes], timeout_ms)
         topics = self._view.image.topics
         changes = [
             one if (topic := topics.get(one.name)) is None else msgspec.structs.replace(one, topic_id=topic.topic_id)

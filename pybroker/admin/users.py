@@ -83,6 +83,7 @@ class UserAdmin:
                 results[name] = error
                 if error is None:
                     log.info("%r changed the credentials of user %r: %s", principal, name, sorted(changes[name]))
+                    results[name] = answer.late
         return results
 
     def describe(self, names: Sequence[str] | None) -> dict[str, list[tuple[ScramMechanism, int]] | KafkaError]:

@@ -7,7 +7,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from pybroker.cluster.events import Event
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 R = TypeVar("R")
 
@@ -18,6 +20,15 @@ class Answer(msgspec.Struct, Generic[R], frozen=True):
     reply: R
     in_force: bool
     """False: the time was over before; it comes into force later."""
+
+    @property
+    def late(self) -> KafkaError | None:
+        """What is said of a change of settings or rights that is not in force; None of one that is."""
+        if self.in_force:
+            return None
+        return KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, "The change is decided; who does not answer now obeys it when it is back."
+        )
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -41,12 +52,12 @@ class ControllerPort(Protocol):
         - UndeleteTopic: the topic is in service, or could not be brought back, which is its reply then;
         - AlterConfigs, CreateAcls, DeleteAcls, AlterUsers: every live broker obeys.
 
-        With `timeout_ms`, which counts from the call on, it answers then at the latest, but never before the decision.
-        Who is cancelled while waiting does not stop what was submitted.
+        With `timeout_ms`, which counts from the call on, it answers then at the latest. In a cluster this holds for the
+        decision, too, and who names no time has 25 s. Who is cancelled while waiting does not stop what was submitted.
 
         Raises KafkaError, and then nothing was changed: NOT_CONTROLLER (nobody decides now; try again),
-        REQUEST_TIMED_OUT (too many events wait), KAFKA_STORAGE_ERROR (the store has failed), or why the event is
-        refused as a whole.
+        KAFKA_STORAGE_ERROR (the store has failed), or why the event is refused as a whole. REQUEST_TIMED_OUT: the
+        message says whether it may have been decided.
         """
         ...
 

@@ -177,6 +177,7 @@ class Controller:
         try:
             decided = self._decided_before(submission)
             if decided is None:
+                submission.require_time()
                 topics = self._to_be_closed(submission)
                 if topics:
                     self._spawn(self._close_first(submission, topics))
@@ -215,12 +216,12 @@ class Controller:
         try:
             decision = await self._apart(partial(rule_of(event).decide, before, event, *closed))
         except KafkaError:
-            await self._while_in_office(self._writer.confirm())
+            await self._while_in_office(self._writer.confirm(submission.decide_by))
             raise
         if decision.operations:
             await self._write(decision, submission)
         else:
-            await self._while_in_office(self._writer.confirm())
+            await self._while_in_office(self._writer.confirm(submission.decide_by))
         for sentence in decision.warnings:
             log.warning("%s", sentence)
         self._image, messages = await self._apart(partial(self._consequences, before, decision.delta))
@@ -279,6 +280,7 @@ class Controller:
                 separable=decision.separable,
                 seams=decision.seams,
                 outcome=() if kept is None else kept.operations,
+                begin_by=submission.decide_by,
             )
         )
         if outcomes is not None and kept is not None:

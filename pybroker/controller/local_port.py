@@ -14,6 +14,8 @@ from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
+DECISION_MS_MIN = 1_000
+"""Who gives less time wants to wait for nothing; a decision takes a moment all the same."""
 EVENTS_QUEUED_MAX = 10_000
 """Events that wait for their turn. Clients wait for their own answers, so this many means that something is wrong."""
 
@@ -28,7 +30,9 @@ class Submission:
     asked_by: int
     """The broker that waits for the answer, and whose view shows the change by then."""
     deadline: float | None
-    """By the loop's clock."""
+    """Until when it is waited for the decision to be in force, by the loop's clock."""
+    decide_by: float | None
+    """Nobody waits for a decision that has not begun by then."""
     answered: asyncio.Future[Answer[Any]]
     came: float
     """By the clock of the figures."""
@@ -36,6 +40,13 @@ class Submission:
     """With it the outcome is kept, under this request id."""
     closed: ClosedTopics | None = None
     """What was closed for its decision; until then it may have to wait."""
+
+    def require_time(self) -> None:
+        """Raises KafkaError REQUEST_TIMED_OUT."""
+        if self.decide_by is not None and asyncio.get_running_loop().time() >= self.decide_by:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The controller did not come to it in time; nothing was changed."
+            )
 
     def answer(self, answer: Answer[Any]) -> None:
         """Unless who asked has gone."""
@@ -80,12 +91,11 @@ class LocalPort:
             return await asyncio.shield(again)
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
-        deadline = None if timeout_ms is None else asyncio.get_running_loop().time() + timeout_ms / 1000
         if self._queue.qsize() >= EVENTS_QUEUED_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
             )
-        answered = self._put(event, self._broker_id if asked_by is None else asked_by, deadline, asked)
+        answered = self._put(event, self._broker_id if asked_by is None else asked_by, timeout_ms, asked)
         if asked is None:
             return await answered
         request_id = asked.request_id
@@ -95,10 +105,15 @@ class LocalPort:
         return await asyncio.shield(answered)
 
     def _put(
-        self, event: Event[R], asked_by: int, deadline: float | None, asked: Asked | None
+        self, event: Event[R], asked_by: int, timeout_ms: int | None, asked: Asked | None
     ) -> asyncio.Future[Answer[R]]:
-        answered: asyncio.Future[Answer[R]] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(Submission(event, asked_by, deadline, answered, self.figures.now(), asked))
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer[R]] = loop.create_future()
+        deadline, decide_by = None, None
+        if timeout_ms is not None:
+            deadline = loop.time() + timeout_ms / 1000
+            decide_by = loop.time() + max(timeout_ms, DECISION_MS_MIN) / 1000
+        self._queue.put_nowait(Submission(event, asked_by, deadline, decide_by, answered, self.figures.now(), asked))
         return answered
 
     def _answered(self, request_id: Uuid, done: asyncio.Future[Answer[Any]]) -> None:

@@ -6,6 +6,7 @@ each decision has its number.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from pybroker.controller.activation import Office
@@ -56,13 +57,15 @@ class Writer:
         separable: bool = False,
         seams: Sequence[int] = (),
         outcome: Sequence[Operation] = (),
+        begin_by: float | None = None,
     ) -> None:
-        """Waits as long as the store cannot be reached. `separable`: in several multis, in order, cut anywhere.
-        `seams`: where they may be cut if they do not fit into one. `outcome`: for who asks for it again, here or at a
-        successor.
+        """Waits as long as the store cannot be reached; after `begin_by` (loop time) only if something may have been
+        written. `separable`: in several multis, in order, cut anywhere. `seams`: where they may be cut if they do not
+        fit into one. `outcome`: for who asks for it again, here or at a successor.
 
         Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
-        KAFKA_STORAGE_ERROR (the store has failed); FatalError: somebody else writes to the store.
+        KAFKA_STORAGE_ERROR (the store has failed), REQUEST_TIMED_OUT (nothing was changed by `begin_by`); FatalError:
+        somebody else writes to the store.
         """
         parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
         for part in parts if len(parts) > 1 else ():
@@ -72,7 +75,7 @@ class Writer:
         parts[-1] = (*parts[-1], *outcome)
         for number, part in enumerate(parts):
             try:
-                await self._write(part, again=bool(outcome))
+                await self._write(part, again=bool(outcome), begin_by=None if number else begin_by)
             except ResignedError as error:
                 if number and not separable:
                     # Begun; whoever takes over finishes it, or takes it back.
@@ -82,7 +85,7 @@ class Writer:
                     ) from error
                 raise
 
-    async def _write(self, operations: Sequence[Operation], *, again: bool) -> None:
+    async def _write(self, operations: Sequence[Operation], *, again: bool, begin_by: float | None) -> None:
         number = self._number + 1
         count = Set(znodes.DECISIONS, str(number).encode())
         while True:
@@ -95,22 +98,24 @@ class Writer:
                 if await self._was_done(number, again):
                     break
             except UnavailableError as error:
-                self._unless_given_up(error)
+                # It was not sent; and what was sent before is known not to be done.
+                self._unless_given_up(error, begin_by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             except StoreError as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         self._number = number
 
-    async def confirm(self) -> None:
+    async def confirm(self, by: float | None = None) -> None:
         """Waits until the store says that this is still the controller: what is refused, or needs no write, must not be
-        said by one that was replaced and does not know it yet. Raises ResignedError."""
+        said by one that was replaced and does not know it yet. Raises ResignedError; KafkaError REQUEST_TIMED_OUT: it
+        has not said so by then (loop time)."""
         while True:
             try:
                 await self._store.sync()
                 epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
             except UnavailableError as error:
-                self._unless_given_up(error)
+                self._unless_given_up(error, by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             else:
@@ -134,9 +139,11 @@ class Writer:
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _unless_given_up(self, error: StoreError) -> None:
+    def _unless_given_up(self, error: StoreError, by: float | None = None) -> None:
         if self._given_up:
             raise ResignedError(f"This broker is not the controller any more: {error}") from error
+        if by is not None and asyncio.get_running_loop().time() >= by:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Nothing was changed: {error}") from error
 
     @staticmethod
     def _refused(error: MultiError) -> Exception:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import msgspec
 
@@ -24,10 +26,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
+
 BLOCK_PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1_000
-FETCH_AHEAD = 100
-"""With so few ids left the next block is fetched, so that producers do not wait for the store's flush."""
+FETCH_AHEAD = 500
+"""With so few ids left the next block is fetched: producers do not wait for the store's flush, and new ones come also
+while it is away."""
+STORE_S_MAX = 5.0
+"""For how long a client waits for the store before it is told to ask again; its request names no time."""
 
 PRODUCER_ID_MAX = (1 << 63) - 1
 EPOCH_MAX = 32_767 - 1
@@ -55,6 +62,10 @@ class ProducerIds:
         self._claim: asyncio.Task[None] | None = None
         self._highest_end = -1
 
+    def stock(self) -> None:
+        """Has the first block fetched, before anybody asks: a store that is away later is not needed then."""
+        self._fetch()
+
     async def next_id(self) -> int:
         """A producer id that nobody else has. KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients ask again) while the
         store gives none."""
@@ -62,7 +73,7 @@ class ProducerIds:
             if self._upcoming is not None:
                 (self._next, self._end), self._upcoming = self._upcoming, None
                 continue
-            await asyncio.shield(self._fetch())
+            await _in_time(asyncio.shield(self._fetch()))
         producer_id = self._next
         self._next += 1
         if self._end - self._next < FETCH_AHEAD and self._upcoming is None:
@@ -83,7 +94,7 @@ class ProducerIds:
         broker."""
         if self._highest_end < producer_id:
             try:
-                node = await self._store.get(BLOCK_PATH)
+                node = await _in_time(self._store.get(BLOCK_PATH))
                 self._highest_end = int(_parse(node.data).block_end)
             except NoNodeError:
                 return -1
@@ -128,6 +139,17 @@ class ProducerIds:
 
     def _encoded(self, start: int) -> bytes:
         return msgspec.json.encode(ProducerIdBlock(1, self._broker_id, str(start), str(start + BLOCK_SIZE - 1)))
+
+
+async def _in_time(work: Awaitable[R]) -> R:
+    """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS after `STORE_S_MAX`."""
+    try:
+        async with asyncio.timeout(STORE_S_MAX):
+            return await work
+    except TimeoutError:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the metadata store gives no ids: it does not answer"
+        ) from None
 
 
 def _parse(data: bytes) -> ProducerIdBlock:

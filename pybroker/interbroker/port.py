@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from pybroker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker
@@ -21,6 +21,7 @@ from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
 from pybroker.interbroker.alter_partition import outcomes_of, request_of
 from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
+from pybroker.interbroker.controller_connections import ControllerConnections, Dial
 from pybroker.metadata.image import BrokerImage
 from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
@@ -29,14 +30,20 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-PATIENCE_MS = 60_000
-"""Of who names no time."""
+PATIENCE_MS = 25_000
+"""Of who names no time: clients give up after 30 s (`request.timeout.ms`), and hear from us before."""
+DECISION_MS_MIN = 1_000
+"""Who names less wants to wait for nothing; a decision takes a moment all the same."""
+WAY_MS_MAX = 1_000
+"""How long before the time is over it is not waited any more for what is decided to be in force, so that the answer
+comes in time."""
+ANSWER_S_MAX = 3_600.0
+"""Longer than anybody waits: who asks ends the connection when the time is over."""
 PAUSE_S = 0.05
 
 WITHOUT_ID = AlterIsr | ShutDownBroker
 
 R = TypeVar("R")
-Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
 
 class LostAnswerError(KafkaError):
@@ -70,24 +77,38 @@ class ClusterPort:
         self._changes = changes
         self._seat = seat
         self._view = view
-        self._dial = dial
-        self._connection: InterBrokerConnection | None = None
-        self._connected_to: tuple[int, int] | None = None
-        self._dialing = asyncio.Lock()
+        self._connections = ControllerConnections(dial)
 
     async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
         """See `ControllerPort`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        deadline = began + (PATIENCE_MS if timeout_ms is None else timeout_ms) / 1000
+        given_ms = PATIENCE_MS if timeout_ms is None else max(0, timeout_ms)
+        try:
+            async with asyncio.timeout_at(began + max(given_ms, DECISION_MS_MIN) / 1000):
+                return await self._submit(event, began, began + (given_ms - min(WAY_MS_MAX, given_ms // 10)) / 1000)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "There was no decision in time: the controller does not answer, or does not reach the metadata store. "
+                "It may come later; look what became of it.",
+            ) from None
+
+    async def _submit(self, event: Event[R], began: float, deadline: float) -> Answer[R]:
+        """`deadline`: until when it is waited for what is decided to be in force. A decision is waited for until who
+        calls cancels this."""
+        loop = asyncio.get_running_loop()
         request_id = Uuid.random()
         while True:
             left_ms = max(0, int((deadline - loop.time()) * 1000))
             asked = None if isinstance(event, WITHOUT_ID) else Asked(request_id, int((loop.time() - began) * 1000))
             try:
                 if self._local.is_open:
-                    return await self._local.submit(event, None if timeout_ms is None else left_ms, asked=asked)
-                return await self._forward(event, asked, left_ms, deadline)
+                    answer = await self._local.submit(event, left_ms, asked=asked)
+                    if isinstance(event, CatchUp):
+                        answer = await self._shown(answer, self._changes(), deadline)
+                    return answer
+                return await self._forward(event, asked, deadline)
             except KafkaError as error:
                 again = error.code == ErrorCode.NOT_CONTROLLER or (
                     isinstance(error, LostAnswerError) and asked is not None
@@ -98,17 +119,11 @@ class ClusterPort:
             await self._pause(deadline)
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """See `ControllerPort`."""
-        if not self._local.is_open:
-            # The answer waits until the view has come to the controller's last change.
-            if not (await self.submit(CatchUp(), timeout_ms)).in_force:
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
-            return
-        try:
-            async with asyncio.timeout((PATIENCE_MS if timeout_ms is None else timeout_ms) / 1000):
-                await self._view.reached(*self._changes())
-        except TimeoutError:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker is behind its own controller.") from None
+        """See `ControllerPort`. The controller's own broker asks as well: that it is not replaced the store has to
+        say."""
+        # The answer waits until the view has come to the controller's last change.
+        if not (await self.submit(CatchUp(), timeout_ms)).in_force:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
 
     async def _pause(self, deadline: float) -> None:
         """Until there may be another controller."""
@@ -117,8 +132,31 @@ class ClusterPort:
         await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
         changes.cancel()
 
-    async def _forward(self, event: Event[R], asked: Asked | None, left_ms: int, deadline: float) -> Answer[R]:
-        connection, controller = await self._to_controller()
+    async def _forward(self, event: Event[R], asked: Asked | None, deadline: float) -> Answer[R]:
+        controller = self._controller()
+        reached = False
+        try:
+            async with self._connections.to(controller) as connection:
+                reached = True
+                return await self._ask(connection, controller.broker_id, event, asked, deadline)
+        except UNREACHABLE as problem:
+            if not reached:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
+            if isinstance(problem, KafkaError):
+                raise
+            raise LostAnswerError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The controller was asked and did not answer; look what became of it ({problem}).",
+            ) from problem
+
+    async def _ask(
+        self,
+        connection: InterBrokerConnection,
+        controller: int,
+        event: Event[R],
+        asked: Asked | None,
+        deadline: float,
+    ) -> Answer[R]:
         # A controller that was paused answers when it is too late: who has replaced it is asked then.
         replaced = asyncio.ensure_future(self._replaced(controller))
 
@@ -129,18 +167,11 @@ class ClusterPort:
         replaced.add_done_callback(give_up)
         try:
             if isinstance(event, AlterIsr):
-                return await _alter_partition(connection, event, left_ms)
+                return await _alter_partition(connection, event)
             if isinstance(event, ShutDownBroker):
-                return await _shut_down(connection, event, left_ms)
+                return await _shut_down(connection, event)
             assert asked is not None
-            return await self._envelope(connection, event, asked, left_ms, deadline)
-        except UNREACHABLE as problem:
-            if isinstance(problem, KafkaError):
-                raise
-            raise LostAnswerError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"The controller was asked and did not answer; look what became of it ({problem}).",
-            ) from problem
+            return await self._envelope(connection, event, asked, deadline)
         finally:
             replaced.cancel()
 
@@ -150,8 +181,9 @@ class ClusterPort:
             await self._seat.changes()
 
     async def _envelope(
-        self, connection: InterBrokerConnection, event: Event[R], asked: Asked, left_ms: int, deadline: float
+        self, connection: InterBrokerConnection, event: Event[R], asked: Asked, deadline: float
     ) -> Answer[R]:
+        left_ms = max(0, int((deadline - asyncio.get_running_loop().time()) * 1000))
         inner = wire.SubmitEventRequest(
             broker_id=self._broker_id, event=pack_event(event), timeout_ms=left_ms, asked_ms_ago=asked.ms_ago
         )
@@ -161,7 +193,7 @@ class ClusterPort:
             client_host_address=b"",
             request_id=asked.request_id,
         )
-        answer = await connection.request(envelope, timeout_s=left_ms / 1000 + 1)
+        answer = await connection.request(envelope, timeout_s=ANSWER_S_MAX)
         kind = type(event).__name__
         if answer.error_code:
             raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refuses it.")
@@ -172,49 +204,41 @@ class ClusterPort:
             found = unpack_reply(type(event), reply.reply)
         except (UnreadableError, CodecError) as problem:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
-        in_force = reply.in_force
+        change = answer.controller_epoch, answer.change_number
+        return await self._shown(Answer(found, reply.in_force), change, deadline)
+
+    async def _shown(self, answer: Answer[R], change: tuple[int, int], deadline: float) -> Answer[R]:
+        """Once this broker's view has come to that change; not in force if it does not in time."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._view.reached(answer.controller_epoch, answer.change_number)
+                await self._view.reached(*change)
         except TimeoutError:
-            in_force = False
-        return Answer(found, in_force)
+            return Answer(answer.reply, False)
+        return answer
 
-    async def _to_controller(self) -> tuple[InterBrokerConnection, int]:
+    def _controller(self) -> BrokerImage:
         controller = self._seat.controller
         broker = None if controller is None else self._view.image.brokers.get(controller)
         if broker is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
-        async with self._dialing:
-            life = broker.broker_id, broker.epoch
-            connection = self._connection
-            if connection is None or not connection.is_open or self._connected_to != life:
-                if connection is not None:
-                    connection.retire()
-                try:
-                    connection = await self._dial(broker)
-                except UNREACHABLE as problem:
-                    raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
-                self._connection, self._connected_to = connection, life
-            return connection, broker.broker_id
+        return broker
 
     def close(self) -> None:
-        """Ends the connection; who waits is answered with an error."""
-        if self._connection is not None:
-            self._connection.abort()
+        """Ends the connections; who waits is answered with an error."""
+        self._connections.close()
 
 
-async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr, left_ms: int) -> Answer[Any]:
+async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> Answer[Any]:
     """The leader waits for the controller's word only: its own view is no part of it."""
-    answer = await connection.request(request_of(event), timeout_s=left_ms / 1000 + 1)
+    answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not change ISRs.")
     return Answer(outcomes_of(answer), True)
 
 
-async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker, left_ms: int) -> Answer[Any]:
+async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -> Answer[Any]:
     request = wire.ControlledShutdownRequest(broker_id=event.broker_id, broker_epoch=event.broker_epoch)
-    answer = await connection.request(request, timeout_s=left_ms / 1000 + 1)
+    answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not let others take over.")
     return Answer(tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions), True)

@@ -113,3 +113,17 @@ async def test_what_is_separable_is_written_in_parts_and_else_is_refused(trouble
     with pytest.raises(KafkaError) as refused:
         await writer.write(large)
     assert refused.value.code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.checklist("R35")
+async def test_what_has_not_begun_in_time_is_not_written_later(trouble: Trouble) -> None:
+    writer = await writer_on(trouble)
+    trouble.coming = ["away"]
+    with pytest.raises(KafkaError) as caught:
+        await writer.write([Create("/late")], begin_by=0.0)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+    assert await trouble.exists("/late") is None  # type: ignore[operator]
+    # Of what may have been written it is found out what became of it.
+    trouble.coming = ["lost after"]
+    await writer.write([Create("/perhaps")], begin_by=0.0)
+    assert await trouble.exists("/perhaps") is not None  # type: ignore[operator]

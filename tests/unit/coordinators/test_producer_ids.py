@@ -74,7 +74,7 @@ async def test_ids_are_unique_over_brokers_and_restarts() -> None:
 async def test_a_block_costs_one_write() -> None:
     store = FakeStore()
     ids = broker(store)
-    assert [await ids.next_id() for _ in range(850)] == list(range(850))
+    assert [await ids.next_id() for _ in range(450)] == list(range(450))
     assert store.writes == 1
     assert msgspec.json.decode(store.data or b"") == {
         "version": 1,

@@ -1,0 +1,110 @@
+"""A request is answered within the time that it names, whoever does not answer the broker that was asked: ZooKeeper,
+the controller, a broker that hangs. What is waited for here lasts longer than any of these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.cluster.test_envelope import Network, create, id_of
+from tests.support.cluster import ClusterBroker, running_cluster, until
+from tests.support.cluster_state import ClusterState
+from tests.support.links import ZOOKEEPER, Links
+from tests.wire.client import WireClient
+
+SHORT_MS = 2_000
+LONG_MS = 100_000
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Sessions do not end while something is cut."""
+    links = Links()
+    settings = {"zookeeper.session.timeout.ms": "60000"}
+    try:
+        with (
+            running_cluster(tmp_path_factory.mktemp("deadlines"), settings=settings, links=links) as cluster,
+            ClusterState(cluster.zookeeper.address) as state,
+        ):
+            yield Network(cluster, links, state)
+    finally:
+        links.close()
+
+
+def create_at(broker: ClusterBroker, name: str, leader: int, timeout_ms: int) -> int:
+    """One replica, at that broker. The error code."""
+    placed = m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=0, broker_ids=[leader])
+    topic = m.CreateTopicsRequest_CreatableTopic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=[placed]
+    )
+    with WireClient(broker.port) as client:
+        answer = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7)
+    code: int = answer.topics[0].error_code
+    return code
+
+
+@pytest.mark.checklist("R35")
+def test_nobody_waits_behind_what_others_have_asked_for(network: Network) -> None:
+    """One broker hangs. Who asks through a second for something there waits for it; who asks the same broker for
+    something else does not, and an ISR changes meanwhile."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    network.links.cut_off(third, controller)
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            waits = threads.submit(create_at, brokers[asked], "far", third, LONG_MS)
+            until(lambda: id_of(brokers[asked], "far") is not None)
+            assert create_at(brokers[asked], "near", asked, LONG_MS) == 0
+            assert create_at(brokers[asked], "far-too", third, SHORT_MS) == ErrorCode.REQUEST_TIMED_OUT
+            assert not waits.done()
+        finally:
+            network.links.heal()
+        assert waits.result() == 0
+
+
+@pytest.mark.checklist("R35")
+def test_the_controller_does_not_reach_zookeeper(network: Network) -> None:
+    """Asked itself, and through another broker. What it did not come to in time is not done later."""
+    controller, asked, _ = network.roles()
+    brokers = network.cluster.brokers
+    network.links.cut_off(controller, ZOOKEEPER)
+    try:
+        for number, broker in enumerate((brokers[controller], brokers[asked]) * 2):
+            code, _ = create(broker, f"cut-{number}", SHORT_MS)
+            assert code == ErrorCode.REQUEST_TIMED_OUT
+        with WireClient(brokers[controller].port) as client:
+            request = m.DeleteTopicsRequest(
+                topics=[m.DeleteTopicsRequest_DeleteTopicState(name="nobody-knows")], timeout_ms=SHORT_MS
+            )
+            (answer,) = client.call(request, 6).responses
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT, "another controller may know it"
+    finally:
+        network.links.heal()
+    code, _ = create(brokers[asked], "connected")
+    assert code == 0
+    assert [id_of(brokers[controller], f"cut-{number}") for number in (1, 2, 3)] == [None] * 3
+
+
+@pytest.mark.checklist("R35")
+def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
+    """The broker has ids in stock, whether it was asked for one before or not."""
+    brokers = network.cluster.brokers
+    network.roles()
+    for number in brokers:
+        network.links.cut_off(number, ZOOKEEPER)
+    try:
+        for broker in brokers.values():
+            with WireClient(broker.port) as client:
+                request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=SHORT_MS)
+                assert client.call(request, 4).error_code == 0
+                # Of an id that is not known here the store would have to tell.
+                request = m.InitProducerIdRequest(
+                    transactional_id=None, transaction_timeout_ms=SHORT_MS, producer_id=10**6, producer_epoch=0
+                )
+                assert client.call(request, 4).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    finally:
+        network.links.heal()
