@@ -45,7 +45,7 @@ def receipt(network: Network, at: int, topic_id: Uuid) -> dict[int, set[str]]:
 STAGED_EVERYWHERE = {number: {"staged"} for number in (1, 2, 3)}
 
 
-@pytest.mark.checklist(4, 8, 110, 112, 113, 114, 122, 123, 217, 218, "R11", "R30", "R32", "U4")
+@pytest.mark.checklist(4, 8, 110, 112, 113, 114, 122, 123, 217, 218, "R11", "R30", "R32", "U4", "A4")
 def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
     controller = network.controller()
     away = min({1, 2, 3} - {controller})
@@ -66,7 +66,7 @@ def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
     until(lambda: receipt(network, controller, topic_id) == STAGED_EVERYWHERE)
 
 
-@pytest.mark.checklist(5, 6, 7, 66, 86, 92, 124, 125, "R27", "R30")
+@pytest.mark.checklist(5, 6, 7, 66, 86, 92, 124, 125, "R27", "R30", "B1")
 def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
     """Nobody else has heard a word: the next controller collects, and the words of the one before, which come late,
     change nothing."""

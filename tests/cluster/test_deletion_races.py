@@ -80,7 +80,7 @@ def served(data_dir: Path, name: str) -> set[Uuid]:
     return found
 
 
-@pytest.mark.checklist(1, 2, 7, 86, 190, "R26")
+@pytest.mark.checklist(1, 2, 7, 86, 190, "R26", "A32", "A33")
 def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -> None:
     """CreatePartitions by way of one broker while the topic is deleted and made again by way of another: it is for the
     topic that was there, or fails."""
@@ -113,7 +113,7 @@ def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -
         until(lambda number=number: len(brokers.at(number).metadata("grows").partitions) == 2)
 
 
-@pytest.mark.checklist(2, 8, 110, 113, 165, "R26")
+@pytest.mark.checklist(2, 8, 110, 113, 165, "R26", "A34")
 def test_a_topic_that_is_made_by_being_asked_for_is_one_topic(brokers: Everywhere) -> None:
     """Brokers are asked for a name at once, while it is deleted by its id."""
     dead: set[Uuid] = set()

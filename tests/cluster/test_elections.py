@@ -88,6 +88,7 @@ def said(cluster: BrokerCluster, *words: str) -> bool:
     return any(all(word in line for word in words) for line in lines)
 
 
+@pytest.mark.checklist("FD19")
 def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> None:
     create(cluster, "asked", (1, 2, 3), (2, 3, 1))
     # A controlled shutdown that is cut short by a kill hands over all the same.
@@ -119,6 +120,7 @@ def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> Non
         assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.checklist("FD13")
 def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluster) -> None:
     """What only the lost replica had is gone; the epoch says so to consumers, and the log to the operator."""
     create(cluster, "strict", (1, 2))

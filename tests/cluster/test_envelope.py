@@ -80,7 +80,7 @@ def asked_meanwhile(ask: Callable[..., Any], *arguments: Any) -> Iterator[Future
         yield threads.submit(ask, *arguments)
 
 
-@pytest.mark.checklist("R26")
+@pytest.mark.checklist("R26", "B1")
 def test_the_controller_dies_between_its_decision_and_the_answer(network: Network) -> None:
     """Asked through another broker. The topic's name was given to a successor meanwhile, which stays; who asked hears
     from the next controller what the one before has done."""

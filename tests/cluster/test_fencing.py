@@ -63,7 +63,7 @@ def test_a_broker_that_hangs_is_not_taken_for_dead(patient: BrokerCluster) -> No
     assert 2 in leaders(patient, "led")
 
 
-@pytest.mark.checklist("R40", "R27")
+@pytest.mark.checklist("R40", "R27", "B3")
 def test_a_broker_that_was_taken_for_dead_and_lives_registers_again(patient: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])

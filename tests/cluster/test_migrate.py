@@ -142,6 +142,7 @@ def refusal(broker: pybroker.Broker) -> str:
     return str(problem.value)
 
 
+@pytest.mark.checklist("B17")
 def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
     cluster = Cluster(3, ALONE, data_dir=tmp_path)
     data = cluster.brokers[1].data_dir

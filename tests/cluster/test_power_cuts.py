@@ -73,7 +73,7 @@ def flush_mode(machines: Machines) -> str:
     return machines.cluster.brokers[1].settings["log.flush.mode"]
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("R29", "C3")
 def test_one_machine_loses_power(machines: Machines) -> None:
     """Three replicas, two at least in sync: nothing that was acknowledged is lost, in either mode."""
     name = f"one-{flush_mode(machines)}"
@@ -92,7 +92,7 @@ def test_one_machine_loses_power(machines: Machines) -> None:
     assert read(machines.cluster, name)[: len(acknowledged)] == acknowledged
 
 
-@pytest.mark.checklist("C2", "R29")
+@pytest.mark.checklist("C2", "R29", "C4", "C8")
 def test_all_machines_lose_power_at_once(machines: Machines) -> None:
     """What was acknowledged is there in commit mode. In os mode what was not flushed may be gone, and the operator is
     told of which partitions."""
@@ -125,7 +125,7 @@ def test_all_machines_lose_power_at_once(machines: Machines) -> None:
         assert "lost power" in told
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("R29", "C7")
 def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machines) -> None:
     """Both were in sync. The first that is back has lost the end of its log with the power (os mode): it does not lead
     before the other one is back, and has everything again then."""
@@ -155,7 +155,7 @@ def lose_disk(broker: ClusterBroker) -> None:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("R29", "C8")
 def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> None:
     """The last one in sync comes back with an empty disk. The others keep what they have: they do not follow it into
     nothing. Where somebody allows an unclean election one of them leads."""

@@ -143,7 +143,7 @@ def test_a_broker_that_was_down_cleans_up_what_was_reassigned_away(
     assert read(cluster, "away", 2, 100) == list(range(100))
 
 
-@pytest.mark.checklist(42, 43)
+@pytest.mark.checklist(42, 43, "A32", "FD14")
 def test_what_is_under_way_outlives_brokers_and_controllers(
     cluster: BrokerCluster, admin: blocking.AdminClient
 ) -> None:
@@ -195,6 +195,7 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
     assert on_disk(cluster, "gone") == {one: set(), two: {0}, three: {0}, new: set()}
 
 
+@pytest.mark.checklist("B1", "FD14")
 @pytest.mark.parametrize("moment", ["begun", "ended"])
 def test_the_controller_dies_when_it_has_written(
     cluster: BrokerCluster, admin: blocking.AdminClient, moment: str

@@ -35,7 +35,7 @@ def staged(broker: ClusterBroker, topic_id: Uuid) -> list[Path]:
 
 
 @pytest.mark.checklist(3, 4, 6, 7, 65, 66, 69, 70, 71, 78, 79, 94, 105, 110, 111, 112, 113, 114, 119, 124, 127, 128)
-@pytest.mark.checklist(*range(51, 53), *range(60, 64), 76, 77, *range(83, 86), 103, "A5", "R11", "R30")
+@pytest.mark.checklist(*range(51, 53), *range(60, 64), 76, 77, *range(83, 86), 103, "A5", "R11", "R30", "A4")
 def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers: Everywhere) -> None:
     """It says nothing any more, and nobody has noticed yet: the new incarnation has a replica on it, too."""
     controller = brokers.controller()
@@ -66,7 +66,7 @@ def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers
     until(lambda: {one.state for one in lives.deletions(gone, old)} == {"staged"})
 
 
-@pytest.mark.checklist(5, 65, 70, 124, "X38", "R30")
+@pytest.mark.checklist(5, 65, 70, 124, "X38", "R30", "A10")
 def test_a_replica_that_was_moved_away_while_its_broker_was_down(brokers: Everywhere) -> None:
     """The topic lives; what the broker has of it goes after the delay, and comes back when it gets a replica again."""
     controller = brokers.controller()

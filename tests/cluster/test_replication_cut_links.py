@@ -85,6 +85,7 @@ SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, st
 }
 
 
+@pytest.mark.checklist("FD1", "FD2", "FD3", "FD4", "FD5", "FD6", "B3")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_was_acknowledged_is_there_once_when_links_are_cut(network: Network, shape: str) -> None:
     cuts, meanwhile = SHAPES[shape]
@@ -109,7 +110,7 @@ def test_what_was_acknowledged_is_there_once_when_links_are_cut(network: Network
     assert len(found) <= len(acknowledged) + 1, "the last one may have been written and not acknowledged"
 
 
-@pytest.mark.checklist("R27")
+@pytest.mark.checklist("R27", "FD1", "B3")
 def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> None:
     """Killed ones are in test_under_load.py. It is stopped with SIGSTOP until its session is over; when it goes on,
     it believes for a moment that it leads."""
@@ -128,7 +129,7 @@ def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> N
     assert read(network.cluster, "paused")[: len(acknowledged)] == acknowledged
 
 
-@pytest.mark.checklist("R28")
+@pytest.mark.checklist("R28", "FD7")
 def test_leaders_change_again_and_again_with_no_new_records(network: Network) -> None:
     """Leader epochs without a record in them mislead nobody about what to cut off (KIP-101, KIP-279)."""
     create(network.cluster, "restless", [2, 3])
@@ -148,6 +149,7 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
     assert read(network.cluster, "restless") == ["first", "last"]
 
 
+@pytest.mark.checklist("FD8")
 def test_what_an_isolated_leader_took_with_acks_1_is_cut_off(network: Network) -> None:
     """It was acknowledged by one broker only; with acks=all nothing is, there."""
     create(network.cluster, "isolated", [2, 3, 1])

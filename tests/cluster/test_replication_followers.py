@@ -57,6 +57,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         yield network
 
 
+@pytest.mark.checklist("FD11")
 def test_followers_that_come_and_go_again_and_again(network: Network) -> None:
     """The set of those in sync shrinks and grows under a writer that is not disturbed."""
     create(network.cluster, "flapping", [2, 3, 1], min_insync_replicas="2")
@@ -76,6 +77,7 @@ def test_followers_that_come_and_go_again_and_again(network: Network) -> None:
     assert read(network.cluster, "flapping")[: len(acknowledged)] == acknowledged
 
 
+@pytest.mark.checklist("FD12")
 def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network: Network) -> None:
     """The producer is told that its records are written and not on enough brokers; the next one is refused before."""
     create(network.cluster, "few", [2, 3], min_insync_replicas="2")
@@ -92,6 +94,7 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
     assert read(network.cluster, "few") == ["first", "too late"]
 
 
+@pytest.mark.checklist("FD16")
 def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(network: Network) -> None:
     """What it lacks is gone at the leader: it has all that is left, without a gap."""
     create(network.cluster, "retained", [2, 3], segment_bytes=str(1 << 20), retention_bytes=str(2 << 20))
@@ -112,6 +115,7 @@ def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(netw
     assert found == list(range(first_offset(log) - 1, 10))
 
 
+@pytest.mark.checklist("FD16")
 def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
     """DeleteRecords has moved the start into a batch while the follower was away: the batch comes whole."""
     create(network.cluster, "within", [2, 3])
@@ -134,6 +138,7 @@ def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
     until(lambda: state(network.cluster, "within").isr == {2, 3})
 
 
+@pytest.mark.checklist("FD17")
 def test_records_larger_than_a_fetch_may_be_are_copied(network: Network) -> None:
     """`replica.fetch.max.bytes` and `replica.fetch.response.max.bytes` bound answers, not records."""
     create(network.cluster, "large", [2, 3], min_insync_replicas="2")
@@ -142,6 +147,7 @@ def test_records_larger_than_a_fetch_may_be_are_copied(network: Network) -> None
     assert len(same_logs(network.cluster, "large")) > 1_800_000
 
 
+@pytest.mark.checklist("FD9")
 def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Network) -> None:
     create(network.cluster, "epochs", [2, 3])
     broker = network.cluster.brokers[2]
@@ -180,6 +186,7 @@ def fetched(client: WireClient, topic: Uuid, epoch: int, *, replica: int, life: 
     return code
 
 
+@pytest.mark.checklist("B13", "B14", "FD18")
 def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
     """Broker 3 comes back with an empty disk, before which its leader has asked to take it in: that word is void
     (KIP-903). So are orders to it, and claims and questions from it, of that life (KIP-380)."""

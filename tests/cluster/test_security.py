@@ -191,7 +191,7 @@ BROKERS_ONLY = (
 )
 
 
-@pytest.mark.checklist("R37")
+@pytest.mark.checklist("R37", "FD10")
 def test_no_broker_is_served_where_clients_are(brokers: dict[int, SecureBroker]) -> None:
     """Whoever asks: a follower's fetch would read below what is acknowledged, and be taken for a replica that has it
     (CVE-2018-1288); the controller's words would change what is true."""

@@ -39,6 +39,7 @@ def refused(broker: ClusterBroker) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.checklist("B4")
 def test_zookeeper_is_away_for_less_than_a_session(cluster: BrokerCluster) -> None:
     """Nobody steps down: same controller, same lives of brokers, same leaders. Records go on, decisions wait."""
     servers = {"bootstrap.servers": cluster.bootstrap}
@@ -71,6 +72,7 @@ def test_zookeeper_is_away_for_less_than_a_session(cluster: BrokerCluster) -> No
     assert sorted(found) == list(range(60))
 
 
+@pytest.mark.checklist("B3", "B12")
 def test_an_id_that_is_in_use_is_refused(cluster: BrokerCluster, tmp_path: Path) -> None:
     """A second broker with an id of the cluster does not start, and the first goes on; its own leftover of a life that
     ended a moment ago stops no broker."""
@@ -84,6 +86,7 @@ def test_an_id_that_is_in_use_is_refused(cluster: BrokerCluster, tmp_path: Path)
         assert "unmoved" in admin.list_topics()
 
 
+@pytest.mark.checklist("B11")
 def test_who_may_not_write_to_zookeeper_does_not_start(cluster: BrokerCluster) -> None:
     """With another password than the cluster's: one line, nothing on the disk is touched."""
     broker = cluster.brokers[3]

@@ -71,7 +71,7 @@ def put_aside(broker: ClusterBroker, topic_id: Uuid) -> list[Path]:
     return list((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*"))
 
 
-@pytest.mark.checklist(307, "B9")
+@pytest.mark.checklist(307, "B9", "B11")
 def test_another_path_and_another_cluster_are_refused(brokers: Everywhere, tmp_path: Path) -> None:
     made(brokers, "kept")
     broker, connect = brokers.cluster.brokers[2], brokers.cluster.zookeeper.address

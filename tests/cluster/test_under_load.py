@@ -6,6 +6,8 @@ import threading
 import time
 from collections import Counter
 
+import pytest
+
 from pybroker.client import NewTopic, TopicPartition, blocking
 from tests.support.cluster import LIMIT_S, BrokerCluster, isr, until
 
@@ -34,6 +36,7 @@ class Writer(threading.Thread):
             self.problem = problem
 
 
+@pytest.mark.checklist("FD1")
 def test_every_record_once_while_leaders_are_killed(cluster: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("once", PARTITIONS, 3, config={"min.insync.replicas": "2"})])

@@ -6,12 +6,13 @@ Rust by a line `// checklist: 12, X5` among the attributes of a test.
 | file | holds |
 |---|---|
 | `points.txt` | the points of the documents: numbers |
-| `readings.txt` | readings (X), deviations of Kafka (D), decisions (R), additions (U), cases of failure (A to I) |
+| `readings.txt` | readings (X), deviations of Kafka (D), decisions (R), additions (U), cases of failure (A to I, FD) |
 | `sentences.txt` | what settles a point or a reading without a test, or limits what its tests show |
 
 Fails on a point or a reading (X, D, R, U) that nothing settles, on a number or name that is not defined, on a case of
-failure that no test names, on a sentence of an unknown kind or one that promises tests where there are none, on a point
-whose only proof is prose that names another point, and with --check on a page that is not what it would write.
+failure that no test names, or with several brokers none that starts them, on a sentence of an unknown kind or one that
+promises tests where there are none, on a point whose only proof is prose that names another point, and with --check on
+a page that is not what it would write.
 """
 
 from __future__ import annotations
@@ -42,11 +43,16 @@ WITH_TESTS = {"layout only", "in part"}
 
 MUST_BE_SETTLED = "XDRU"
 
+SEVERAL_BROKERS = "Cases of failure with several brokers"
+"""How the heading of those cases begins that only brokers as processes, with a ZooKeeper, can show."""
+REAL_BROKERS = ("tests/cluster/", "tests/chaos/")
+"""Where tests start them."""
+
 HEAD = (
     "# What the five documents say, and what shows it\n\n"
     "Topic ids (KIP-516: the accepted text, a change of it, an older draft), cluster ids (KIP-78) and ListTopics\n"
-    "(KIP-142), point by point. Written by `make kip-coverage` from the marks of the tests and from `tests/kip`:\n"
-    "do not edit.\n"
+    "(KIP-142), point by point; then how they are read, and the cases of failure that tests show. Written by\n"
+    "`make kip-coverage` from the marks of the tests and from `tests/kip`: do not edit.\n"
 )
 
 
@@ -165,7 +171,7 @@ def _rust_marks(text: str) -> Iterator[tuple[list[Name], str]]:
 
 
 ROW = re.compile(r"(?<![\w.,=/-])\d{1,3}(?![\w:]|[.,]\d|-\w)")
-NAME = re.compile(r"\b[A-IRUX]\d{1,2}\b")
+NAME = re.compile(r"\b(?:FD|[A-IRUX])\d{1,2}\b")
 
 
 def problems_of(name: Name, proofs: list[Proof], sentence: Sentence | None, known: set[Name]) -> Iterator[str]:
@@ -201,6 +207,8 @@ def page() -> tuple[str, list[str]]:
         for name, text in group.items():
             shown, sentence = proofs.get(name, []), said.get(name)
             problems += problems_of(name, shown, sentence, known)
+            if heading.startswith(SEVERAL_BROKERS) and not any(one.path.startswith(REAL_BROKERS) for one in shown):
+                problems.append(f"{name}: no test in {' or '.join(REAL_BROKERS)} names it")
             by = [*map(str, shown), *([str(sentence)] if sentence else [])]
             lines.append(f"| {name} | {_cell(text)} | {_cell('<br>'.join(by))} |")
             if isinstance(name, int):

@@ -121,6 +121,16 @@ def test_the_page_shows_texts_and_proofs_and_what_is_not_defined(monkeypatch: py
     assert "| open | 1 |" in text
 
 
+def test_cases_with_several_brokers_need_a_test_that_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    heading = f"{coverage.SEVERAL_BROKERS}: some"
+    monkeypatch.setattr(coverage, "points", dict)
+    monkeypatch.setattr(coverage, "sentences", dict)
+    monkeypatch.setattr(coverage, "readings", lambda: {heading: {"B1": "one", "FD2": "two"}})
+    unit, cluster = coverage.Proof("tests/unit/t.py", "test_a"), coverage.Proof("tests/cluster/t.py", "test_b")
+    monkeypatch.setattr(coverage, "marks", lambda: {"B1": [unit], "FD2": [unit, cluster]})
+    assert coverage.page()[1] == ["B1: no test in tests/cluster/ or tests/chaos/ names it"]
+
+
 def test_files_that_define_a_name_twice_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "points.txt").write_text("# why\n\n## A\n1 one\n## B\n1 two\n")
     monkeypatch.setattr(coverage, "HERE", tmp_path)
