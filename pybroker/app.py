@@ -85,6 +85,7 @@ class Broker:
         config, broker_id = self._config, self._config.broker_id
         refuse_others_data(config.log_dirs, broker_id, own_store=not config.in_cluster)
         store = self._store = await open_store(config, self._fail)
+        store.starting(True)
         if config.in_cluster:
             await refuse_empty_store(store, config.log_dirs, config.get_str("zookeeper.connect"))
         cluster_id = await prepare_store(store)
@@ -145,6 +146,7 @@ class Broker:
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
+        store.starting(False)
         native.listeners.start_accepting()
 
     async def _guard(self, store: MetadataStore) -> StoreGuard:

@@ -106,6 +106,9 @@ class EmbeddedStore:
     def session_id(self) -> int:
         return self._session_id
 
+    def starting(self, is_starting: bool) -> None:
+        """It is never away."""
+
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
 

@@ -236,6 +236,11 @@ class MetadataStore(Protocol):
         """Owner of the ephemeral nodes made by this process; never 0 while open."""
         ...
 
+    def starting(self, is_starting: bool) -> None:
+        """Whether the broker starts: nobody waits for its answers yet, so that calls wait for a store that is away as
+        long as a start may."""
+        ...
+
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         """Adds a listener for session events."""
         ...

@@ -4,7 +4,8 @@ kazoo works on a thread of its own. Everything that it has to say (results, watc
 the loop through one queue, in the order in which the server said it.
 
 What a caller must know beyond the contract:
-- A read is tried again, whatever happens to the connection, for `timeout_s`; then UnavailableError.
+- A read is tried again, whatever happens to the connection, for as long as a session lasts, or a start (`starting`);
+  then UnavailableError.
 - A write is sent once. If the connection breaks before its answer came, nobody knows whether it was done:
   UnknownOutcomeError. Who wrote must look, and a look after the connection is back sees what has become of it.
 - The session outlives a broken connection. SUSPENDED: it may or may not be over; LOST: it is over, with its ephemeral
@@ -107,7 +108,7 @@ class ZooKeeperSettings(NamedTuple):
     """`host:port[,host:port…][/chroot]`, as in Kafka's `zookeeper.connect`."""
     session_timeout_ms: int
     connection_timeout_ms: int
-    """For the first connection."""
+    """For the first connection, and for each one that breaks while the broker starts."""
     digest: str | None = None
     """`user:password` of ZooKeeper's digest scheme."""
     set_acl: bool = False
@@ -124,7 +125,8 @@ class ZooKeeperStore:
         self._settings = settings
         self._loop = loop
         self._on_fatal = on_fatal
-        self._timeout_s = settings.session_timeout_ms / 1000
+        self._session_s = settings.session_timeout_ms / 1000
+        self._patience_s = self._session_s
         self._connected = asyncio.Event()
         self._closed = False
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -137,7 +139,7 @@ class ZooKeeperStore:
             acl = [make_digest_acl(user, password, all=True)]
         self._client = KazooClient(
             hosts=settings.connect,
-            timeout=self._timeout_s,
+            timeout=self._session_s,
             handler=self._handler,
             default_acl=acl,
             auth_data=[("digest", digest)] if digest is not None else None,
@@ -203,6 +205,10 @@ class ZooKeeperStore:
     def session_timeout_ms(self) -> int:
         """What was asked for; the server may have settled for another."""
         return self._settings.session_timeout_ms
+
+    def starting(self, is_starting: bool) -> None:
+        patience_s = self._settings.connection_timeout_ms / 1000 if is_starting else 0.0
+        self._patience_s = max(self._session_s, patience_s)
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
@@ -334,7 +340,7 @@ class ZooKeeperStore:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     async def _read(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        deadline = self._loop.time() + self._timeout_s
+        deadline = self._loop.time() + self._patience_s
         while True:
             await self._wait_connected(deadline)
             try:
@@ -345,7 +351,7 @@ class ZooKeeperStore:
                 raise _refusal(problem, path) from None
 
     async def _write(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        await self._wait_connected(self._loop.time() + self._timeout_s)
+        await self._wait_connected(self._loop.time() + self._patience_s)
         try:
             return await self._call(call, *arguments)
         except _BROKEN as problem:
@@ -362,7 +368,7 @@ class ZooKeeperStore:
             await asyncio.wait_for(self._connected.wait(), max(0.0, deadline - self._loop.time()))
         except TimeoutError:
             raise UnavailableError(
-                f"zookeeper.connect={self._settings.connect}: no connection for {self._timeout_s:g} s"
+                f"zookeeper.connect={self._settings.connect}: no connection for {self._patience_s:g} s"
             ) from None
 
     async def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -251,7 +251,8 @@ class Nemesis:
     def _fill(self, step: Step) -> None:
         broker = self._cluster.brokers[step.first]
         self._look_at(broker)
-        if not broker.running:
+        # One that starts on a full disk ends, and may.
+        if not broker.running or not answers_metadata(broker.port):
             return
         _limit_files(broker, FULL_BYTES)
         self.progress(step.records)

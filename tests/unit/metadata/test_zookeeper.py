@@ -139,6 +139,28 @@ async def test_without_a_server_reads_and_writes_end_with_unavailable(server: Zo
     await store.close()
 
 
+async def test_a_start_waits_longer_than_a_session_lasts(server: ZooKeeperServer) -> None:
+    """A broker that starts while ZooKeeper goes away comes up when that is back: nobody else would start it again."""
+    store = await ZooKeeperStore.open(settings(server, 2_000))
+    store.starting(True)
+    await store.create("/a")
+    states = States(store)
+    await off_loop(server.kill)
+    await states.until(SessionState.SUSPENDED)
+    reading = asyncio.create_task(store.get("/a"))
+    done, _ = await asyncio.wait([reading], timeout=4.0)
+    assert not done
+    await off_loop(server.start)
+    await asyncio.wait_for(reading, PATIENCE_S)
+    store.starting(False)
+    states = States(store)
+    await off_loop(server.kill)
+    await states.until(SessionState.SUSPENDED)
+    with pytest.raises(UnavailableError, match="for 2 s"):
+        await asyncio.wait_for(store.get("/a"), PATIENCE_S)
+    await store.close()
+
+
 async def test_an_ensemble_without_one_server_goes_on(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path, 3)
     await off_loop(ensemble.start)
