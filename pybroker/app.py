@@ -223,6 +223,9 @@ class Broker:
                 continue
             if answer.reply:
                 log.info("%d partitions have no other replica in sync; they have no leader now", len(answer.reply))
+            # This broker is in no ISR any more; as long as it fetches, leaders would take it back in.
+            assert parts.following is not None
+            await self._loop.run_in_executor(None, parts.following.stop)
             return
 
     def metrics_text(self) -> str:

@@ -222,6 +222,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         ground.broker_id,
         lambda: fence.broker_epoch,
         bring=followers.ingests.joining.bring,
+        leaving=lambda: view.image.leaving,
     )
     figures = Figures(
         is_controller=lambda: own_port.is_open,

@@ -22,6 +22,10 @@ class Following:
         """After the log directories have been opened. `login`: a client's settings of protocol, user and password."""
         self._fetchers.start(dict(login))
 
+    def stop(self) -> None:
+        """Follows nobody any more, whatever is told later."""
+        self._fetchers.stop()
+
     def registered(self, broker_epoch: int) -> None:
         """A life of this broker begins: leaders take it into their ISRs under that number (KIP-903)."""
         self._fetchers.set_broker_epoch(broker_epoch)

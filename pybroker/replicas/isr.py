@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
 from pybroker.cluster.events import AlterIsr, IsrChange, IsrOutcome
@@ -41,13 +41,16 @@ class IsrKeeper:
         broker_epoch: Callable[[], int],
         *,
         bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
+        leaving: Callable[[], Container[int]] = tuple,
     ) -> None:
-        """`bring`: what has to come to those who join before they are proposed, besides the log; None: nothing."""
+        """`bring`: what has to come to those who join before they are proposed, besides the log; None: nothing.
+        `leaving`: brokers that are about to stop, as far as this one has heard."""
         self._native = native
         self._port = port
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._bring = bring
+        self._leaving = leaving
         self._bringing: set[asyncio.Task[None]] = set()
         self._waiting: list[IsrProposal] = []
         self.failed_updates = 0
@@ -68,6 +71,12 @@ class IsrKeeper:
 
     def proposed(self, proposal: IsrProposal) -> None:
         """A leader here wants its set changed."""
+        leaving = self._leaving()
+        if any(member.broker_id in leaving for member in proposal.isr):
+            # The controller would refuse it; until its word came, what is written would wait for who goes.
+            identity = proposal.topic_id, proposal.partition
+            self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
+            return
         if (work := self._bring(proposal)) is None:
             self._propose(proposal)
             return

@@ -195,13 +195,16 @@ impl Progress {
         }
     }
 
-    /// The controller has refused what was proposed for this version, and will not write it later.
-    pub(crate) fn isr_refused(&self, leader_epoch: i32, version: i32) {
+    /// The controller has refused what was proposed for this version, and will not write it later: who was to join is
+    /// waited for no more.
+    pub(crate) fn isr_refused(&self, leader_epoch: i32, version: i32, log: &Log) {
         let mut led = self.led.lock();
         if let (Role::Leader(leader), Some(in_sync)) = (&**self.role.load(), led.as_mut())
             && leader.leader_epoch == leader_epoch
         {
             in_sync.refused(version);
+            drop(led);
+            self.advance(log);
         }
     }
 

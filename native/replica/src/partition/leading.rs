@@ -251,7 +251,9 @@ impl Partition {
 
     /// The controller has refused what was proposed for this version, and will not write it later.
     pub fn isr_refused(&self, leader_epoch: i32, version: i32) {
-        self.progress.isr_refused(leader_epoch, version);
+        if let Some(log) = self.log() {
+            self.progress.isr_refused(leader_epoch, version, log);
+        }
     }
 
     fn check_isr(&self, leader: &Leader) -> Result<(), PartitionError> {

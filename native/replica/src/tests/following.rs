@@ -238,6 +238,29 @@ fn who_has_caught_up_is_proposed_and_who_stays_away_is_proposed_to_go() {
 }
 
 #[test]
+fn who_is_not_taken_in_is_waited_for_no_more() {
+    let mut three = Three::new(FlushMode::Os);
+    three.order.isr = [1, 2].into();
+    three.elect(1);
+    three.tell(1);
+    three.tell(2);
+    three.tell(3);
+    let (leader, replicas) = (three.partition(1), &three.hosts[0].replicas);
+    append(&leader, &["a"]).expect("appends");
+    three.settle(2);
+    three.settle(3);
+    let [ref joining] = replicas.proposals().take()[..] else {
+        panic!("asked once");
+    };
+    append(&leader, &["b"]).expect("appends");
+    three.settle(2);
+    assert_eq!(leader.high_watermark(), 1, "3 may be in sync, and lacks it");
+    // Nobody fetches again: the leader has nothing new for them.
+    leader.isr_refused(joining.leader_epoch, joining.proposal.version);
+    assert_eq!(leader.high_watermark(), 2);
+}
+
+#[test]
 fn a_leader_that_wrote_nothing_leaves_no_epoch_that_others_lack() {
     let mut three = Three::new(FlushMode::Commit);
     append(&three.partition(1), &["a"]).expect("appends");

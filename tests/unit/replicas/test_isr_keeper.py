@@ -1,0 +1,60 @@
+"""Which proposals of leaders go to the controller."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from pybroker.cluster.events import AlterIsr, IsrOutcome
+from pybroker.cluster.port import Answer
+from pybroker.native import Uuid
+from pybroker.replicas.isr import IsrKeeper
+from tests.unit.control_plane import until
+
+TOPIC = Uuid.random()
+
+
+class Told:
+    """What native code was told of its proposals."""
+
+    def __init__(self) -> None:
+        self.refusals: list[tuple[Any, ...]] = []
+        self.sets: list[tuple[Any, ...]] = []
+
+    def refused(self, *what: Any) -> None:
+        self.refusals.append(what)
+
+    def written(self, *what: Any) -> None:
+        self.sets.append(what)
+
+
+class Port:
+    """A controller that writes everything."""
+
+    def __init__(self) -> None:
+        self.asked: list[AlterIsr] = []
+
+    async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> Answer[Any]:
+        self.asked.append(event)
+        members = tuple(broker_id for broker_id, _ in event.changes[0].isr)
+        return Answer([IsrOutcome(0, 1, 5, members, 8)], True)
+
+
+def proposal(*members: int) -> Any:
+    isr = [SimpleNamespace(broker_id=member, broker_epoch=10 + member) for member in members]
+    return SimpleNamespace(topic_id=TOPIC, partition=0, leader_epoch=5, version=7, isr=isr)
+
+
+async def test_who_is_about_to_stop_is_not_proposed() -> None:
+    """Until the controller had refused it, what is written would wait for a broker that has gone; and a controller that
+    stops says nothing for a while."""
+    told, port, leaving = Told(), Port(), {2}
+    native: Any = SimpleNamespace(isr=told)
+    keeper = IsrKeeper(native, port, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
+    keeper.proposed(proposal(1, 3, 2))
+    assert (told.refusals, port.asked) == ([(TOPIC, 0, 5, 7)], [])
+    leaving.clear()
+    keeper.proposed(proposal(1, 3, 2))
+    await until(lambda: told.sets)
+    assert told.sets == [(TOPIC, 0, 5, (1, 3, 2), 8)]
+    await keeper.stop()
