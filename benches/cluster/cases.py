@@ -68,8 +68,8 @@ def _failover(peer: str, folder: Path) -> Figures:
 
 
 def _name_reused(peer: str, folder: Path) -> Figures:
-    """One of the three brokers is down and known to be; topics with a replica there are deleted, and made again on the
-    other two."""
+    """One of the three brokers is down and known to be; topics with a replica there are deleted, and made again with as
+    many replicas."""
     cluster = PEERS[peer](folder)
     topics: dict[str, object] = {"topic": "reused", "topics": 20, "partitions": 3}
     try:
@@ -77,7 +77,7 @@ def _name_reused(peer: str, folder: Path) -> Figures:
         load.run(cluster, "topics", replication=3, **topics)
         cluster.brokers[3].kill()
         _until_missed(cluster)
-        figures = load.run(cluster, "reuse", replication=2, limit=_LIMIT, **topics)
+        figures = load.run(cluster, "reuse", replication=3, limit=_LIMIT, **topics)
         return {"name_usable_p50_ms": figures["created_p50_ms"], "name_usable_p99_ms": figures["created_p99_ms"],
                 "written_p99_ms": figures["written_p99_ms"]}  # fmt: skip
     finally:

@@ -10,7 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pybroker.metadata.image import BrokerImage
+from pybroker.errors import KafkaError
+from pybroker.metadata.image import BrokerImage, ClusterImage
+from pybroker.protocol.error_codes import ErrorCode
+
+
+def away(image: ClusterImage) -> frozenset[int]:
+    """The brokers that are down and awaited: they have replicas, or what was deleted meanwhile. One that was drained is
+    not among them."""
+    hosts = {one for topic in image.topics.values() for partition in topic.partitions for one in partition.replicas}
+    owe = {one for record in image.deletions.values() for one in record.unconfirmed}
+    return frozenset(hosts | owe) - image.brokers.keys()
+
+
+def place_new(
+    image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
+) -> list[tuple[int, ...]]:
+    """As `place`, on live brokers. What they are too few for goes to those that are down, which copy it when they are
+    back: so does Apache Kafka with KRaft, and a topic can be made again while a broker is down. KafkaError
+    INVALID_REPLICATION_FACTOR: the cluster has not so many."""
+    live = list(image.brokers.values())
+    missing = replication_factor - len(live)
+    if missing <= 0:
+        return place(live, partitions, replication_factor, seed, first_partition)
+    down = sorted(away(image))
+    if missing > len(down):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {replication_factor} is larger than the number of available brokers, "
+            f"{len(live) + len(down)}.",
+        )
+    placed = place(live, partitions, len(live), seed, first_partition)
+    return [
+        (*assigned, *(down[(seed + index + step) % len(down)] for step in range(missing)))
+        for index, assigned in enumerate(placed, first_partition)
+    ]
 
 
 def place(

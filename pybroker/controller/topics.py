@@ -14,7 +14,7 @@ from pybroker.cluster.events import (
     NewTopic,
 )
 from pybroker.controller.decision import Decision, Steps, Units, decides
-from pybroker.controller.placement import place
+from pybroker.controller.placement import away, place_new
 from pybroker.controller.protocol import id_operations, topic_node
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
@@ -137,22 +137,13 @@ def _assign(image: ClusterImage, topic: NewTopic, seed: int, partitions_left: in
         return replicas
     if topic.num_partitions > partitions_left:
         raise _too_many()
-    _check_factor(image, topic.replication_factor)
-    return place(list(image.brokers.values()), topic.num_partitions, topic.replication_factor, seed)
+    return place_new(image, topic.num_partitions, topic.replication_factor, seed)
 
 
 def _too_many() -> KafkaError:
     return KafkaError(
         ErrorCode.POLICY_VIOLATION, f"At most {PARTITIONS_PER_REQUEST_MAX} partitions can be created by one request."
     )
-
-
-def _check_factor(image: ClusterImage, factor: int) -> None:
-    if factor > len(image.brokers):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {factor} is larger than the number of available brokers, {len(image.brokers)}.",
-        )
 
 
 def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, factor: int) -> None:
@@ -164,9 +155,12 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
     elif len(assigned) != factor:
         problem = f"has {len(assigned)} replicas, other partitions have {factor}"
     else:
-        unknown = [broker for broker in assigned if broker not in image.brokers]
+        down = [broker for broker in assigned if broker not in image.brokers]
+        unknown = down and [broker for broker in down if broker not in away(image)]
         if unknown:
-            problem = f"names brokers that are not alive: {unknown}"
+            problem = f"names brokers that the cluster does not have: {unknown}"
+        elif len(down) == len(assigned):
+            problem = f"names only brokers that are down: {down}"
     if problem is not None:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual assignment of partition {partition} {problem}."
@@ -334,8 +328,7 @@ def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> t
         raise _too_many()
     factor = len(target_replicas(topic.partitions[0]))
     if change.assignments is None:
-        _check_factor(image, factor)
-        replicas = place(list(image.brokers.values()), count, factor, seed, current)
+        replicas = place_new(image, count, factor, seed, current)
     else:
         if len(change.assignments) != count:
             raise KafkaError(

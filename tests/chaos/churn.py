@@ -22,8 +22,6 @@ UNDELETED = 0.3
 """The share of incarnations that come back."""
 ANSWER_S = 8.0
 PAUSE_S = 0.03
-SEEN_S = 10.0
-"""A controller may take so long to see who is registered."""
 STUCK_S = 300.0
 """No run lasts so long with a cluster in which nothing can be decided."""
 
@@ -45,8 +43,6 @@ MAY_PASS = frozenset(
 )
 """What requests may be answered in trouble. Everything else is a fault."""
 R = TypeVar("R")
-Registered = Callable[[], tuple[int, ...] | None]
-"""The lives of all brokers; None while one is not registered, or nobody knows."""
 
 
 class _Impatient(Lives):
@@ -60,15 +56,10 @@ class _Impatient(Lives):
 class Churn(threading.Thread):
     """One name. Each request goes to a broker of its own choice, as any can be asked."""
 
-    def __init__(
-        self, name: str, ports: Mapping[int, int], registered: Registered, history: History, seed: int
-    ) -> None:
+    def __init__(self, name: str, ports: Mapping[int, int], history: History, seed: int) -> None:
         """`ports`: of the brokers, for clients."""
         super().__init__(daemon=True, name=name)
         self._brokers = {number: _Impatient(port) for number, port in ports.items()}
-        self._registered = registered
-        self._refused_in: tuple[tuple[int, ...] | None, float] = (None, 0.0)
-        """The lives of all brokers in which there were too few of them, and since when."""
         self._history = history
         self._random = random.Random(seed)
         self._numbers: dict[Uuid, int] = {}
@@ -110,8 +101,7 @@ class Churn(threading.Thread):
                 found = lives.metadata(self.name)
                 known = found.error_code or found.topic_id.hex in self._history.lives
                 return None if known else found.topic_id
-            if answer.error_code != ErrorCode.INVALID_REPLICATION_FACTOR or self._are_all_seen():
-                self._note("CreateTopics", answer.error_code)
+            self._note("CreateTopics", answer.error_code)
             return None
 
         life = self._until(attempt, unless_enough=True)
@@ -119,15 +109,6 @@ class Churn(threading.Thread):
             self._history.lives[life.hex] = self.name
             self._history.counts["incarnations"] += 1
         return life
-
-    def _are_all_seen(self) -> bool:
-        """Whether the controller must know that all brokers are registered: three replicas need three of them."""
-        lives, now = self._registered(), time.monotonic()
-        refused, since = self._refused_in
-        if lives is None or lives != refused:
-            self._refused_in = (lives, now)
-            return False
-        return now - since > SEEN_S
 
     def _fill(self, life: Uuid) -> bool:
         """Writes until enough is acknowledged, each record once and under a value of its own; False: it is gone."""

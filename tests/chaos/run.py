@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from pybroker.client import NewTopic, blocking
@@ -177,8 +176,7 @@ def _clients(
     ]
     group = Group("group", servers, STEADY, history)
     members = [Member(group, f"member-{number}", seed + number) for number in range(2)]
-    ports = {number: one.port for number, one in cluster.brokers.items()}
-    churn = Churn(CHURNED, ports, partial(_lives, cluster, state), history, seed)
+    churn = Churn(CHURNED, {number: one.port for number, one in cluster.brokers.items()}, history, seed)
     threads: list[Writer | Member | Churn] = [*writers, *members, churn]
     for one in threads:
         one.start()
@@ -200,14 +198,6 @@ def _clients(
     finally:
         for one in threads:
             one.enough.set()
-
-
-def _lives(cluster: BrokerCluster, state: ClusterState) -> tuple[int, ...] | None:
-    try:
-        lives = tuple(state.life(number) for number in cluster.brokers)
-    except StateUnknownError:
-        return None
-    return None if -1 in lives else lives
 
 
 def _create(cluster: BrokerCluster) -> None:

@@ -28,6 +28,7 @@ def test_a_short_run(tmp_path: Path, seed: int | None, seconds: float | None) ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3 * LONG_S)
 def test_a_long_run(tmp_path: Path, seed: int | None, seconds: float | None) -> None:
     """Several clusters one after another, each with a seed drawn from the first one."""
     seeds = random.Random(SEED if seed is None else seed)

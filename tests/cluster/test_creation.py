@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from pybroker.client import KafkaError, NewTopic, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import ClusterBroker, running_cluster
-from tests.support.replicas import produce, topic_id
+from tests.support.cluster import ClusterBroker, running_cluster, until
+from tests.support.replicas import create, produce, read, same_logs, state, topic_id
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -23,6 +26,32 @@ def test_a_topic_that_was_created_takes_records_at_its_leader_at_once(tmp_path: 
             with WireClient(broker.port) as client:
                 by_id = kit.produce(client, topic_id(broker, name), kit.batch(b"by id"))
             assert by_id.error_code == ErrorCode.NONE
+
+
+
+def test_a_topic_can_be_made_again_with_all_replicas_while_a_broker_is_down(tmp_path: Path) -> None:
+    """It has three replicas, two of them in sync, and the third one follows when its broker is back, which keeps
+    nothing of the topic before."""
+    with running_cluster(tmp_path) as cluster:
+        create(cluster, "again", [1, 2, 3])
+        assert produce(cluster.brokers[1], "again", "of the one before").error_code == ErrorCode.NONE
+        same_logs(cluster, "again")
+        cluster.brokers[3].kill()
+        until(lambda: state(cluster, "again").isr == {1, 2})
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.delete_topics(["again"])
+            admin.create_topics([NewTopic("again", 1, 3, config={"min.insync.replicas": "2"})])
+            with pytest.raises(KafkaError, match="INVALID_REPLICATION_FACTOR"):
+                admin.create_topics([NewTopic("too-many", 1, 4)])
+            with pytest.raises(KafkaError, match="only brokers that are down"):
+                admin.create_topics([NewTopic("nowhere", replica_assignments={0: [3]})])
+        before, made = state(cluster, "again"), topic_id(cluster.brokers[1], "again")
+        assert (set(before.replicas), before.isr) == ({1, 2, 3}, {1, 2})
+        assert produce(cluster.brokers[before.leader], "again", "new").error_code == ErrorCode.NONE
+        cluster.brokers[3].start()
+        same_logs(cluster, "again")
+        assert topic_id(cluster.brokers[3], "again") == made
+        assert read(cluster, "again") == ["new"]
 
 
 def create_at(broker: ClusterBroker, name: str, replicas: list[int]) -> int:
