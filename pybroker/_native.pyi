@@ -355,6 +355,9 @@ class PartitionOffsets:
     @property
     def leader_epoch(self) -> int: ...
     @property
+    def last_epoch(self) -> int:
+        """The last leader epoch that the log knows; -1: none."""
+    @property
     def size_bytes(self) -> int: ...
 
 @final

@@ -194,6 +194,7 @@ class Broker:
         parts.lives(epoch)
         parts.membership.stay(endpoints, rack, directory_ids[0], parts.lives)
         await self._unless_failed(parts.receiver.introduced(epoch))
+        await parts.membership.judged()
         await parts.staging.start(self._config["delete.topic.delay.ms"])
         await parts.services.ingests.start()
 
@@ -268,6 +269,7 @@ class Broker:
             await parts.isr.stop()
             if parts.failed is not None:
                 await parts.failed.stop()
+            await parts.replicas.stop()
             await parts.staging.stop()
             if parts.peers is not None:
                 await parts.peers.stop()

@@ -63,6 +63,7 @@ from pybroker.replicas.following import Addresses, Following
 from pybroker.replicas.found import FoundReports
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.replicas.known_cluster import KnownCluster
+from pybroker.replicas.log_ends import LogEnds
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
 from pybroker.replicas.metadata_updates import MetadataUpdates
@@ -320,6 +321,7 @@ def _replicas(
         found=FoundReports(native, port, ground.clock, ground.broker_id),
     )
     following = Following(native, ground.broker_id) if config.in_cluster else None
+    log_ends = LogEnds(native.partitions, view, port, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
         native=native,
         view=view,
@@ -327,6 +329,7 @@ def _replicas(
         staging=staging,
         strays=Strays(native, ground.store, known, lambda: config.get_int("stale.replicas.max.percent")),
         following=following,
+        log_ends=log_ends,
     )
     return staging, replicas, following
 

@@ -270,6 +270,17 @@ class ReplicasOffline(Event[None], frozen=True):
     """Of the life that says so; -1: the controller has heard it in an answer of that life."""
 
 
+class LogEndsTold(Event[None], frozen=True):
+    """How far the logs of a broker go that may have lost something, where nobody leads; or that nothing of a log is
+    there although it is taken for in sync."""
+
+    broker_id: int
+    broker_epoch: int
+    """Of the life that says so."""
+    ends: tuple[tuple[Uuid, int, int, int], ...]
+    """Topic id, partition, and its last leader epoch and end, as in `LogEnd`."""
+
+
 class ShutDownBroker(Event[tuple[tuple[str, int], ...]], frozen=True):
     """A broker is about to stop: others lead and are in sync without it as far as they can (KIP-49's controlled
     shutdown). Reply: names and numbers of the partitions that it still leads, because nobody else can. KafkaError

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from pybroker.controller.leader_election import begins_empty
 from pybroker.metadata.control_messages import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -199,7 +200,7 @@ def _orders(
             known: dict[bool, LeaderAndIsrPartitionState] = {}
             for replica in partition.replicas:
                 if replica in found:
-                    new = is_new(index, replica)
+                    new = is_new(index, replica) or begins_empty(partition, replica)
                     if new not in known:
                         known[new] = _state(index, partition, new, topic.lineage.start_offset(index))
                     mine.setdefault(replica, []).append(known[new])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pybroker.cluster.events import ReplicasOffline, ShutDownBroker
 from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.events import BrokersChanged, FenceBroker
-from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly
+from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, suspecting
 from pybroker.controller.partition_states import (
     change_partitions,
     is_unclean,
-    last_known_warnings,
     next_state,
     set_state,
     unclean_warnings,
+    waiting_warnings,
     with_partitions,
 )
 from pybroker.metadata import znodes
@@ -40,7 +40,6 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     would have them throw away what they have. Such a partition waits for the directory, or for an unclean election.
     """
     arrived = frozenset(one.broker.broker_id for one in event.arrived)
-    suspect = frozenset(one.broker.broker_id for one in event.arrived if not one.intact)
     gone = frozenset(event.gone) - arrived
     alive = (frozenset(image.brokers) - image.leaving | arrived) - gone
     there = alive | (image.leaving - gone)
@@ -49,28 +48,32 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         for one in event.arrived
         if image.broker_epochs.get(one.broker.broker_id) != one.broker.epoch
     )
+    # What an earlier controller has judged of this life is done.
+    suspect = restarted.intersection(one.broker.broker_id for one in event.arrived if not one.intact)
     emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
 
     def change(partition: PartitionImage, unclean: bool) -> Election | None:
+        before, partition = partition, suspecting(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
-            # Others of its ISR may be alive with a failed disk; one of them would have led otherwise.
-            found = elect(partition, arrived, suspect, emptied=emptied, unclean=unclean)
-            return found if found != (NO_LEADER, partition.isr) else None
+            # Others of its ISR may be alive with a failed disk; one of them would have led otherwise. Not so where all
+            # are suspect.
+            found = elect(partition, arrived, emptied=emptied, unclean=unclean)
+            return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
         # Who led or was in sync since its disk was lost has everything again.
         lost = emptied & suspect
         if partition.leader not in there:
-            return elect(partition, alive, suspect, emptied=lost, unclean=unclean)
+            return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
-            return elect(partition, alive, suspect, emptied=lost, unclean=unclean)
+            return elect(partition, alive, emptied=lost, unclean=unclean)
         # Also of those that nobody was told of as gone: they were before this controller came.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
-            return Election(partition.leader, left)
+            return Election(partition.leader, left, partition.suspect)
         return None
 
     changed = change_partitions(image, image.topics.values(), change)
     operations = list(changed.operations)
-    warnings = (*changed.warnings, *last_known_warnings(changed.topics, suspect))
+    warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive))
     epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
     if epochs != image.broker_epochs:
         # Last: should the writes before it not all be made, the next controller decides the same again.
@@ -103,7 +106,7 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
         if not left or left == partition.isr:
             return None
         if partition.leader != event.broker_id:
-            return Election(partition.leader, left)
+            return Election(partition.leader, left, partition.suspect)
         found = elect(partition, staying)
         return found if found.leader != NO_LEADER else None
 
@@ -148,7 +151,7 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
                 election = elect(before, alive.intersection(_behind(before, event.broker_id)), unclean=True)
             if before.leader == NO_LEADER and election.leader == NO_LEADER:
                 continue
-            if is_unclean(before, election.leader):
+            if election.doubtful or is_unclean(before, election.leader):
                 unclean.append(f"{name}-{index}")
             partitions[index] = next_state(image, before, election)
             operations.append(set_state(name, index, partitions[index], before))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from pybroker.cluster.events import Event, ReplicasOffline
+from pybroker.cluster.events import Event, LogEndsTold, ReplicasOffline
 from pybroker.controller.deletions import Deletions
 from pybroker.controller.events import FinishMigrations
 from pybroker.controller.migration import Migrations
@@ -22,6 +22,7 @@ from pybroker.metadata.control_messages import (
     UpdateClusterResponse,
 )
 from pybroker.metadata.image import ClusterImage
+from pybroker.metadata.znodes import MISSING_LOG
 from pybroker.protocol.error_codes import ErrorCode, error_name
 
 log = logging.getLogger(__name__)
@@ -64,14 +65,22 @@ class Confirmations:
             self._deletions.restored(broker_id, request, response)
 
     def _applied(self, broker_id: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> None:
-        failed = tuple(
-            (topic.topic_id, partition.partition_index)
+        problems = [
+            (topic.topic_id, partition.partition_index, partition.error_code)
             for topic in response.topics
             for partition in topic.partition_errors
             if partition.error_code
-        )
+        ]
+        failed = tuple((topic_id, index) for topic_id, index, code in problems if code != ErrorCode.LOG_DIR_NOT_FOUND)
         if failed:
             self._report(ReplicasOffline(broker_id, failed))
+        missing = tuple(
+            (topic_id, index, -1, MISSING_LOG)
+            for topic_id, index, code in problems
+            if code == ErrorCode.LOG_DIR_NOT_FOUND
+        )
+        if missing:
+            self._report(LogEndsTold(broker_id, request.broker_epoch, missing))
         finished = self._migrations.confirmed(broker_id, request, response)
         # Without topic ids the records stay: they are all that knows the ids.
         if finished and self._image().topic_ids:

@@ -56,7 +56,7 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
         if election is None:
             outcomes.append(_unavailable(name, index, before, event.unclean))
             continue
-        if is_unclean(before, election.leader):
+        if election.doubtful or is_unclean(before, election.leader):
             unclean.append(f"{name}-{index}")
         partitions[index] = next_state(image, before, election)
         changed[name] = partitions

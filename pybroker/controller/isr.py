@@ -47,6 +47,8 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
             isr=tuple(broker for broker, _ in change.isr),
             controller_epoch=image.controller_epoch,
             state_version=before.state_version + 1,
+            # This leader lives, and has everything.
+            suspect=(),
         )
         partitions[change.partition] = after
         changed[name] = partitions

@@ -5,25 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from pybroker.controller.attaching import attaching
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage, TopicImage
-from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG, MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 class Election(NamedTuple):
-    """Outcome: the leader (-1 for none) and the in-sync replicas."""
+    """Outcome: the leader (-1 for none), the in-sync replicas, and who is suspect from now on."""
 
     leader: int
     isr: tuple[int, ...]
+    suspect: tuple[LogEnd, ...] = ()
+    doubtful: bool = False
+    """The leader is one of the suspect: others may have seen what it has lost."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
 
 
+def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
+    """`suspect` may have lost the end of what they held: those that were in sync are noted. Of `anew`, which have begun
+    another life, what was told of their logs before does not count."""
+    known = {one.broker_id: one for one in partition.suspect}
+    members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
+    told = tuple(
+        LogEnd(member, -1, UNKNOWN_END) if member in suspect or member in anew else known[member] for member in members
+    )
+    return partition if told == partition.suspect else msgspec.structs.replace(partition, suspect=told)
+
+
+def telling(partition: PartitionImage, end: LogEnd) -> PartitionImage:
+    """It is known now how far that log goes."""
+    others = tuple(one for one in partition.suspect if one.broker_id != end.broker_id)
+    return msgspec.structs.replace(partition, suspect=(*others, end))
+
+
 def elect(
     partition: PartitionImage,
     alive: frozenset[int],
-    suspect: frozenset[int] = frozenset(),
     *,
     emptied: frozenset[int] = frozenset(),
     unclean: bool = False,
@@ -32,21 +53,73 @@ def elect(
     what it was: only those replicas hold all that was acknowledged. With `unclean` any replica that is alive leads
     then, alone in the ISR.
 
-    `suspect` are replicas that may have lost the end of what they held: they leave every ISR that has another member,
-    alive or not, and so lead only where nobody else was in sync. `emptied` have lost a log directory: where all that
-    were in sync have, and there are other replicas, they lead only uncleanly, and after the others.
+    Those that are suspect leave every ISR that has another member, alive or not. Where all that were in sync are, the
+    one whose log goes furthest leads, when all have told how far theirs go; the last one that was in sync leads at
+    once. `emptied` have lost a log directory, and a log may be missing: where all that were in sync have lost what they
+    had, and there are other replicas, they lead only uncleanly, and after the others.
     """
-    trusted = tuple(member for member in partition.isr if member not in suspect)
-    isr = trusted or partition.isr
-    barred = emptied if len(partition.replicas) > 1 and emptied.issuperset(partition.isr) else frozenset()
-    for replica in partition.replicas:
-        if replica in isr and replica in alive and replica not in barred:
-            return Election(replica, tuple(member for member in isr if member in alive))
+    told = {one.broker_id: one for one in partition.suspect}
+    trusted = tuple(member for member in partition.isr if member not in told)
+    candidates = trusted or tuple(told)
+    barred = emptied if len(partition.replicas) > 1 and emptied.issuperset(candidates) else frozenset()
+    if trusted:
+        for replica in partition.replicas:
+            if replica in trusted and replica in alive and replica not in barred:
+                return Election(replica, tuple(one for one in trusted if one in alive), partition.suspect)
+    else:
+        furthest = _furthest(partition, alive - barred)
+        if furthest is not None:
+            return Election(furthest, (furthest,), _beginning(partition, furthest), len(partition.replicas) > 1)
     if unclean:
-        for replica in sorted(partition.replicas, key=lambda one: (one in barred, one in suspect)):
+
+        def rank(replica: int) -> tuple[bool, bool, int, int]:
+            known = told.get(replica)
+            lost = replica in barred or (known is not None and known.end == MISSING_LOG)
+            return (lost, known is None, *((0, 0) if known is None else (-known.epoch, -known.end)))
+
+        for replica in sorted(partition.replicas, key=rank):
             if replica in alive:
-                return Election(replica, (replica,))
-    return Election(NO_LEADER, isr)
+                return Election(replica, (replica,), _beginning(partition, replica), replica in told)
+    # Of a single one nothing has to be known.
+    kept = trusted or len(told) > 1 or any(one.end == MISSING_LOG for one in told.values())
+    return Election(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
+
+
+def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
+    """Of the suspect."""
+    ends = {one.broker_id: (one.epoch, one.end) for one in partition.suspect}
+    if len(ends) > 1 and any(one.end == UNKNOWN_END for one in partition.suspect):
+        return None
+    best = max(ends.values(), default=(-1, UNKNOWN_END))
+    if best == (-1, MISSING_LOG) and not ends.keys() >= set(partition.replicas):
+        return None
+    return next((one for one in partition.replicas if ends.get(one) == best and one in alive), None)
+
+
+def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
+    """What stays noted of a leader that has no log: it makes an empty one, see `begins_empty`."""
+    missing = any(one.broker_id == leader and one.end == MISSING_LOG for one in partition.suspect)
+    return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
+
+
+def begins_empty(partition: PartitionImage, replica: int) -> bool:
+    """Whether a replica was elected although nothing is left of its log."""
+    return bool(partition.suspect) and any(
+        one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
+    )
+
+
+def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]:
+    """Who is not there, and may have what those have lost that are; () of a partition that is led, or where nobody has
+    lost anything."""
+    if partition.leader != NO_LEADER or not partition.suspect:
+        return ()
+    told = {one.broker_id: one for one in partition.suspect}
+    return tuple(
+        one
+        for one in partition.replicas
+        if one not in alive and (told[one].end == UNKNOWN_END if one in told else one in partition.isr)
+    )
 
 
 def emptied_of(image: ClusterImage) -> frozenset[int]:
@@ -85,4 +158,4 @@ def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) ->
 def preferred(partition: PartitionImage, alive: frozenset[int]) -> Election | None:
     """The first replica of the assignment as leader; None if it is not alive and in sync."""
     first = partition.replicas[0]
-    return Election(first, partition.isr) if first in alive and first in partition.isr else None
+    return Election(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from pybroker.controller.leader_election import Election, may_elect_uncleanly
+from pybroker.controller.leader_election import Election, awaited, may_elect_uncleanly
 from pybroker.controller.topics import encode_state
 from pybroker.metadata import znodes
 from pybroker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -40,6 +40,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: Election) 
         state_version=before.state_version + 1,
         adding_replicas=before.adding_replicas,
         removing_replicas=before.removing_replicas,
+        suspect=election.suspect,
     )
 
 
@@ -56,8 +57,9 @@ def change_partitions(
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     unclean: list[str] = []
+    doubtful: list[str] = []
     # Partitions of equal state change equally: one object and one encoding stand for all of them.
-    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes] | None] = {}
+    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, bool] | None] = {}
     for topic in topics:
         lossy = may_elect_uncleanly(image, topic)
         partitions = list(topic.partitions)
@@ -66,23 +68,27 @@ def change_partitions(
             key = (before, lossy)
             if key not in known:
                 election = change(before, lossy)
-                after = None if election is None else next_state(image, before, election)
-                known[key] = None if after is None else (after, encode_state(after))
+                known[key] = None
+                if election is not None:
+                    after = next_state(image, before, election)
+                    known[key] = after, encode_state(after), election.doubtful
             found = known[key]
             if found is not None:
-                partitions[index], data = found
+                partitions[index], data, in_doubt = found
                 operations.append(Set(znodes.state_path(topic.name, index), data, before.state_version))
                 touched = True
-                if is_unclean(before, found[0].leader):
+                if in_doubt:
+                    doubtful.append(f"{topic.name}-{index}")
+                elif is_unclean(before, found[0].leader):
                     unclean.append(f"{topic.name}-{index}")
         if touched:
             changed.append(with_partitions(topic, partitions))
-    return Changed(tuple(changed), tuple(operations), unclean_warnings(unclean))
+    return Changed(tuple(changed), tuple(operations), (*unclean_warnings(unclean), *doubt_warnings(doubtful)))
 
 
 def is_unclean(before: PartitionImage, leader: int) -> bool:
     """Whether electing that leader loses what only others had."""
-    return leader not in (NO_LEADER, *before.isr)
+    return leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect))
 
 
 def unclean_warnings(partitions: Sequence[str]) -> tuple[str, ...]:
@@ -94,16 +100,34 @@ def unclean_warnings(partitions: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def last_known_warnings(changed: Iterable[TopicImage], suspect: frozenset[int]) -> tuple[str, ...]:
-    """What the operator is told of leaders that may have lost the end of their logs, and are all that was in sync."""
-    partitions = [
-        f"{topic.name}-{index}"
-        for topic in changed
-        for index, partition in enumerate(topic.partitions)
-        if partition.leader in suspect and len(partition.replicas) > 1
-    ]
+def doubt_warnings(partitions: Sequence[str]) -> tuple[str, ...]:
+    """What the operator is told of leaders that may have lost the end of their logs, as all that was in sync has."""
     return tuple(
-        "their machine lost power (log.flush.mode=os), and nobody else was in sync: records that were acknowledged may "
-        f"be lost in {', '.join(partitions[at : at + NAMED_MAX])}"
+        "all that were in sync may have lost the end of their logs (a machine lost power with log.flush.mode=os, or "
+        "data is gone), and the one that has most leads: records that were acknowledged may be lost in "
+        f"{', '.join(partitions[at : at + NAMED_MAX])}"
         for at in range(0, len(partitions), NAMED_MAX)
+    )
+
+
+def waiting_warnings(
+    before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int]
+) -> tuple[str, ...]:
+    """What the operator is told, once, of partitions without a leader that wait for brokers which may never come."""
+    waiting: dict[tuple[int, ...], list[str]] = {}
+    for topic in changed:
+        known = before.topics.get(topic.name)
+        for index, partition in enumerate(topic.partitions):
+            missing = awaited(partition, alive) if partition.suspect else ()
+            if missing and known is not None and not (
+                known.partitions[index].suspect and awaited(known.partitions[index], alive)
+            ):
+                waiting.setdefault(missing, []).append(f"{topic.name}-{index}")
+    return tuple(
+        f"brokers {', '.join(map(str, brokers))} may have records that the others have lost (a machine lost power with "
+        "log.flush.mode=os, or data is gone): nobody leads before they are back, or an unclean election "
+        "(kafka-leader-election --election-type unclean) does without them: "
+        f"{', '.join(names[at : at + NAMED_MAX])}"
+        for brokers, names in waiting.items()
+        for at in range(0, len(names), NAMED_MAX)
     )

@@ -191,8 +191,9 @@ def _led(
         state_version=before.state_version + 1,
         adding_replicas=changes[0],
         removing_replicas=changes[1],
+        suspect=tuple(one for one in before.suspect if one.broker_id in replicas),
     )
     if before.leader in isr:
         return after
     found = elect(after, frozenset(image.brokers) - image.leaving)
-    return msgspec.structs.replace(after, leader=found.leader, isr=found.isr)
+    return msgspec.structs.replace(after, leader=found.leader, isr=found.isr, suspect=found.suspect)

@@ -273,7 +273,9 @@ def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int
 
 def encode_state(partition: PartitionImage) -> bytes:
     """The state node's content."""
-    return znodes.encode_state(partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr)
+    return znodes.encode_state(
+        partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr, partition.suspect
+    )
 
 
 # --- add partitions ---------------------------------------------------------------------------------------------------

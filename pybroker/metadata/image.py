@@ -16,7 +16,7 @@ from pybroker.metadata.deletion_records import REMOVED, UNDELETING, DeletionReco
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.metadata.times import time_text
-from pybroker.metadata.znodes import Endpoint
+from pybroker.metadata.znodes import Endpoint, LogEnd
 from pybroker.native import INTERNAL_TOPICS, Uuid
 
 NO_LEADER = -1
@@ -25,7 +25,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class PartitionImage(msgspec.Struct, frozen=True, gc=False):
+class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One partition's assignment and state."""
 
     replicas: tuple[int, ...]
@@ -38,6 +38,10 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """Version of the state node: the expected version of the next change, "zk_version" on the wire."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    suspect: tuple[LogEnd, ...] = ()
+    """Replicas that were in sync and have lost something since, or may have: they are not elected while there is
+    another one that was. Kept until a leader has shown that it lives, by changing the ISR: what is registered may be
+    the leftover of a dead life, whose next one has lost something, too."""
 
 
 def is_moving(partition: PartitionImage) -> bool:

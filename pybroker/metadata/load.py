@@ -353,6 +353,7 @@ class _Topics:
                 node.version,
                 adding,
                 removing,
+                state.suspect,
             )
             if not adding and not removing:
                 self._states[key] = found

@@ -32,7 +32,7 @@ Anything else raises DamagedNodeError, which quarantines what the node describes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -254,7 +254,20 @@ def decode_topic_id(path: str, data: bytes) -> TopicIdRecord:
     return TopicIdRecord(parse_topic_id(path, node.id), node.created_zxid)
 
 
-class StateNode(msgspec.Struct, frozen=True):
+class LogEnd(NamedTuple):
+    """How far the log of a replica goes that may have lost its end: its last leader epoch, and its end offset."""
+
+    broker_id: int
+    epoch: int
+    end: int
+    """`UNKNOWN_END` until it has been told, `MISSING_LOG` if nothing of the log is there."""
+
+
+UNKNOWN_END = -1
+MISSING_LOG = -2
+
+
+class StateNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """/brokers/topics/[topic]/partitions/[p]/state, fields as ZooKeeper-Kafka writes them."""
 
     controller_epoch: int
@@ -262,14 +275,18 @@ class StateNode(msgspec.Struct, frozen=True):
     version: int
     leader_epoch: int
     isr: tuple[int, ...]
+    suspect: tuple[LogEnd, ...] = ()
+    """See `PartitionImage`. Not in Kafka's node."""
 
 
 _state_decoder = msgspec.json.Decoder(StateNode)
 _encoder = msgspec.json.Encoder()
 
 
-def encode_state(controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bytes:
-    return _encoder.encode(StateNode(controller_epoch, leader, 1, leader_epoch, isr))
+def encode_state(
+    controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], suspect: tuple[LogEnd, ...] = ()
+) -> bytes:
+    return _encoder.encode(StateNode(controller_epoch, leader, 1, leader_epoch, isr, suspect))
 
 
 def decode_state(path: str, data: bytes) -> StateNode:
@@ -496,6 +513,8 @@ class RunningNode(msgspec.Struct, frozen=True):
     """Those that lives before had."""
     stopped: bool = False
     """That life ended with a clean stop."""
+    suspect: bool = False
+    """What the life before it has lost, or may have, no controller has judged yet."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})

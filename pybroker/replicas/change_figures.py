@@ -39,7 +39,7 @@ class ChangeFigures:
             self.isr_expands += bool(come)
         if deciding and new.leader >= 0 and new.leader != old.leader:
             self.elections += 1
-            self.unclean_elections += new.leader not in old.isr
+            self.unclean_elections += new.leader not in (*old.isr, *(one.broker_id for one in old.suspect))
 
 
 def _changed(before: ClusterImage, topic: TopicImage) -> Iterator[tuple[PartitionImage, PartitionImage]]:

@@ -23,7 +23,6 @@ from pybroker.metadata.control_messages import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
     LeaderAndIsrType,
-    LiveLeader,
     PartitionError,
     RestoreReplicasRequest,
     RestoreReplicasResponse,
@@ -31,10 +30,12 @@ from pybroker.metadata.control_messages import (
     StopReplicaResponse,
     TopicPartitionErrors,
 )
+from pybroker.metadata.image import NO_LEADER
 from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas.following import Following
 from pybroker.replicas.hosted import Hosted
+from pybroker.replicas.log_ends import LogEnds
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
 
@@ -76,19 +77,26 @@ class ReplicaManager:
         staging: Staging,
         strays: Strays,
         following: Following | None = None,
+        log_ends: LogEnds | None = None,
     ) -> None:
-        """`following`: None where there is nobody to follow."""
+        """`following`, `log_ends`: None where there is nobody to follow."""
         self._native = native
         self._view = view
         self._config = config
         self._staging = staging
         self._strays = strays
         self._following = following
+        self._log_ends = log_ends
         self._hosted = Hosted()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
         """What the scan at start has found; before the first request."""
         self._strays.found(local)
+
+    async def stop(self) -> None:
+        """Tells the controller nothing more."""
+        if self._log_ends is not None:
+            await self._log_ends.stop()
 
     def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
         """All settings of a topic on this broker now."""
@@ -113,7 +121,7 @@ class ReplicaManager:
         if replaced:
             wanted = await self._make_room(wanted, replaced, outcome)
         if wanted:
-            await self._open(wanted, request.live_leaders, outcome)
+            await self._open(wanted, request, outcome)
         return LeaderAndIsrResponse(0, outcome.answers())
 
     def _check_all(
@@ -210,21 +218,35 @@ class ReplicaManager:
                 outcome.note(one.topic_id, one.partition, refused)
         return left
 
-    async def _open(self, wanted: list[_Wanted], leaders: Sequence[LiveLeader], outcome: _Outcome) -> None:
+    async def _open(self, wanted: list[_Wanted], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
         orders = [one.order for one in wanted]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
         for one, code in zip(wanted, codes, strict=True):
             outcome.note(one.topic_id, one.partition, code)
             if code == ErrorCode.NONE:
                 self._hosted.add(one.topic_id, one.name, one.partition, one.epoch)
+            elif code == ErrorCode.LOG_DIR_NOT_FOUND:
+                log.error(
+                    "the data of partition %s-%d (id %s) is gone from this broker; it is copied anew if another "
+                    "replica has it",
+                    one.name,
+                    one.partition,
+                    one.topic_id,
+                )
             else:
                 reason = error_name(code)
                 log.error("partition %s-%d (id %s) cannot be served: %s", one.name, one.partition, one.topic_id, reason)
         if self._following is not None:
             applied = [one for one, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
             self._following.obey(
-                leaders, ((one.topic_id, one.partition, one.order.leader, one.epoch) for one in applied)
+                request.live_leaders,
+                ((one.topic_id, one.partition, one.order.leader, one.epoch) for one in applied),
             )
+            if self._log_ends is not None:
+                self._log_ends.without_leader(
+                    request.broker_epoch,
+                    ((one.topic_id, one.partition) for one in applied if one.order.leader == NO_LEADER),
+                )
         if any((one.name, one.partition) in self._strays.left_alone for one in wanted):
             await self._staging.take_over(self._delay_ms)
         await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})

@@ -111,15 +111,24 @@ class Membership:
                     "lost, unless they come back",
                     ", ".join(sorted(new)),
                 )
-            intact = not new and (before.stopped or self._outlived(before, self._running))
-            self._running = msgspec.structs.replace(self._running, gone=tuple(sorted(gone)))
-        return await self._create(self._node(endpoints, rack, directory_ids[0], intact=intact))
+            intact = not (new or before.suspect) and (before.stopped or self._outlived(before, self._running))
+            self._running = msgspec.structs.replace(self._running, gone=tuple(sorted(gone)), suspect=not intact)
+        return await self._create(self._node(endpoints, rack, directory_ids[0]))
 
-    def _node(
-        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str, *, intact: bool
-    ) -> BrokerNode:
-        emptied = bool(self._running.gone)
+    def _node(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> BrokerNode:
+        emptied, intact = bool(self._running.gone), not self._running.suspect
         return BrokerNode(endpoints, rack, self._clock.wall_ms(), intact, directory_id, emptied)
+
+    async def judged(self) -> None:
+        """A controller has heard what this registration says, and decided: the next one has not to say it again."""
+        if not self._running.suspect:
+            return
+        self._running = msgspec.structs.replace(self._running, suspect=False)
+        try:
+            await self._store.set(self._running_path, self._running.encode())
+        except (UnavailableError, UnknownOutcomeError) as problem:
+            # With the next registration, then; at worst the next life is doubted once more than it has to be.
+            log.warning("that this broker has come back cannot be noted yet: %s", problem)
 
     def stay(
         self,
@@ -129,10 +138,11 @@ class Membership:
         registered: Callable[[int], None],
     ) -> None:
         """From now on: registers again when the registration is gone, and tells the new epoch: the session with the
-        store was lost, or the controller took this broker for dead. Nothing is lost by that, the process lives."""
+        store was lost, or the controller took this broker for dead. Nothing is lost by that, the process lives; what
+        was lost before is said until a controller has heard it."""
 
         def node() -> BrokerNode:
-            return self._node(endpoints, rack, directory_id, intact=True)
+            return self._node(endpoints, rack, directory_id)
 
         self._staying = asyncio.create_task(self._stay(node, registered), name="registration")
 

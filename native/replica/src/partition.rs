@@ -221,6 +221,13 @@ impl Partition {
         self.log().map_or(0, |log| log.log_end_offset())
     }
 
+    /// The last leader epoch that its log knows; -1: none.
+    pub fn last_epoch(&self) -> i32 {
+        self.log()
+            .and_then(|log| log.latest_epoch())
+            .map_or(-1, |latest| latest.epoch)
+    }
+
     /// Bytes on disk.
     pub fn size_bytes(&self) -> u64 {
         self.log().map_or(0, |log| log.size_bytes())

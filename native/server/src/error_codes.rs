@@ -61,6 +61,7 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         }
         PartitionError::InconsistentTopicId => ErrorCode::INCONSISTENT_TOPIC_ID,
         PartitionError::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+        PartitionError::Missing => ErrorCode::LOG_DIR_NOT_FOUND,
         PartitionError::Corrupt(_) => ErrorCode::CORRUPT_MESSAGE,
         PartitionError::Batch(error) => of_batch(error),
         PartitionError::OutOfOrderSequence(_) => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,

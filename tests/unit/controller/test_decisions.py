@@ -20,6 +20,7 @@ from pybroker.cluster.events import (
     DeleteTopics,
     ElectLeaders,
     IsrChange,
+    LogEndsTold,
     NewPartitions,
     NewTopic,
     ReplicasOffline,
@@ -33,6 +34,7 @@ from pybroker.controller.elect_leaders import decide_elect_leaders
 from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
 from pybroker.controller.isr import decide_alter_isr
 from pybroker.controller.local_port import LocalPort
+from pybroker.controller.log_ends import decide_log_ends
 from pybroker.controller.placement import place
 from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
 from pybroker.controller.topics import decide_create, decide_create_partitions
@@ -245,7 +247,13 @@ def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() ->
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 10),))).delta)
     assert led(image) == [(2, 3, (2,))]
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 12, intact=False),))).delta)
-    assert led(image) == [(2, 4, (2,))], "nobody else has anything"
+    assert led(image) == [(-1, 4, (2,))], "nobody knows whether the second life before had shown itself"
+    topic_id = image.topics["a"].topic_id
+    for broker_id, epoch, end in ((1, 9, 70), (2, 12, 80)):
+        image = image.apply(decide_log_ends(image, LogEndsTold(broker_id, epoch, ((topic_id, 0, 3, end),))).delta)
+    assert (led(image), image.topics["a"].partitions[0].suspect) == ([(2, 5, (2,))], ())
+    decision = decide_brokers(image, BrokersChanged((arrival(2, 13, intact=False),)))
+    assert (led(image.apply(decision.delta)), len(decision.warnings)) == ([(2, 6, (2,))], 1), "nobody else has anything"
 
 
 def test_who_has_lost_a_disk_does_not_lead_what_only_it_had() -> None:

@@ -32,6 +32,7 @@ pub(crate) struct PartitionOffsets {
     last_stable_offset: i64,
     log_end_offset: i64,
     leader_epoch: i32,
+    last_epoch: i32,
     size_bytes: u64,
 }
 
@@ -200,6 +201,7 @@ impl NativePartitions {
                 last_stable_offset: hosted.last_stable_offset(),
                 log_end_offset: hosted.log_end_offset(),
                 leader_epoch: hosted.leader_epoch(),
+                last_epoch: hosted.last_epoch(),
                 size_bytes: hosted.size_bytes(),
             }))
     }

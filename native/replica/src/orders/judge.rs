@@ -66,6 +66,10 @@ impl Replicas {
             // It may well lie in a directory that failed (KAFKA-16234): an empty one here would lose data.
             return Err(PartitionError::storage("a log directory is offline"));
         }
+        if !order.is_new && order.replicas.len() > 1 && order.isr.contains(&self.config.broker_id) {
+            // An empty log in sync would have the others throw away what they have.
+            return Err(PartitionError::Missing);
+        }
         placement
             .choose()
             .map(Step::Create)

@@ -1,0 +1,77 @@
+"""Decisions about replicas that have lost something, or may have, by what they say of their logs. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.cluster.events import LogEndsTold
+from pybroker.controller.decision import Decision, decides, nothing
+from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, telling
+from pybroker.controller.partition_states import (
+    doubt_warnings,
+    is_unclean,
+    next_state,
+    set_state,
+    unclean_warnings,
+    with_partitions,
+)
+from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.metadata.store import Operation
+from pybroker.metadata.znodes import MISSING_LOG, LogEnd
+
+
+@decides(LogEndsTold)
+def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
+    """Who has told it all may be elected. A replica without a log leaves the ISR that it is in, if it has another
+    member: it copies everything then."""
+    registered = image.brokers.get(event.broker_id)
+    if registered is None or registered.epoch != event.broker_epoch:
+        # Its next life is asked again.
+        return nothing(None)
+    changed: dict[str, list[PartitionImage]] = {}
+    operations: list[Operation] = []
+    unclean: list[str] = []
+    doubtful: list[str] = []
+    for topic_id, index, epoch, end in event.ends:
+        topic = image.topic_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            continue
+        partitions = changed.get(topic.name) or list(topic.partitions)
+        before = partitions[index]
+        election = _election(image, topic, before, LogEnd(event.broker_id, epoch, end))
+        if election is None:
+            continue
+        if election.doubtful:
+            doubtful.append(f"{topic.name}-{index}")
+        elif is_unclean(before, election.leader):
+            unclean.append(f"{topic.name}-{index}")
+        after = next_state(image, before, election)
+        if election.leader == before.leader == NO_LEADER:
+            # Nobody has anything to do.
+            after = msgspec.structs.replace(after, leader_epoch=before.leader_epoch)
+        partitions[index] = after
+        changed[topic.name] = partitions
+        operations.append(set_state(topic.name, index, after, before))
+    topics = tuple(with_partitions(image.topics[name], partitions) for name, partitions in changed.items())
+    warnings = (*unclean_warnings(unclean), *doubt_warnings(doubtful))
+    return Decision(tuple(operations), ImageDelta(topics=topics), None, separable=True, warnings=warnings)
+
+
+def _election(image: ClusterImage, topic: TopicImage, before: PartitionImage, told: LogEnd) -> Election | None:
+    """None: it changes nothing."""
+    known = next((one for one in before.suspect if one.broker_id == told.broker_id), None)
+    missing = told.end == MISSING_LOG
+    if known is None and not (missing and told.broker_id in before.isr):
+        return None
+    if before.leader != NO_LEADER and not missing:
+        # It has a leader to copy from.
+        return None
+    after = telling(before, told)
+    if before.leader not in (NO_LEADER, told.broker_id):
+        left = tuple(member for member in before.isr if member != told.broker_id)
+        return Election(before.leader, left, after.suspect) if left != before.isr else None
+    alive = frozenset(image.brokers) - image.leaving
+    unclean = may_elect_uncleanly(image, topic)
+    emptied = emptied_of(image) if before.leader == NO_LEADER else frozenset[int]()
+    found = elect(after, alive, emptied=emptied, unclean=unclean)
+    return found if found[:3] != (before.leader, before.isr, before.suspect) else None

@@ -1,0 +1,209 @@
+"""All that were in sync may have lost something: the one that has most leads, when all have said how far their logs go.
+A log that is gone from a disk does not lead, and is not taken for in sync."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from pybroker.client import AlterConfigOp, ConfigResource, blocking
+from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.cluster_state import ClusterState
+from tests.support.replicas import create, log_of, produce, read, same_logs, segments_of, state
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "1000",
+    "auto.leader.rebalance.enable": "false",
+    "min.insync.replicas": "1",
+    "log.flush.mode": "os",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    def on_a_machine(broker: ClusterBroker) -> None:
+        broker.boot_id = "boot 0"
+
+    with running_cluster(tmp_path_factory.mktemp("suspect"), settings=SETTINGS, prepare=on_a_machine) as running:
+        yield running
+
+
+class PowerCut:
+    """Of all machines at once. What of a log has survived is up to the test."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+        for broker in cluster.brokers.values():
+            broker.kill()
+            broker.boot_id = f"after {broker.boot_id}"
+
+    def keep(self, number: int, topic: str, batches: int) -> None:
+        """Of this replica's log so many batches were on the disk."""
+        (path,) = segments_of(self.cluster.brokers[number], topic)
+        whole = path.read_bytes()
+        at = 0
+        for _ in range(batches):
+            at += 12 + int.from_bytes(whole[at + 8 : at + 12], "big")
+        path.write_bytes(whole[:at])
+
+    def registrations_end(self) -> None:
+        """Machines take longer to start than a session lasts."""
+        with ClusterState(self.cluster.zookeeper.address) as state:
+            until(lambda: not state.brokers())
+
+
+def said(cluster: BrokerCluster) -> Callable[[], str]:
+    """What brokers log from now on."""
+    before = {number: broker.console.stat().st_size for number, broker in cluster.brokers.items()}
+    return lambda: "".join(broker.console.read_text()[before[number] :] for number, broker in cluster.brokers.items())
+
+
+def taken(broker: ClusterBroker, topic: str, *values: str) -> None:
+    """Produces; a topic that was made a moment ago may not be known everywhere yet."""
+    until(lambda: produce(broker, topic, *values).error_code == 0)
+
+
+def in_zookeeper(cluster: BrokerCluster, topic: str) -> dict[str, Any]:
+    """The state of partition 0, while no broker may be there to ask."""
+    client = KazooClient(hosts=cluster.zookeeper.address)
+    client.start()
+    found: dict[str, Any] = json.loads(client.get(f"/brokers/topics/{topic}/partitions/0/state")[0])
+    client.stop()
+    client.close()
+    return found
+
+
+def allow_unclean(cluster: BrokerCluster, at: int, topic: str) -> None:
+    with blocking.AdminClient({"bootstrap.servers": cluster.brokers[at].bootstrap}) as admin:
+        change = AlterConfigOp("unclean.leader.election.enable", "true")
+        admin.incremental_alter_configs({ConfigResource.topic(topic): [change]})
+
+
+@pytest.mark.checklist("C2", "R29")
+@pytest.mark.parametrize("sessions_end", [True, False], ids=["later", "within-the-session"])
+def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_end: bool) -> None:
+    """Whoever comes back first; also while what is left of the dead lives is still registered."""
+    name = f"most-{sessions_end}".lower()
+    create(cluster, name, [2, 3, 1])
+    for value in "abcd":
+        taken(cluster.brokers[2], name, value)
+    whole = same_logs(cluster, name)
+    told = said(cluster)
+    cut = PowerCut(cluster)
+    cut.keep(2, name, 1)
+    cut.keep(3, name, 2)
+    if sessions_end:
+        cut.registrations_end()
+    # The one that has everything first: it must not be forgotten over those that come after it.
+    for number in (1, 3, 2):
+        cluster.brokers[number].launch()
+        until(lambda number=number: number not in in_zookeeper(cluster, name)["isr"] or number == 2)
+    for broker in cluster.brokers.values():
+        broker.await_answers()
+    until(lambda: state(cluster, name).isr == {1, 2, 3})
+    assert same_logs(cluster, name)[: len(whole)] == whole
+    assert read(cluster, name) == ["a", "b", "c", "d"]
+    until(lambda: any(f"{name}-0" in line and "may be lost" in line for line in told().splitlines()))
+
+
+@pytest.mark.checklist("R29")
+def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster: BrokerCluster) -> None:
+    """Nobody knows what the missing one has. The log names it, and what does without it."""
+    create(cluster, "waiting", [2, 3])
+    taken(cluster.brokers[2], "waiting", "a", "b")
+    taken(cluster.brokers[2], "waiting", "c")
+    same_logs(cluster, "waiting")
+    told = said(cluster)
+    PowerCut(cluster).keep(2, "waiting", 1)
+    for number in (1, 2):
+        cluster.brokers[number].start()
+    until(lambda: "brokers 3 may have records" in told())
+    assert state(cluster, "waiting").leader == -1
+    allow_unclean(cluster, 1, "waiting")
+    until(lambda: state(cluster, "waiting").leader == 2)
+    cluster.brokers[3].start()
+    same_logs(cluster, "waiting")
+    assert read(cluster, "waiting") == ["a", "b"]
+
+
+@pytest.mark.checklist("R29")
+def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
+    """The disk is there, the partition's directory is not: the replica that was to lead lets another one, and copies
+    everything; a follower leaves the ISR before it copies."""
+    for name, replicas in (("led", [2, 3, 1]), ("followed", [3, 2, 1])):
+        create(cluster, name, replicas)
+        taken(cluster.brokers[replicas[0]], name, "kept")
+    whole = {name: same_logs(cluster, name) for name in ("led", "followed")}
+    told = said(cluster)
+    for broker in cluster.brokers.values():
+        broker.kill()
+    for name in whole:
+        shutil.rmtree(cluster.brokers[2].data_dir / f"{name}-0")
+    cluster.start()
+    for name, kept in whole.items():
+        until(lambda name=name: state(cluster, name).isr == {1, 2, 3})
+        assert same_logs(cluster, name)[: len(kept)] == kept
+        assert read(cluster, name) == ["kept"]
+        assert f"the data of partition {name}-0" in told()
+
+
+@pytest.mark.checklist("R29")
+def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerCluster) -> None:
+    """The others keep what they have; where all are gone there is nothing to keep."""
+    create(cluster, "last", [2, 3])
+    taken(cluster.brokers[2], "last", "kept")
+    same_logs(cluster, "last")
+    cluster.brokers[3].stop()
+    until(lambda: state(cluster, "last").isr == {2})
+    taken(cluster.brokers[2], "last", "lost")
+    cluster.brokers[2].kill()
+    shutil.rmtree(cluster.brokers[2].data_dir / "last-0")
+    cluster.brokers[2].start()
+    cluster.brokers[3].start()
+    until(lambda: state(cluster, "last").leader == -1)
+    assert b"kept" in log_of(cluster.brokers[3], "last")
+    # Its next life finds nothing either.
+    cluster.brokers[2].restart(crash=True)
+    until(lambda: in_zookeeper(cluster, "last").get("suspect") == [[2, -1, -2]])
+    allow_unclean(cluster, 1, "last")
+    until(lambda: state(cluster, "last").leader == 3)
+    same_logs(cluster, "last")
+    assert read(cluster, "last") == ["kept"]
+    for broker in cluster.brokers.values():
+        broker.kill()
+    for number in (2, 3):
+        shutil.rmtree(cluster.brokers[number].data_dir / "last-0")
+    cluster.start()
+    until(lambda: state(cluster, "last").isr == {2, 3})
+    taken(cluster.brokers[state(cluster, "last").leader], "last", "anew")
+    assert read(cluster, "last") == ["anew"]
+
+
+@pytest.mark.checklist("R29")
+def test_a_doubt_is_told_until_a_controller_has_heard_it(cluster: BrokerCluster) -> None:
+    """The first life after the power cut finds no controller, and is killed; nothing has happened to the machine since.
+    What was lost before is lost all the same."""
+    create(cluster, "doubted", [2, 3])
+    for value in "abc":
+        taken(cluster.brokers[2], "doubted", value)
+    whole = same_logs(cluster, "doubted")
+    PowerCut(cluster).keep(2, "doubted", 1)
+    client = KazooClient(hosts=cluster.zookeeper.address)
+    client.start()
+    until(lambda: not client.exists("/controller"))
+    client.create("/controller", json.dumps({"version": 1, "brokerid": 1, "timestamp": "0"}).encode(), ephemeral=True)
+    for _ in range(2):
+        before = client.exists("/brokers/ids/2")
+        cluster.brokers[2].launch()
+        until(lambda before=before: (now := client.exists("/brokers/ids/2")) and now != before)
+        assert json.loads(client.get("/brokers/ids/2")[0])["intact"] is False
+        cluster.brokers[2].kill()
+    client.stop()
+    client.close()
+    cluster.start()
+    assert same_logs(cluster, "doubted")[: len(whole)] == whole
