@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pybroker.client import NewTopic, blocking
 from tests.support.brokers import BrokerProcess
-from tests.support.cluster import BrokerCluster, until
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.cluster_state import ClusterState
+from tests.support.lives_in_cluster import Everywhere
 
 
 def create(broker: BrokerProcess, name: str, partitions: int = 6) -> None:
@@ -47,3 +51,35 @@ def test_another_broker_becomes_controller(cluster: BrokerCluster) -> None:
         until(lambda number=number: listed(cluster.brokers[number]) == {"before", "after"})
     cluster.brokers[1].start()
     until(lambda: listed(cluster.brokers[1]) == {"before", "after"})
+
+
+@pytest.mark.checklist(7, 66, "A12", "R30")
+def test_a_controller_that_has_not_loaded_yet_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    """A broker starts meanwhile, and waits to hear what it hosts: not a part of it, which would have the rest put
+    aside. The guard against putting aside too much is off."""
+    module = ("tests.cluster.loads_late", str(tmp_path))
+    settings = {"stale.replicas.max.percent": "100"}
+    with (
+        running_cluster(tmp_path, settings=settings, module=module) as cluster,
+        ClusterState(cluster.zookeeper.address) as state,
+    ):
+        brokers = Everywhere(cluster)
+        brokers.create("held", 3)
+        brokers.written("held", "kept")
+        until(lambda: brokers.isr("held", 1) == {1, 2, 3})
+        before = brokers.controller()
+        cluster.brokers[before].kill()
+        until((tmp_path / "loading").exists)
+        (starting,) = {1, 2, 3} - {before, state.controller()}
+        life = state.life(starting)
+        cluster.brokers[starting].kill()
+        cluster.brokers[starting].launch()
+        until(lambda: state.life(starting) > life)
+        (tmp_path / "go").touch()
+        cluster.brokers[starting].await_answers()
+        cluster.brokers[before].start()
+        until(lambda: brokers.isr("held", 1) == {1, 2, 3})
+        assert brokers.read("held") == ["kept"]
+        for broker in cluster.brokers.values():
+            assert len(list(broker.data_dir.glob("held-*/partition.metadata"))) == 3
+            assert not list((broker.data_dir / "deleting").glob("*"))

@@ -108,3 +108,23 @@ def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
                 assert client.call(request, 4).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     finally:
         network.links.heal()
+
+
+@pytest.mark.checklist("B6", "R27")
+def test_brokers_that_came_and_went_while_the_controller_did_not_hear_it(network: Network) -> None:
+    """What ZooKeeper would have told it, it reads when it is connected again: one broker lives anew and is told what
+    it hosts, and what is created then is known to all."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    life = network.state.life(third)
+    network.links.cut_off(controller, ZOOKEEPER)
+    try:
+        brokers[third].kill()
+        brokers[third].launch()
+        until(lambda: network.state.life(third) > life)
+    finally:
+        network.links.heal()
+    brokers[third].await_answers()
+    assert network.state.controller() == controller
+    assert create_at(brokers[asked], "since", third, LONG_MS) == 0
+    until(lambda: len({id_of(broker, "since") for broker in brokers.values()}) == 1)

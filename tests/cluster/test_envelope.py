@@ -104,7 +104,7 @@ def test_the_controller_dies_between_its_decision_and_the_answer(network: Networ
     assert delete(brokers[controller], "passed-on") == (0, successor)
 
 
-@pytest.mark.checklist("R26")
+@pytest.mark.checklist("R26", "B2")
 def test_a_controller_that_was_paused_returns(network: Network) -> None:
     """What it was asked while it slept is decided by its successor; when it wakes up it decides nothing any more, and
     the successor of a topic that it was to delete stays."""
@@ -127,6 +127,28 @@ def test_a_controller_that_was_paused_returns(network: Network) -> None:
     assert code == 0
 
 
+@pytest.mark.checklist("B5", "R26")
+def test_an_answer_of_zookeeper_is_lost(network: Network) -> None:
+    """It has done what the controller wanted, and the connection breaks before it can say so: that is found out, and
+    neither done again nor taken for what somebody else has done."""
+    controller, asked, _ = network.roles()
+    brokers = network.cluster.brokers
+    network.links.cut(ZOOKEEPER, controller)
+    with asked_meanwhile(create, brokers[asked], "answer-lost") as made:
+        try:
+            until(lambda: ("answer-lost", 0) in network.state.partitions())
+            network.links.hang_up(ZOOKEEPER, controller)
+        finally:
+            network.links.heal()
+        code, topic_id = made.result()
+    assert code == 0
+    assert network.state.partitions()["answer-lost", 0].topic_id == topic_id.hex
+    network.roles()
+    until(lambda: all(id_of(broker, "answer-lost") == topic_id for broker in brokers.values()))
+    code, _ = create(brokers[asked], "answer-lost")
+    assert code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Network) -> None:
     """A name that it does not know may be one that another broker was asked to create a moment ago."""
     controller, asked, third = network.roles()
@@ -139,7 +161,7 @@ def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Netwo
     assert delete(brokers[asked], "never-made")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.checklist("R26")
+@pytest.mark.checklist("R26", "B2")
 def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(network: Network) -> None:
     """Cut off from ZooKeeper it does not know that another one is in office. What it would write fails; what it would
     refuse without a write must not be said either."""

@@ -139,6 +139,34 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
     assert brokers.at(controller).delete(unknown).error_code == 0
 
 
+@pytest.mark.checklist(70, "A11", "X27", "R30")
+def test_more_than_a_tenth_that_nobody_knows_of_waits_for_an_operator(brokers: Everywhere) -> None:
+    """Nothing of it is touched, the rest is served; and everything is put aside when he has said that it is right."""
+    controller = brokers.controller()
+    number = max({1, 2, 3} - {controller})
+    away = brokers.cluster.brokers[number]
+    brokers.create("among-them")
+    brokers.written("among-them", "kept")
+    until(lambda: brokers.isr("among-them", controller) == {1, 2, 3})
+    away.stop()
+    unknown = Uuid.random()
+    many = [away.data_dir / f"crowd-{index}" for index in range(11)]
+    for one in many:
+        shutil.copytree(away.data_dir / "among-them-0", one)
+        (one / "partition.metadata").write_text(f"version: 0\ntopic_id: {unknown}")
+    away.start()
+    assert all(one.exists() for one in many)
+    assert staged(away, unknown) == []
+    assert "local partitions would be put aside" in away.console.read_text()
+    until(lambda: brokers.isr("among-them", controller) == {1, 2, 3})
+    away.stop()
+    away.settings["stale.replicas.max.percent"] = "100"
+    away.start()
+    assert len(staged(away, unknown)) == len(many)
+    assert not any(one.exists() for one in many)
+    del away.settings["stale.replicas.max.percent"]
+
+
 @pytest.mark.checklist(70, "X38", "R30", "U4")
 def test_what_nobody_knows_of_is_removed_by_order(brokers: Everywhere) -> None:
     controller = brokers.controller()

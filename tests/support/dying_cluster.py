@@ -1,4 +1,4 @@
-"""A broker of a cluster that kills itself at a named step of a staged ingest, once it is told to.
+"""A broker of a cluster that kills itself at a named step of a staged ingest or of a deletion, once it is told to.
 
 `python -m tests.support.dying_cluster FOLDER start --set node.id=1 …`: what `FOLDER/step-1` says when the step comes.
 The product itself knows nothing of the steps; they lie between two things that its control plane does one after
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.ingest.leader import IngestLeader
+from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
 from pybroker.metadata.store import Operation
 from pybroker.metadata.zookeeper import ZooKeeperStore
+from pybroker.replicas.manager import ReplicaManager
 from tests.ingest.child import kind_of
 
 
@@ -61,6 +63,18 @@ class DyingIngests:
         return call
 
 
+def _die_when_put_aside(steps: Steps) -> None:
+    """A replica's directory has been moved to where it waits for its removal, and nobody has been told."""
+    stop = ReplicaManager.stop_replica
+
+    async def dying(self: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
+        answer = await stop(self, request)
+        steps.at("after replicas are put aside")
+        return answer
+
+    ReplicaManager.stop_replica = dying  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Puts the steps into the product and starts it."""
     folder, *rest = sys.argv[1:]
@@ -80,6 +94,7 @@ def main() -> None:
 
     IngestLeader.__init__ = dying  # type: ignore[method-assign]
     ZooKeeperStore.multi = multi  # type: ignore[method-assign]
+    _die_when_put_aside(steps)
     sys.argv = ["pybroker", *rest]
     runpy.run_module("pybroker", run_name="__main__")
 

@@ -1,0 +1,31 @@
+"""A broker that, as a later controller, begins to load only when it is told to: `python -m tests.cluster.loads_late
+FOLDER start …`. `FOLDER/loading` says that it wants to, `FOLDER/go` that it may."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.controller import controller
+
+
+def _load_late(folder: Path) -> None:
+    load = vars(controller)["load_cluster"]
+
+    async def late(store: Any, office: Any, *more: Any) -> Any:
+        if office.epoch > 1:
+            (folder / "loading").touch()
+            while not (folder / "go").exists():  # noqa: ASYNC110  # no event tells
+                await asyncio.sleep(0.02)
+        return await load(store, office, *more)
+
+    assert "load_cluster" in vars(controller)
+    controller.load_cluster = late  # type: ignore[attr-defined]  # for this process
+
+
+if __name__ == "__main__":
+    _load_late(Path(sys.argv.pop(1)))
+    main()

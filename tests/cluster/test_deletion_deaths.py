@@ -1,0 +1,57 @@
+"""A broker dies when it has put aside what is deleted, before it has said so; and again while that waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.native import Uuid
+from tests.support.cluster import running_cluster, until
+from tests.support.dying_cluster import step_file
+from tests.support.lives_in_cluster import Everywhere
+
+DELAY_MS = 600_000
+
+
+def waits_ms(brokers: Everywhere, at: int, topic_id: Uuid) -> list[int]:
+    """How long the replicas on a broker still wait for their removal, as it says itself."""
+    (found,) = brokers.at(at).deletions(topic_id)
+    return [one.remaining_ms for one in found.partitions if one.broker_id == at]
+
+
+@pytest.mark.checklist(79, 80, 112, 114, 124, "A8", "A9", "R11")
+def test_a_broker_dies_between_putting_aside_and_its_answer(tmp_path: Path) -> None:
+    """The order is repeated to its next life, which has nothing left to do; the time of the removal goes on from where
+    it was, over every life."""
+    module = ("tests.support.dying_cluster", str(tmp_path))
+    settings = {"delete.topic.delay.ms": str(DELAY_MS)}
+    with running_cluster(tmp_path, settings=settings, module=module) as cluster:
+        brokers = Everywhere(cluster)
+        controller = brokers.controller()
+        dying = min({1, 2, 3} - {controller})
+        broker = cluster.brokers[dying]
+        topic_id = brokers.create("put-aside", 2)
+        brokers.written("put-aside", "old")
+        until(lambda: brokers.isr("put-aside", controller) == {1, 2, 3})
+        step_file(tmp_path, dying).write_text("after replicas are put aside")
+        assert brokers.at(controller).delete(topic_id).error_code == 0
+        until(lambda: not broker.running)
+        step_file(tmp_path, dying).unlink()
+        aside = sorted((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*"))
+        assert len(aside) == 2
+        new = brokers.at(controller).create("put-aside", 2, replicas=2)
+        broker.kill()
+        broker.start()
+        until(lambda: {one.state for one in brokers.at(controller).deletions(topic_id)} == {"staged"})
+        assert sorted((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*")) == aside
+        assert b"old" in brokers.records_of(dying, f"deleting/{topic_id.hex}_0")
+        until(lambda: brokers.at(dying).metadata("put-aside").topic_id == new)
+        # A life that ends cleanly has stored since when it waits, which a kill takes a second of at most.
+        left = DELAY_MS
+        for crash in (False, True):
+            broker.restart(crash=crash)
+            until(lambda: len(waits_ms(brokers, dying, topic_id)) == 2)
+            now = waits_ms(brokers, dying, topic_id)
+            assert 0 < max(now) < left
+            left = min(now)

@@ -1,0 +1,176 @@
+"""What a broker makes of a controller's orders that are late, incomplete or wrong: what it holds stays, and stays in
+service, unless an order proves that it is to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from pybroker.native import Uuid
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import ClusterBroker, running_cluster, until
+from tests.support.cluster_state import ClusterState
+from tests.support.lives_in_cluster import Everywhere
+from tests.wire.client import WireClient
+
+INCREMENTAL, FULL = 1, 2
+DELETED = -2
+"""The leader epoch in a StopReplica for a topic that is deleted."""
+
+
+class Ordered(Everywhere):
+    """Brokers, one of which is told what no controller says."""
+
+    def __init__(self, cluster: Any, state: ClusterState) -> None:
+        super().__init__(cluster)
+        self.state = state
+
+    def roles(self) -> tuple[int, int]:
+        """The controller and who is told."""
+        until(lambda: self.state.brokers() == {1, 2, 3} and self.state.controller() is not None)
+        controller = self.state.controller()
+        assert controller is not None
+        return controller, min({1, 2, 3} - {controller})
+
+    def led_by(self, number: int, name: str) -> Uuid:
+        """A topic with replicas everywhere, and a record."""
+        others = sorted({1, 2, 3} - {number})
+        topic_id = self.at(number).create_on(name, [number, *others])
+        self.written(name, "kept")
+        until(lambda: self.isr(name, number) == {1, 2, 3})
+        return topic_id
+
+    def tell(self, number: int, order: Any, *, epoch: int = 0, life: int = 0) -> Any:
+        """As the controller of today; `epoch` and `life`: how much older it and the broker that it means are."""
+        order.controller_id = self.state.controller()
+        order.controller_epoch = self.state.controller_epoch() - epoch
+        order.broker_epoch = self.state.life(number) - life
+        version = {wire.LeaderAndIsrRequest: 5, wire.StopReplicaRequest: 4}.get(type(order), 7)
+        with WireClient(self.cluster.brokers[number].between_port, client_id="broker-9", interbroker=True) as client:
+            return client.call(order, version)
+
+    def lives_on(self, number: int, name: str) -> None:
+        """The broker leads it, everybody has it, nothing waits for its removal anywhere."""
+        assert self.at(number).produce(name, "more").error_code == 0
+        until(lambda: self.isr(name, number) == {1, 2, 3})
+        assert self.at(number).read(name)[0] == "kept"
+        for broker in self.cluster.brokers.values():
+            assert (broker.data_dir / f"{name}-0" / "partition.metadata").exists()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordered]:
+    """Three; each test leaves them up."""
+    settings = {"auto.leader.rebalance.enable": "false"}
+    with (
+        running_cluster(tmp_path_factory.mktemp("orders"), settings=settings) as cluster,
+        ClusterState(cluster.zookeeper.address) as state,
+    ):
+        yield Ordered(cluster, state)
+
+
+def staged(broker: ClusterBroker) -> list[str]:
+    return [path.name for path in (broker.data_dir / "deleting").glob("*")]
+
+
+def leader_and_isr(kind: int, *topics: Any) -> Any:
+    return wire.LeaderAndIsrRequest(type=kind, topic_states=list(topics))
+
+
+def topic_state(name: str, topic_id: Uuid, leader: int, epoch: int) -> Any:
+    partition = wire.LeaderAndIsrRequest_LeaderAndIsrPartitionState(
+        partition_index=0, leader=leader, leader_epoch=epoch, isr=[1, 2, 3], replicas=[1, 2, 3]
+    )
+    return wire.LeaderAndIsrRequest_LeaderAndIsrTopicState(
+        topic_name=name, topic_id=topic_id, partition_states=[partition]
+    )
+
+
+def stop_replica(topic_id: Uuid, epoch: int = DELETED) -> Any:
+    partition = wire.StopReplicaRequest_StopReplicaPartitionState(
+        partition_index=0, leader_epoch=epoch, delete_partition=True
+    )
+    topic = wire.StopReplicaRequest_StopReplicaTopicState(topic_id=topic_id, partition_states=[partition])
+    return wire.StopReplicaRequest(delete_partitions=True, topic_states=[topic])
+
+
+def codes(answer: Any) -> Sequence[int]:
+    """Of the answer, and of the partitions in it."""
+    errors = [one.error_code for topic in answer.topics for one in topic.partition_errors]
+    return [answer.error_code, *errors]
+
+
+@pytest.mark.checklist("A13", "B2", "B14", "R27")
+def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brokers: Ordered) -> None:
+    """FULL, which would leave nothing, and the others: refused as a whole, whichever of them comes late."""
+    controller, told = brokers.roles()
+    topic_id = brokers.led_by(told, "late")
+    before = brokers.state.controller_epoch()
+    brokers.cluster.brokers[controller].restart()
+    until(lambda: brokers.state.controller_epoch() > before)
+    controller = brokers.state.controller()
+    until(lambda: brokers.controller(told) == controller)
+    brokers.written("late", "said by the new one")
+    orders = (leader_and_isr(FULL), stop_replica(topic_id), wire.UpdateMetadataRequest())
+    for order in orders:
+        answer = brokers.tell(told, order, epoch=1)
+        assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert brokers.tell(told, order, life=1).error_code == ErrorCode.STALE_BROKER_EPOCH
+    brokers.lives_on(told, "late")
+    assert staged(brokers.cluster.brokers[told]) == []
+
+
+@pytest.mark.checklist(70, "A11", "A14", "A15", "R30", "X37")
+def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
+    """INCREMENTAL, of no type, of a type that nobody knows; and FULL, where everything else that the controller says
+    contradicts it."""
+    _, told = brokers.roles()
+    brokers.led_by(told, "unnamed")
+    for kind in (INCREMENTAL, 0, 7, -1, FULL):
+        assert codes(brokers.tell(told, leader_and_isr(kind))) == [0]
+        brokers.lives_on(told, "unnamed")
+    assert staged(brokers.cluster.brokers[told]) == []
+
+
+@pytest.mark.checklist(73, 74, 209, "A16", "A17", "R10")
+def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
+    """What does not prove a successor is refused for that partition; the id on the disk stays."""
+    _, told = brokers.roles()
+    topic_id = brokers.led_by(told, "own")
+    epoch = brokers.at(told).epoch("own")
+    file = brokers.cluster.brokers[told].data_dir / "own-0" / "partition.metadata"
+    written = file.read_bytes()
+    for kind in (INCREMENTAL, FULL):
+        for other, error in ((Uuid.random(), ErrorCode.INCONSISTENT_TOPIC_ID), (Uuid.ZERO, ErrorCode.UNKNOWN_TOPIC_ID)):
+            order = leader_and_isr(kind, topic_state("own", other, told, epoch))
+            assert codes(brokers.tell(told, order)) == [0, error]
+    assert file.read_bytes() == written
+    assert str(topic_id) in written.decode()
+    brokers.lives_on(told, "own")
+    # Where no id was ever written, and no record either, the order's is: before the partition is served.
+    lacks = brokers.at(told).create_on("unwritten", [told])
+    file = brokers.cluster.brokers[told].data_dir / "unwritten-0" / "partition.metadata"
+    brokers.cluster.brokers[told].stop()
+    file.unlink()
+    brokers.cluster.brokers[told].start()
+    until(lambda: brokers.leader("unwritten") == told)
+    assert str(lacks) in file.read_text()
+    assert brokers.at(told).produce(lacks, "by id").error_code == 0
+
+
+@pytest.mark.checklist(86, 94, "A18")
+def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: Ordered) -> None:
+    """By id, whatever name it had."""
+    _, told = brokers.roles()
+    old = brokers.led_by(told, "again")
+    assert brokers.at(told).delete(old).error_code == 0
+    new = brokers.led_by(told, "again")
+    for epoch in (DELETED, 0, 1 << 20):
+        assert codes(brokers.tell(told, stop_replica(old, epoch))) == [0, 0]
+        brokers.lives_on(told, "again")
+    assert brokers.at(told).metadata("again").topic_id == new
+    assert brokers.at(told).fetch(old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
