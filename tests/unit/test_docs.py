@@ -12,7 +12,8 @@ import pytest
 from pybroker.config import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "native/README.md")] + sorted(ROOT.glob("docs/*.md"))
+NAMED = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "native/README.md")
+PAGES = [ROOT / name for name in NAMED] + sorted(ROOT.glob("docs/*.md"))
 
 
 COLUMNS = 120
