@@ -17,7 +17,8 @@ from pybroker.config.broker_login import broker_login
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
 from pybroker.errors import FatalError, KafkaError, StartError
-from pybroker.metadata.load import LocalIds, LoweredError
+from pybroker.metadata import znodes
+from pybroker.metadata.load import LocalIds, LoweredError, broker_configs
 from pybroker.metadata.store import MetadataStore, RefusedError, StoreError
 from pybroker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
@@ -137,7 +138,7 @@ class Broker:
             assert parts.peers is not None
             parts.peers.start()
             parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
-        await self._join(parts)
+        await self._join(parts, store)
         if config.in_cluster:
             services.producer_ids.stock()
         services.groups.start()
@@ -165,12 +166,15 @@ class Broker:
         config, broker_id = self._config, self._config.broker_id
         try:
             await parts.office.start(
-                lambda: _local_ids(scan), lambda stored: with_stored(config, broker_id, stored).topic_ids
+                lambda: _local_ids(scan),
+                # In a cluster brokers of both levels may be in office: what one of them has shown stays.
+                lambda stored, shown: with_stored(config, broker_id, stored).topic_ids
+                or (config.in_cluster and shown()),
             )
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
         except LoweredError as problem:
-            raise StartError(f"{PROTOCOL_VERSION} is below 2.8, but {problem}") from None
+            raise _lowered(problem) from None
 
     def _open_listeners(self, native: NativeBroker) -> None:
         config = self._config
@@ -184,13 +188,18 @@ class Broker:
             raise StartError(problem.message) from None
         self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
 
-    async def _join(self, parts: Parts) -> None:
+    async def _join(self, parts: Parts, store: MetadataStore) -> None:
         """Registers this broker; the controller answers with everything that it hosts."""
         await parts.staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
         rack = self._config["broker.rack"] or None
         directory_ids = tuple(directory_id_of(directory) for directory in self._config.log_dirs)
-        epoch = await parts.membership.register(endpoints, rack, directory_ids)
+        stored = broker_configs(await store.subtree(znodes.BROKER_CONFIGS))
+        topic_ids = with_stored(self._config, self._config.broker_id, stored).topic_ids
+        try:
+            epoch = await parts.membership.register(endpoints, rack, directory_ids, topic_ids=topic_ids)
+        except LoweredError as problem:
+            raise _lowered(problem) from None
         parts.lives(epoch)
         parts.membership.stay(endpoints, rack, directory_ids[0], parts.lives)
         await self._unless_failed(parts.receiver.introduced(epoch))
@@ -332,3 +341,7 @@ async def _local_ids(scan: asyncio.Future[list[LocalPartition]]) -> LocalIds:
         if directory.topic is not None and directory.topic_id is not None and directory.problem is None:
             ids.setdefault(directory.topic, set()).add(directory.topic_id)
     return ids
+
+
+def _lowered(problem: LoweredError) -> StartError:
+    return StartError(f"{PROTOCOL_VERSION} is below 2.8, but {problem}")

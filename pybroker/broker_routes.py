@@ -22,6 +22,7 @@ from pybroker.api import (
 from pybroker.api.control import ControlReceiver
 from pybroker.cluster.packed import UnreadableError
 from pybroker.cluster.port import OwnPort
+from pybroker.interbroker.by_name import LAST_BY_NAME
 from pybroker.interbroker.control import request_from_wire, response_to_wire
 from pybroker.metadata.control_messages import refusal
 from pybroker.protocol.api_keys import ApiKey
@@ -54,7 +55,8 @@ async def obey(receiver: ControlReceiver, context: RequestContext, message: Any)
         log.error("a message of the controller cannot be read: %s", problem)
         raise
     try:
-        response = await receiver.handle(request)
+        by_name = context.api_version == LAST_BY_NAME.get(type(request), -1)
+        response = await receiver.handle(request, by_name=by_name)
     except Exception:
         log.exception("%s failed in this broker: this is a bug in pybroker", type(request).__name__)
         response = refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -197,7 +197,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             store=ground.store,
             clock=ground.clock,
             broker_id=ground.broker_id,
-            channels=_channels(ground.broker_id, LocalChannel(receiver.handle), dial),
+            channels=_channels(ground, LocalChannel(receiver.handle), dial),
             between=between,
             settings=ground.config,
             unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
@@ -272,17 +272,19 @@ def _peer_watch(
     )
 
 
-def _channels(broker_id: int, local: LocalChannel, dial: Dialer | None) -> Channels:
+def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Channels:
     if dial is None:
-        return LocalOnly(broker_id, local)
+        return LocalOnly(ground.broker_id, local)
     from pybroker.interbroker.channels import BrokerChannels
     from pybroker.interbroker.remote_channel import RemoteChannel
 
-    reach = dial
+    reach, config = dial, ground.config
     turn = asyncio.Lock()
-    return BrokerChannels(
-        broker_id, local, lambda broker: RemoteChannel(broker.broker_id, lambda: reach(broker), turn)
-    )
+
+    def open_channel(broker: BrokerImage) -> RemoteChannel:
+        return RemoteChannel(broker.broker_id, lambda: reach(broker), turn, lambda: config.topic_ids)
+
+    return BrokerChannels(ground.broker_id, local, open_channel)
 
 
 def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:

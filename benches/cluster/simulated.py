@@ -148,7 +148,7 @@ class Simulation:
         async def nothing_local() -> dict[str, Any]:
             return {}
 
-        await self.controller.start(nothing_local, lambda stored: True)
+        await self.controller.start(nothing_local, lambda stored, shown: True)
 
     async def start_anew(self) -> None:
         """As another broker does when the controller is gone."""

@@ -147,6 +147,9 @@ class ConfigAdmin:
             check_resolved(resolve_topic_configs({}, then))
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        if PROTOCOL_VERSION not in change.changes and not (change.replace and PROTOCOL_VERSION in current):
+            # In a cluster brokers of two levels may live side by side: another setting changes nothing about that.
+            return False
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,

@@ -55,23 +55,34 @@ class ControlReceiver:
             self._heard.clear()
             await self._heard.wait()
 
-    async def handle(self, request: ControlRequest) -> ControlResponse:
-        """One message. Orders come one after another; questions (CloseTopics) may come beside them."""
+    async def handle(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
+        """One message. Orders come one after another; questions (CloseTopics) may come beside them. `by_name`: the
+        version says no topic ids."""
         refused = self._fence.admit(request.controller_epoch, request.broker_epoch)
         if refused:
             return refusal(request, refused)
+        view = self._cluster
         match request:
             case UpdateCluster():
                 return await self._cluster.update(request)
             case LeaderAndIsrRequest():
-                applied = await k04_leader_and_isr.handle(self._replicas, request)
-                if request.type == LeaderAndIsrType.FULL:
+                if by_name:
+                    applied = await k04_leader_and_isr.handle_by_name(self._replicas, view, request)
+                else:
+                    applied = await k04_leader_and_isr.handle(self._replicas, request)
+                # Without a type it is the first one that says all that this life of the broker hosts.
+                if by_name or request.type == LeaderAndIsrType.FULL:
                     self._hosts = max(self._hosts, request.broker_epoch)
                 return applied
             case StopReplicaRequest():
+                if by_name:
+                    return await k05_stop_replica.handle_by_name(self._replicas, view, request)
                 return await k05_stop_replica.handle(self._replicas, request)
             case UpdateMetadataRequest():
-                response = k06_update_metadata.handle(self._metadata, request)
+                if by_name:
+                    response = k06_update_metadata.handle_by_name(self._metadata, view, request)
+                else:
+                    response = k06_update_metadata.handle(self._metadata, request)
                 if self._told < request.broker_epoch <= self._hosts and self._metadata.shows(self._cluster.image):
                     # The last of those that a controller begins with.
                     self._told = request.broker_epoch

@@ -12,7 +12,7 @@ from pybroker.errors import FatalError
 from pybroker.metadata import store_history, znodes
 from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
 from pybroker.metadata.image import ConfigImage
-from pybroker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image
+from pybroker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image, shown_id
 from pybroker.metadata.store import (
     BadVersionError,
     Check,
@@ -29,8 +29,9 @@ from pybroker.metadata.store_history import decode_offices, encode_offices
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
 """What `partition.metadata` on this broker says about names; asked only when a topic has no id."""
-ShowsTopicIds = Callable[[Mapping[str, ConfigImage]], bool]
-"""Whether the protocol version gives topics ids, under these stored settings of brokers."""
+ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
+"""Whether the protocol version gives topics ids, under these stored settings of brokers; the second says whether the
+store shows one already."""
 
 
 class Office(NamedTuple):
@@ -91,7 +92,7 @@ async def load_cluster(
     nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data)
     # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
     local_ids = await find_local_ids() if lacks_ids(nodes) else {}
-    topic_ids = shows_topic_ids(broker_configs(nodes.configs))
+    topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
     # On a thread: of 200,000 partitions it takes a second, and this broker serves others meanwhile.
     loaded = await asyncio.get_running_loop().run_in_executor(
         None, partial(load_image, office.epoch, nodes, local_ids, topic_ids=topic_ids)

@@ -259,6 +259,7 @@ def _lost(
 
 def _removed(topic: TopicImage, indexes: Sequence[int]) -> StopReplicaTopicState:
     return StopReplicaTopicState(
+        topic.name,
         topic.topic_id,
         [StopReplicaPartitionState(index, topic.partitions[index].leader_epoch, True) for index in indexes],
     )
@@ -341,7 +342,10 @@ def _hidden(topic: TopicImage) -> UpdateMetadataTopicState:
 
 def _stopped(record: DeletionRecord, indexes: Sequence[int]) -> StopReplicaTopicState:
     return StopReplicaTopicState(
-        record.topic_id, [StopReplicaPartitionState(index, EPOCH_DURING_DELETE, True) for index in indexes]
+        record.topic,
+        record.topic_id,
+        [StopReplicaPartitionState(index, EPOCH_DURING_DELETE, True) for index in indexes],
+        record.leader_epoch_max,
     )
 
 

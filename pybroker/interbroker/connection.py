@@ -22,6 +22,10 @@ class InterBrokerConnection(BrokerConnection):
 
     between_brokers = True
 
+    async def learn_versions(self) -> None:
+        """Asks what the other broker serves by now: its `inter.broker.protocol.version` may have been raised."""
+        await self._negotiate(None, -1)
+
     @staticmethod
     def facts(kind: type) -> MessageFacts:
         """Of a class that brokers send; of a client's where brokers have no other (ApiVersions, SASL)."""

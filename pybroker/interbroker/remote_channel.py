@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from pybroker.cluster.packed import UnreadableError
+from pybroker.interbroker.by_name import LAST_BY_NAME, by_id, named
 from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
 from pybroker.interbroker.control import request_to_wire, response_from_wire
 from pybroker.metadata.control_messages import ControlRequest, ControlResponse, refusal
@@ -29,12 +29,15 @@ class RemoteChannel:
     """`channel.Channel`. What cannot be delivered is tried again until `close`: as long as the broker is registered, it
     may be reached the next moment."""
 
-    def __init__(self, broker_id: int, dial: Dial, turn: asyncio.Lock) -> None:
-        """`turn` is shared by the channels to all brokers: what is meant for a hundred of them is not encoded in one
+    def __init__(self, broker_id: int, dial: Dial, turn: asyncio.Lock, topic_ids: Callable[[], bool]) -> None:
+        """`topic_ids`: whether this broker says ids to those that know them.
+
+        `turn` is shared by the channels to all brokers: what is meant for a hundred of them is not encoded in one
         go, everything else has its turn in between."""
         self._broker_id = broker_id
         self._dial = dial
         self._turn = turn
+        self._topic_ids = topic_ids
         self._queue: deque[tuple[ControlRequest, asyncio.Future[ControlResponse]]] = deque()
         self._orders: InterBrokerConnection | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -88,7 +91,7 @@ class RemoteChannel:
             try:
                 if self._orders is None or not self._orders.is_open:
                     self._orders = await self._dial()
-                response = response_from_wire(request, await self._ordered(self._orders, request))
+                response = await self._ordered(self._orders, request)
             except UNREACHABLE as problem:
                 log.debug("broker %d: %s is sent again: %s", self._broker_id, type(request).__name__, problem)
                 await asyncio.sleep(pause)
@@ -102,13 +105,28 @@ class RemoteChannel:
             if not answer.done():
                 answer.set_result(response)
 
-    async def _ordered(self, connection: InterBrokerConnection, request: ControlRequest) -> Any:
+    async def _ordered(self, connection: InterBrokerConnection, request: ControlRequest) -> ControlResponse:
+        version = await self._version(connection, request)
+        says_names = version == LAST_BY_NAME.get(type(request), -1)
         await connection.drain()
         async with self._turn:
-            message = request_to_wire(request)
-            answer = connection.start(message)
+            message = request_to_wire(named(request) if says_names else request)
+            answer = connection.start(message, version)
             await asyncio.sleep(0)
-        return await connection.answer_to(message, answer, timeout_s=ANSWER_SECONDS_MAX)
+        told = await connection.answer_to(message, answer, timeout_s=ANSWER_SECONDS_MAX)
+        return response_from_wire(request, by_id(request, told) if says_names else told)
+
+    async def _version(self, connection: InterBrokerConnection, request: ControlRequest) -> int | None:
+        """The version of a message that has one by name; None: the newest that both know."""
+        last = LAST_BY_NAME.get(type(request))
+        if last is None:
+            return None
+        if not self._topic_ids():
+            return last
+        if not connection.supports(type(request), last + 1):
+            # It knew no ids when it was asked; that may have changed.
+            await connection.learn_versions()
+        return last + 1 if connection.supports(type(request), last + 1) else last
 
     async def _ask(self, request: ControlRequest, answer: asyncio.Future[ControlResponse]) -> None:
         response = refusal(request, ErrorCode.NETWORK_EXCEPTION)

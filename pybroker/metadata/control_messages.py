@@ -1,5 +1,7 @@
 """What a controller says to brokers, and what they answer: LeaderAndIsr v5, StopReplica v4 and UpdateMetadata v7 as
-KIP-516 has them, and the messages that Kafka does not have.
+KIP-516 has them, and the messages that Kafka does not have. To brokers that know no topic ids
+(`inter.broker.protocol.version` below 2.8) the three go in the versions before, by name: LeaderAndIsr v4 without type,
+StopReplica v3, UpdateMetadata v6.
 
 With the embedded store they travel as objects, from the controller's channel to `api.control`. Controller and replicas
 share these nouns and nothing else.
@@ -62,7 +64,7 @@ class LiveLeader(msgspec.Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(msgspec.Struct):
-    """Version 5."""
+    """Version 5; in version 4 `type` and topic ids are not on the wire."""
 
     controller_id: int
     controller_epoch: int
@@ -86,11 +88,20 @@ class TopicPartitionErrors(msgspec.Struct):
     partition_errors: list[PartitionError]
 
 
+class NamedPartitionError(msgspec.Struct, gc=False):
+    """Outcome for one partition, where topics go by name."""
+
+    topic_name: str
+    partition_index: int
+    error_code: int
+
+
 class LeaderAndIsrResponse(msgspec.Struct):
-    """Version 5: no names."""
+    """Version 5: no names; version 4: nothing but names."""
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
+    named_errors: list[NamedPartitionError] = []
 
 
 class StopReplicaPartitionState(msgspec.Struct, gc=False):
@@ -102,10 +113,16 @@ class StopReplicaPartitionState(msgspec.Struct, gc=False):
 
 
 class StopReplicaTopicState(msgspec.Struct):
-    """By id only: a request for a dead incarnation cannot touch a live one (checklist 86)."""
+    """In version 4 by id only: a request for a dead incarnation cannot touch a live one (checklist 86). In version 3 by
+    name only: leader epochs tell incarnations apart."""
 
+    topic_name: str
+    """"": there is none."""
     topic_id: Uuid
     partition_states: list[StopReplicaPartitionState]
+    last_epoch: int = -1
+    """The highest leader epoch of a deleted incarnation: what has a higher one is a successor. A tag of ours in version
+    3; -1: not told."""
 
 
 EPOCH_DURING_DELETE = -2
@@ -113,7 +130,7 @@ EPOCH_DURING_DELETE = -2
 
 
 class StopReplicaRequest(msgspec.Struct):
-    """Version 4."""
+    """Version 4; in version 3 `delete_partitions` is not on the wire."""
 
     controller_id: int
     controller_epoch: int
@@ -123,10 +140,11 @@ class StopReplicaRequest(msgspec.Struct):
 
 
 class StopReplicaResponse(msgspec.Struct):
-    """Version 4."""
+    """Version 4: no names; version 3: nothing but names."""
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
+    named_errors: list[NamedPartitionError] = []
 
 
 class RestoreTopicState(msgspec.Struct, frozen=True):
@@ -196,7 +214,7 @@ class UpdateMetadataBroker(msgspec.Struct, frozen=True):
 
 
 class UpdateMetadataRequest(msgspec.Struct):
-    """Version 7. `live_brokers` is always the whole list."""
+    """Version 7; in version 6 topic ids are not on the wire. `live_brokers` is always the whole list."""
 
     controller_id: int
     controller_epoch: int

@@ -14,6 +14,7 @@ nothing: the topic is damaged.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -96,8 +97,26 @@ def lacks_ids(nodes: Nodes) -> bool:
     return False
 
 
+def shown_id(topics: Mapping[str, Node]) -> str | None:
+    """A topic whose node shows its id, of the nodes below `/brokers/topics`; None: `inter.broker.protocol.version` was
+    never 2.8 or later, or no topic lives."""
+    prefix = len(znodes.TOPICS) + 1
+    for path, node in topics.items():
+        if "/" not in path[prefix:] and b'"id":"' in node.data:
+            with contextlib.suppress(DamagedNodeError):
+                if znodes.decode_topic(path, node.data).topic_id is not None:
+                    return path[prefix:]
+    return None
+
+
 class LoweredError(Exception):
     """The protocol version is below 2.8 and topics have ids already. Says which topic, and the remedy."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic '{topic}' has an id, which no protocol version below 2.8 knows; topic ids cannot be taken back: "
+            "use 2.8 or later, or remove the line"
+        )
 
 
 def load_image(
@@ -229,10 +248,7 @@ class _Topics:
         content = znodes.decode_topic(path, node.data)
         topic_id, version = content.topic_id, node.version
         if topic_id is not None and not self._topic_ids:
-            raise LoweredError(
-                f"topic '{name}' has an id, which no protocol version below 2.8 knows; topic ids cannot be taken back: "
-                "use 2.8 or later, or remove the line"
-            )
+            raise LoweredError(name)
         if topic_id is None:
             topic_id = self._id_of_old_topic(name, path, node, repairs)
         if content.topic_id is None and self._topic_ids:

@@ -515,6 +515,8 @@ class RunningNode(msgspec.Struct, frozen=True):
     """That life ended with a clean stop."""
     suspect: bool = False
     """What the life before it has lost, or may have, no controller has judged yet."""
+    topic_ids: bool = False
+    """Its `inter.broker.protocol.version` was 2.8 or later."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})

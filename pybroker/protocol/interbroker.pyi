@@ -44,8 +44,9 @@ class ProduceResponse_BatchIndexAndErrorMessage(msgspec.Struct):
     batch_index_error_message: str | None = None
 
 class FetchRequest(msgspec.Struct):
-    """Request, key 1, versions 13-13."""
+    """Request, key 1, versions 12-13."""
 
+    cluster_id: str | None = None
     replica_id: int = -1
     max_wait_ms: int = 0
     min_bytes: int = 0
@@ -59,6 +60,7 @@ class FetchRequest(msgspec.Struct):
     replica_epoch: int = -1
 
 class FetchRequest_FetchTopic(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[FetchRequest_FetchPartition] = []
 
@@ -71,11 +73,12 @@ class FetchRequest_FetchPartition(msgspec.Struct):
     partition_max_bytes: int = 0
 
 class FetchRequest_ForgottenTopic(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[int] = []
 
 class FetchResponse(msgspec.Struct):
-    """Response, key 1, versions 13-13."""
+    """Response, key 1, versions 12-13."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -83,6 +86,7 @@ class FetchResponse(msgspec.Struct):
     responses: list[FetchResponse_FetchableTopicResponse] = []
 
 class FetchResponse_FetchableTopicResponse(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[FetchResponse_PartitionData] = []
 
@@ -94,6 +98,7 @@ class FetchResponse_PartitionData(msgspec.Struct):
     log_start_offset: int = -1
     diverging_epoch: FetchResponse_EpochEndOffset = ...
     current_leader: FetchResponse_LeaderIdAndEpoch = ...
+    snapshot_id: FetchResponse_SnapshotId = ...
     aborted_transactions: list[FetchResponse_AbortedTransaction] | None = []
     preferred_read_replica: int = -1
     records: bytes | None = None
@@ -106,6 +111,10 @@ class FetchResponse_EpochEndOffset(msgspec.Struct):
 class FetchResponse_LeaderIdAndEpoch(msgspec.Struct):
     leader_id: int = -1
     leader_epoch: int = -1
+
+class FetchResponse_SnapshotId(msgspec.Struct):
+    end_offset: int = -1
+    epoch: int = -1
 
 class FetchResponse_AbortedTransaction(msgspec.Struct):
     producer_id: int = 0
@@ -120,13 +129,14 @@ class FetchResponse_StagedAttach(msgspec.Struct):
     append_time: int = -1
 
 class ListOffsetsRequest(msgspec.Struct):
-    """Request, key 2, versions 6-6."""
+    """Request, key 2, versions 5-6."""
 
     replica_id: int = 0
     isolation_level: int = 0
     topics: list[ListOffsetsRequest_ListOffsetsTopic] = []
 
 class ListOffsetsRequest_ListOffsetsTopic(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[ListOffsetsRequest_ListOffsetsPartition] = []
 
@@ -136,12 +146,13 @@ class ListOffsetsRequest_ListOffsetsPartition(msgspec.Struct):
     timestamp: int = 0
 
 class ListOffsetsResponse(msgspec.Struct):
-    """Response, key 2, versions 6-6."""
+    """Response, key 2, versions 5-6."""
 
     throttle_time_ms: int = 0
     topics: list[ListOffsetsResponse_ListOffsetsTopicResponse] = []
 
 class ListOffsetsResponse_ListOffsetsTopicResponse(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[ListOffsetsResponse_ListOffsetsPartitionResponse] = []
 
@@ -153,7 +164,7 @@ class ListOffsetsResponse_ListOffsetsPartitionResponse(msgspec.Struct):
     leader_epoch: int = -1
 
 class LeaderAndIsrRequest(msgspec.Struct):
-    """Request, key 4, versions 5-5."""
+    """Request, key 4, versions 4-5."""
 
     controller_id: int = 0
     controller_epoch: int = 0
@@ -186,10 +197,11 @@ class LeaderAndIsrRequest_LeaderAndIsrLiveLeader(msgspec.Struct):
     port: int = 0
 
 class LeaderAndIsrResponse(msgspec.Struct):
-    """Response, key 4, versions 5-5."""
+    """Response, key 4, versions 4-5."""
 
     error_code: int = 0
     topics: list[LeaderAndIsrResponse_LeaderAndIsrTopicError] = []
+    named_errors: list[LeaderAndIsrResponse_NamedPartitionError] = []
 
 class LeaderAndIsrResponse_LeaderAndIsrTopicError(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -199,8 +211,13 @@ class LeaderAndIsrResponse_LeaderAndIsrPartitionError(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
 
+class LeaderAndIsrResponse_NamedPartitionError(msgspec.Struct):
+    topic_name: str = ""
+    partition_index: int = 0
+    error_code: int = 0
+
 class StopReplicaRequest(msgspec.Struct):
-    """Request, key 5, versions 4-4."""
+    """Request, key 5, versions 3-4."""
 
     controller_id: int = 0
     controller_epoch: int = 0
@@ -209,8 +226,10 @@ class StopReplicaRequest(msgspec.Struct):
     topic_states: list[StopReplicaRequest_StopReplicaTopicState] = []
 
 class StopReplicaRequest_StopReplicaTopicState(msgspec.Struct):
+    topic_name: str = ""
     topic_id: Uuid = Uuid.ZERO
     partition_states: list[StopReplicaRequest_StopReplicaPartitionState] = []
+    last_epoch: int = -1
 
 class StopReplicaRequest_StopReplicaPartitionState(msgspec.Struct):
     partition_index: int = 0
@@ -218,10 +237,11 @@ class StopReplicaRequest_StopReplicaPartitionState(msgspec.Struct):
     delete_partition: bool = False
 
 class StopReplicaResponse(msgspec.Struct):
-    """Response, key 5, versions 4-4."""
+    """Response, key 5, versions 3-4."""
 
     error_code: int = 0
     topics: list[StopReplicaResponse_StopReplicaTopicError] = []
+    named_errors: list[StopReplicaResponse_NamedPartitionError] = []
 
 class StopReplicaResponse_StopReplicaTopicError(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -231,8 +251,13 @@ class StopReplicaResponse_StopReplicaPartitionError(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
 
+class StopReplicaResponse_NamedPartitionError(msgspec.Struct):
+    topic_name: str = ""
+    partition_index: int = 0
+    error_code: int = 0
+
 class UpdateMetadataRequest(msgspec.Struct):
-    """Request, key 6, versions 7-7."""
+    """Request, key 6, versions 6-7."""
 
     controller_id: int = 0
     controller_epoch: int = 0
@@ -267,7 +292,7 @@ class UpdateMetadataRequest_UpdateMetadataEndpoint(msgspec.Struct):
     security_protocol: int = 0
 
 class UpdateMetadataResponse(msgspec.Struct):
-    """Response, key 6, versions 7-7."""
+    """Response, key 6, versions 6-7."""
 
     error_code: int = 0
 
@@ -288,12 +313,13 @@ class ControlledShutdownResponse_RemainingPartition(msgspec.Struct):
     partition_index: int = 0
 
 class OffsetForLeaderEpochRequest(msgspec.Struct):
-    """Request, key 23, versions 4-4."""
+    """Request, key 23, versions 3-4."""
 
     replica_id: int = -2
     topics: list[OffsetForLeaderEpochRequest_OffsetForLeaderTopic] = []
 
 class OffsetForLeaderEpochRequest_OffsetForLeaderTopic(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[OffsetForLeaderEpochRequest_OffsetForLeaderPartition] = []
 
@@ -303,12 +329,13 @@ class OffsetForLeaderEpochRequest_OffsetForLeaderPartition(msgspec.Struct):
     leader_epoch: int = 0
 
 class OffsetForLeaderEpochResponse(msgspec.Struct):
-    """Response, key 23, versions 4-4."""
+    """Response, key 23, versions 3-4."""
 
     throttle_time_ms: int = 0
     topics: list[OffsetForLeaderEpochResponse_OffsetForLeaderTopicResult] = []
 
 class OffsetForLeaderEpochResponse_OffsetForLeaderTopicResult(msgspec.Struct):
+    topic: str = ""
     topic_id: Uuid = Uuid.ZERO
     partitions: list[OffsetForLeaderEpochResponse_EpochEndOffset] = []
 

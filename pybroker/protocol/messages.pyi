@@ -25,6 +25,9 @@ from pybroker.protocol.interbroker import (
     LeaderAndIsrResponse_LeaderAndIsrTopicError as LeaderAndIsrResponse_LeaderAndIsrTopicError,
 )
 from pybroker.protocol.interbroker import (
+    LeaderAndIsrResponse_NamedPartitionError as LeaderAndIsrResponse_NamedPartitionError,
+)
+from pybroker.protocol.interbroker import (
     StopReplicaRequest as StopReplicaRequest,
 )
 from pybroker.protocol.interbroker import (
@@ -35,6 +38,9 @@ from pybroker.protocol.interbroker import (
 )
 from pybroker.protocol.interbroker import (
     StopReplicaResponse as StopReplicaResponse,
+)
+from pybroker.protocol.interbroker import (
+    StopReplicaResponse_NamedPartitionError as StopReplicaResponse_NamedPartitionError,
 )
 from pybroker.protocol.interbroker import (
     StopReplicaResponse_StopReplicaPartitionError as StopReplicaResponse_StopReplicaPartitionError,

@@ -52,6 +52,13 @@ class _Wanted(NamedTuple):
     order: PartitionOrder
 
 
+class Served(NamedTuple):
+    """What has a place here."""
+
+    topic_id: Uuid
+    epoch: int
+
+
 class _Outcome:
     """Errors by topic id and partition, in the order of the request's topics."""
 
@@ -102,6 +109,16 @@ class ReplicaManager:
         """All settings of a topic on this broker now."""
         topic = self._view.image.topic_by_id(topic_id)
         return resolve_topic_configs({} if topic is None else topic.config, self._config)
+
+    def served_at(self, name: str, partition: int) -> Served | None:
+        """The incarnation that is served under a name, and its leader epoch."""
+        topic_id = self._hosted.id_at(name, partition)
+        epoch = None if topic_id is None else self._hosted.epoch(topic_id, partition)
+        return None if topic_id is None or epoch is None else Served(topic_id, epoch)
+
+    def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
+        """The incarnations that lie on disk under a name and nobody has asked for."""
+        return self._strays.ids_at(name, partition)
 
     @property
     def _delay_ms(self) -> int:

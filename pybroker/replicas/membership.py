@@ -28,6 +28,7 @@ from pybroker.clock import Clock
 from pybroker.errors import FatalError, StartError
 from pybroker.files import read_bounded
 from pybroker.metadata import znodes
+from pybroker.metadata.load import LoweredError, shown_id
 from pybroker.metadata.store import (
     BadVersionError,
     Create,
@@ -89,20 +90,28 @@ class Membership:
         self._staying: asyncio.Task[None] | None = None
         self._epoch = -1
 
-    async def register(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...]) -> int:
+    async def register(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
+    ) -> int:
         """Creates the node, and gives its creation number: the broker epoch of this life (KIP-380). The node tells the
         controller whether something that was visible can be lost; the mark of a running broker is left in the same
         multi, for the case that this life crashes.
 
         A registration that another life of this broker has left, which the id of the first log directory tells, is
-        replaced: its session would be waited for otherwise. Raises StartError: another broker has the id.
+        replaced: its session would be waited for otherwise. `topic_ids`: this broker's protocol version is 2.8 or
+        later. Raises StartError: another broker has the id. Raises LoweredError: this broker has known topic ids, and
+        there are some.
         """
         here = tuple(one for one in directory_ids if one)
-        self._running = RunningNode(boot_id(), self._flush_mode, here)
+        self._running = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
         found = await get_or_none(self._store, self._running_path)
         intact = True
         if found is not None:
             before = znodes.decode_running(self._running_path, found.data)
+            if before.topic_ids and not topic_ids:
+                topic = shown_id(await self._store.subtree(znodes.TOPICS))
+                if topic is not None:
+                    raise LoweredError(topic)
             gone = set(before.directory_ids + before.gone) - set(here)
             new = gone - set(before.gone)
             if new:

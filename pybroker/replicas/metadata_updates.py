@@ -38,6 +38,10 @@ class MetadataUpdates:
         """Whether clients see every topic of the cluster: a broker hears of them in several messages at first."""
         return all(self._cache.topic_by_id(topic_id) is not None for topic_id in image.names)
 
+    def shown_as(self, name: str) -> Uuid | None:
+        """The incarnation that clients see under a name."""
+        return self._cache.topic_id(name)
+
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Applies a request that the caller has found to be current. The first one of a controller to this life of the
         broker names all topics: what was deleted meanwhile, and is not among them, clients must not find any more."""

@@ -146,6 +146,11 @@ class Strays:
                     return directory.topic or ""
         return None
 
+    def ids_at(self, name: str, partition: int) -> list[Uuid]:
+        """The ids of the directories at a place."""
+        found = self._by_place.get((name, partition), ())
+        return [directory.topic_id for directory in found if directory.topic_id is not None]
+
     def gone(self, topic_id: Uuid, partition: int) -> None:
         """A directory was staged by StopReplica."""
         if self._by_place:

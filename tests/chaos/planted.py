@@ -114,6 +114,7 @@ def inverted_stray_rule() -> None:
         answer = await obey(self, request)
         strays = [
             control.StopReplicaTopicState(
+                topic.topic_name,
                 topic.topic_id,
                 [control.StopReplicaPartitionState(one.partition_index, -2, True) for one in topic.partition_states],
             )

@@ -23,7 +23,11 @@ class Links:
     """Passes bytes on. What is sent over a cut link waits until it is healed, as it does under TCP: it arrives late, or
     at somebody who has given up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, listens: bool = False) -> None:
+        """`listens`: what brokers ask each other is noted in `asked`."""
+        self._listens = listens
+        self.asked: dict[tuple[End, End], set[tuple[int, int]]] = {}
+        """By source and target: keys and versions of the requests."""
         self._cut: set[tuple[End, End]] = set()
         self._changed = threading.Condition()
         self._closed = False
@@ -114,10 +118,13 @@ class Links:
         return self._pump(near, far, source, target, first)
 
     def _pump(self, near: socket.socket, far: socket.socket, source: End, target: End, first: bytes) -> None:
+        requests = _Requests() if first and self._listens else None
         try:
             data = first or near.recv(1 << 16)
             while data:
                 self._wait(source, target)
+                if requests is not None:
+                    self.asked.setdefault((source, target), set()).update(requests.found(data))
                 far.sendall(data)
                 data = near.recv(1 << 16)
         except OSError:
@@ -130,6 +137,26 @@ class Links:
         if (source, target) in self._cut:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or (source, target) not in self._cut)
+
+
+class _Requests:
+    """The frames of one connection."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._skip = 0
+
+    def found(self, data: bytes) -> list[tuple[int, int]]:
+        """Key and version of each request that begins here."""
+        found = []
+        self._data += data[self._skip :]
+        self._skip = max(0, self._skip - len(data))
+        while len(self._data) >= 8:
+            size, key, version = struct.unpack_from(">ihh", self._data)
+            found.append((key, version))
+            self._skip = max(0, size + 4 - len(self._data))
+            self._data = self._data[size + 4 :]
+        return found
 
 
 def _first_of_a_broker(connection: socket.socket) -> tuple[bytes, int]:

@@ -40,7 +40,7 @@ class State(NamedTuple):
 def state(cluster: BrokerCluster, topic: str, at: int = 1) -> State:
     """As broker `at` shows it, past its links."""
     with WireClient(cluster.brokers[at].port) as client:
-        found = kit.metadata(client, 12, topic).topics[0].partitions[0]
+        found = kit.metadata(client, 9, topic).topics[0].partitions[0]
     return State(found.leader_id, found.leader_epoch, frozenset(found.isr_nodes), tuple(found.replica_nodes))
 
 

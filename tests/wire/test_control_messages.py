@@ -24,7 +24,7 @@ MESSAGES = [
     control.LeaderAndIsrResponse(0, ERRORS),
     control.StopReplicaRequest(
         1, 2, 3, False,
-        [control.StopReplicaTopicState(TOPIC_ID, [control.StopReplicaPartitionState(0, -2, True)])],
+        [control.StopReplicaTopicState("", TOPIC_ID, [control.StopReplicaPartitionState(0, -2, True)])],
     ),
     control.StopReplicaResponse(0, ERRORS),
     control.UpdateMetadataRequest(

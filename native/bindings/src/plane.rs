@@ -239,6 +239,7 @@ impl DataPlane {
             server.set_settings(changed.server.clone());
         }
         if let Some(fetchers) = self.fetchers() {
+            fetchers.set_topic_ids(changed.fetcher.topic_ids);
             fetchers.set_threads(changed.fetcher.threads)?;
         }
         self.settings.store(changed);

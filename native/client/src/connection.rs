@@ -269,7 +269,11 @@ impl Connection {
         Ok(reader.position())
     }
 
-    fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {
+    /// Asks what the broker serves: by now, if it was asked before. Nothing else may be in flight.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {
         let request = ApiVersionsRequest {
             client_software_name: settings.software.name,
             client_software_version: settings.software.version,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,7 @@ impl Fetchers {
         let shared = Shared {
             broker_id,
             broker_epoch: AtomicI64::new(-1),
+            topic_ids: AtomicBool::new(settings.topic_ids),
             replicas: Arc::downgrade(replicas),
             settings,
             connection,
@@ -158,6 +159,12 @@ impl Fetchers {
         }
         table.ending.retain(|thread| !thread.handle.is_finished());
         failed
+    }
+
+    /// Whether leaders that know topic ids are asked by id from now on. A connection that goes by name learns it within
+    /// a second.
+    pub fn set_topic_ids(&self, topic_ids: bool) {
+        self.shared.topic_ids.store(topic_ids, Relaxed);
     }
 
     /// `num.replica.fetchers` from now on: partitions move to other threads of their leaders.

@@ -10,7 +10,7 @@ mod attaches;
 mod bounds;
 mod link;
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use pybroker_replica::{Clock, Replicas};
 use crate::figures::Counters;
 use crate::following::Following;
 use crate::mailbox::{Change, Mailbox};
+use crate::names::Names;
 use crate::session::Session;
 use crate::{FetcherSettings, Level, Report};
 use attaches::Attaches;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) broker_id: i32,
     /// The life of this broker (KIP-903).
     pub(crate) broker_epoch: AtomicI64,
+    /// Whether this broker speaks of topics by id (`inter.broker.protocol.version`).
+    pub(crate) topic_ids: AtomicBool,
     /// Weak, so that a thread that is connecting while the broker stops holds no log.
     pub(crate) replicas: Weak<Replicas>,
     pub(crate) settings: FetcherSettings,
@@ -91,6 +94,8 @@ pub(crate) struct Fetcher {
     out_of_range: Vec<TopicIdPartition>,
     attaches: Attaches,
     session: Session,
+    /// As the connection wants it.
+    names: Names,
     link: Link,
     request: FetchRequest,
     body: Vec<u8>,
@@ -121,6 +126,7 @@ impl Fetcher {
             out_of_range: Vec::new(),
             attaches: Attaches::default(),
             session: Session::default(),
+            names: Names::new(true),
             request: FetchRequest::default(),
             body: Vec::new(),
             frame: Vec::new(),
@@ -166,6 +172,7 @@ impl Fetcher {
 
     fn turn(&mut self) -> Result<(), Stop> {
         if self.link.open(&self.shared)? {
+            self.names = Names::new(self.link.get()?.by_id);
             self.begin_anew();
         }
         self.ask_bounds()?;
@@ -299,6 +306,7 @@ impl Fetcher {
         if due {
             self.looked_at_all = Some(now);
             self.look_at_all();
+            self.link.close_if_raised(&self.shared);
         }
     }
 

@@ -14,6 +14,7 @@ mod figures;
 mod following;
 mod leader;
 mod mailbox;
+mod names;
 mod report;
 mod requests;
 mod session;

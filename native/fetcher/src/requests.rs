@@ -1,6 +1,7 @@
-//! Fetch and ListOffsets of the KIP-516 text, as a follower sends them: by topic id.
+//! Fetch and ListOffsets as a follower sends them: in the KIP-516 text's versions by topic id, to a leader that knows
+//! none of these in the versions before, by name.
 
-use pybroker_model::{IdMap, TopicId, TopicIdPartition, Uuid};
+use pybroker_model::{IdMap, TopicIdPartition, Uuid};
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::fetch_request::{
@@ -9,15 +10,31 @@ use pybroker_protocol::hot::fetch_request::{
 use pybroker_protocol::hot::list_offsets::{
     self, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse,
 };
-use pybroker_protocol::hot::of_topic::{OfTopic, TopicRef};
+use pybroker_protocol::hot::of_topic::OfTopic;
 use pybroker_protocol::hot::{fetch_response, list_offsets::ListOffsetsPartitionResponse};
 use pybroker_protocol::primitives::DecodeError;
 use pybroker_replica::FetchFrom;
 
+use crate::names::Names;
+
 /// Version of Fetch.
-pub(crate) const FETCH: WireVersion = WireVersion::inter_broker(fetch_response::INTER_BROKER);
+pub(crate) const fn fetch_version(by_id: bool) -> WireVersion {
+    WireVersion::inter_broker(if by_id {
+        fetch_response::INTER_BROKER
+    } else {
+        fetch_response::INTER_BROKER_BY_NAME
+    })
+}
+
 /// Version of ListOffsets.
-pub(crate) const LIST_OFFSETS: WireVersion = WireVersion::inter_broker(list_offsets::INTER_BROKER);
+const fn list_offsets_version(by_id: bool) -> WireVersion {
+    WireVersion::inter_broker(if by_id {
+        list_offsets::INTER_BROKER
+    } else {
+        list_offsets::INTER_BROKER_BY_NAME
+    })
+}
+
 /// As a timestamp in ListOffsets: where the log begins.
 pub(crate) const EARLIEST: i64 = -2;
 /// As a timestamp in ListOffsets: where it ends.
@@ -27,6 +44,7 @@ pub(crate) const LATEST: i64 = -1;
 pub(crate) fn name(
     request: &mut FetchRequest,
     named: &[(TopicIdPartition, FetchFrom)],
+    names: &mut Names,
     partition_bytes_max: i32,
 ) {
     request.topics.clear();
@@ -45,7 +63,7 @@ pub(crate) fn name(
         });
         request.partitions.extend(partitions);
         request.topics.push(FetchTopic {
-            name: Default::default(),
+            name: names.span(run[0].0.topic_id),
             topic_id: run[0].0.topic_id.uuid(),
             partitions_start,
             partitions_end: request.partitions.len() as u32,
@@ -54,7 +72,11 @@ pub(crate) fn name(
 }
 
 /// Leaves these partitions out, which are sorted by topic.
-pub(crate) fn leave_out(request: &mut FetchRequest, forgotten: &[TopicIdPartition]) {
+pub(crate) fn leave_out(
+    request: &mut FetchRequest,
+    forgotten: &[TopicIdPartition],
+    names: &mut Names,
+) {
     request.forgotten.clear();
     request.forgotten_partitions.clear();
     for run in forgotten.chunk_by(|one, other| one.topic_id == other.topic_id) {
@@ -62,7 +84,7 @@ pub(crate) fn leave_out(request: &mut FetchRequest, forgotten: &[TopicIdPartitio
         let partitions = run.iter().map(|tip| tip.partition);
         request.forgotten_partitions.extend(partitions);
         request.forgotten.push(ForgottenTopic {
-            name: Default::default(),
+            name: names.span(run[0].topic_id),
             topic_id: run[0].topic_id.uuid(),
             partitions_start,
             partitions_end: request.forgotten_partitions.len() as u32,
@@ -74,15 +96,16 @@ pub(crate) fn leave_out(request: &mut FetchRequest, forgotten: &[TopicIdPartitio
 pub(crate) fn list_offsets(
     broker: i32,
     partitions: &[(TopicIdPartition, FetchFrom)],
+    names: &Names,
     timestamp: i64,
-) -> Vec<u8> {
+) -> (i16, Vec<u8>) {
     let topics = partitions.chunk_by(|one, other| one.0.topic_id == other.0.topic_id);
     let request = ListOffsetsRequest {
         replica_id: broker,
         isolation_level: 0,
         topics: topics
             .map(|run| OfTopic {
-                topic: TopicRef::Id(run[0].0.topic_id.uuid()),
+                topic: names.topic(run[0].0.topic_id),
                 partitions: run
                     .iter()
                     .map(|(tip, from)| ListOffsetsPartition {
@@ -96,40 +119,35 @@ pub(crate) fn list_offsets(
             .collect(),
         timeout_ms: 0,
     };
+    let version = list_offsets_version(names.by_id);
     let mut body = Vec::new();
-    request.encode(LIST_OFFSETS, &mut body);
-    body
+    request.encode(version, &mut body);
+    (version.number, body)
 }
 
 /// Offsets that were listed, or why one was not.
 pub(crate) type Listed = IdMap<TopicIdPartition, Result<i64, ErrorCode>>;
 
 /// Reads the answer to [`list_offsets`].
-pub(crate) fn listed(body: &[u8]) -> Result<Listed, DecodeError> {
-    let response = ListOffsetsResponse::decode(body, LIST_OFFSETS)?;
+pub(crate) fn listed(body: &[u8], names: &Names) -> Result<Listed, DecodeError> {
+    let response = ListOffsetsResponse::decode(body, list_offsets_version(names.by_id))?;
     let told = |partition: &ListOffsetsPartitionResponse| match ErrorCode(partition.error_code) {
         ErrorCode::NONE => Ok(partition.offset),
         error => Err(error),
     };
     let mut all = Listed::default();
     for topic in &response.topics {
-        let TopicRef::Id(id) = topic.topic else {
+        let Some(topic_id) = names.id(topic.topic) else {
             continue;
         };
         let partitions = topic.partitions.iter();
-        all.extend(
-            partitions
-                .filter_map(|partition| Some((tip(id, partition.partition)?, told(partition)))),
-        );
+        all.extend(partitions.map(|one| {
+            let tip = TopicIdPartition {
+                topic_id,
+                partition: one.partition,
+            };
+            (tip, told(one))
+        }));
     }
     Ok(all)
-}
-
-/// The partition that an answer names; `None`: no id.
-pub(crate) fn tip(topic_id: Uuid, partition: i32) -> Option<TopicIdPartition> {
-    let topic_id = TopicId::new(topic_id)?;
-    Some(TopicIdPartition {
-        topic_id,
-        partition,
-    })
 }

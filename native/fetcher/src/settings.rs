@@ -20,6 +20,8 @@ pub struct FetcherSettings {
     pub backoff: Duration,
     /// `replica.socket.timeout.ms`: how long an answer may take, at least as long as the leader may wait.
     pub socket_timeout: Duration,
+    /// `inter.broker.protocol.version` is 2.8 or later: leaders that know topic ids are asked by id.
+    pub topic_ids: bool,
 }
 
 impl Default for FetcherSettings {
@@ -32,6 +34,7 @@ impl Default for FetcherSettings {
             response_bytes_max: 10 * 1024 * 1024,
             backoff: Duration::from_secs(1),
             socket_timeout: Duration::from_secs(30),
+            topic_ids: true,
         }
     }
 }

@@ -19,6 +19,14 @@ fn patient() -> FetcherSettings {
     }
 }
 
+/// Both know topic ids, or neither does: then they speak of topics by name.
+fn both_levels() -> [FetcherSettings; 2] {
+    [true, false].map(|topic_ids| FetcherSettings {
+        topic_ids,
+        ..FetcherSettings::default()
+    })
+}
+
 #[test]
 fn what_is_committed_is_the_same_on_both_in_each_flush_mode() {
     for mode in [FlushMode::Commit, FlushMode::Os] {
@@ -207,63 +215,69 @@ fn delete_up_to(leader: &TestBroker, order: &PartitionOrder, offset: i64) {
         .expect("deletes");
 }
 
+// checklist: 67
 #[test]
 fn the_log_start_is_followed_and_who_is_below_it_begins_anew() {
-    let mut brokers = two();
-    let order = order(tip(1, 0), 1, 0);
-    apply(&brokers, from_ref(&order));
-    let led = brokers[0].partition(order.tip);
-    append(&led, -1, &["a", "b", "c"]);
-    append(&led, -1, &["d"]);
-    settle(&brokers[0], &brokers[1], order.tip);
-    delete_up_to(&brokers[0], &order, 3);
-    append(&led, -1, &["e"]);
-    settle(&brokers[0], &brokers[1], order.tip);
-    let start = |brokers: &[TestBroker; 2]| brokers[1].partition(order.tip).log_start_offset();
-    wait_until("the log start", || start(&brokers) == 3);
+    for settings in both_levels() {
+        let mut brokers = two_with(settings, 1);
+        let order = order(tip(1, 0), 1, 0);
+        apply(&brokers, from_ref(&order));
+        let led = brokers[0].partition(order.tip);
+        append(&led, -1, &["a", "b", "c"]);
+        append(&led, -1, &["d"]);
+        settle(&brokers[0], &brokers[1], order.tip);
+        delete_up_to(&brokers[0], &order, 3);
+        append(&led, -1, &["e"]);
+        settle(&brokers[0], &brokers[1], order.tip);
+        let start = |brokers: &[TestBroker; 2]| brokers[1].partition(order.tip).log_start_offset();
+        wait_until("the log start", || start(&brokers) == 3);
 
-    // It sleeps while its leader deletes what it would need next.
-    brokers[1].stop(true);
-    // It had caught up, so it may be in sync until the controller says that it is not.
-    led.isr_refused(order.leader_epoch, order.version + 1);
-    append(&led, -1, &["f"]);
-    append(&led, -1, &["g"]);
-    wait_until("the flush", || led.high_watermark() == 7);
-    brokers[0]
-        .replicas()
-        .delete_records(order.tip, 6)
-        .expect("deletes");
-    brokers[1].restart_after_stop();
-    introduce(&brokers);
-    brokers[1].apply(from_ref(&order));
-    settle(&brokers[0], &brokers[1], order.tip);
-    assert_eq!(start(&brokers), 6);
-    brokers[1].wait_for_line("Warning topic-1 (");
-    brokers[1].wait_for_line("begins anew at 6");
+        // It sleeps while its leader deletes what it would need next.
+        brokers[1].stop(true);
+        // It had caught up, so it may be in sync until the controller says that it is not.
+        led.isr_refused(order.leader_epoch, order.version + 1);
+        append(&led, -1, &["f"]);
+        append(&led, -1, &["g"]);
+        wait_until("the flush", || led.high_watermark() == 7);
+        brokers[0]
+            .replicas()
+            .delete_records(order.tip, 6)
+            .expect("deletes");
+        brokers[1].restart_after_stop();
+        introduce(&brokers);
+        brokers[1].apply(from_ref(&order));
+        settle(&brokers[0], &brokers[1], order.tip);
+        assert_eq!(start(&brokers), 6);
+        brokers[1].wait_for_line("Warning topic-1 (");
+        brokers[1].wait_for_line("begins anew at 6");
+    }
 }
 
+// checklist: 67
 #[test]
 fn what_an_old_leader_kept_writing_is_cut_off_and_the_log_says_so() {
-    let brokers = two();
-    let tip = tip(1, 0);
-    apply(&brokers, &[order(tip, 1, 0)]);
-    append(&brokers[0].partition(tip), -1, &["a"]);
-    settle(&brokers[0], &brokers[1], tip);
-    // 2 leads, which 1 does not hear.
-    brokers[1].apply(&[order(tip, 2, 1)]);
-    append(&brokers[0].partition(tip), 1, &["lost", "lost"]);
-    append(&brokers[1].partition(tip), -1, &["b"]);
-    brokers[0].apply(&[order(tip, 2, 1)]);
-    settle(&brokers[1], &brokers[0], tip);
-    assert_eq!(brokers[0].bytes(tip), brokers[1].bytes(tip));
-    brokers[0].wait_for_line("cut off from 3 to 1");
-    let lines = brokers[0].lines();
-    let warnings = lines.iter().filter(|line| line.starts_with("Warning"));
-    assert_eq!(
-        warnings.count(),
-        0,
-        "nothing was committed there: {lines:?}"
-    );
+    for settings in both_levels() {
+        let brokers = two_with(settings, 1);
+        let tip = tip(1, 0);
+        apply(&brokers, &[order(tip, 1, 0)]);
+        append(&brokers[0].partition(tip), -1, &["a"]);
+        settle(&brokers[0], &brokers[1], tip);
+        // 2 leads, which 1 does not hear.
+        brokers[1].apply(&[order(tip, 2, 1)]);
+        append(&brokers[0].partition(tip), 1, &["lost", "lost"]);
+        append(&brokers[1].partition(tip), -1, &["b"]);
+        brokers[0].apply(&[order(tip, 2, 1)]);
+        settle(&brokers[1], &brokers[0], tip);
+        assert_eq!(brokers[0].bytes(tip), brokers[1].bytes(tip));
+        brokers[0].wait_for_line("cut off from 3 to 1");
+        let lines = brokers[0].lines();
+        let warnings = lines.iter().filter(|line| line.starts_with("Warning"));
+        assert_eq!(
+            warnings.count(),
+            0,
+            "nothing was committed there: {lines:?}"
+        );
+    }
 }
 
 #[test]

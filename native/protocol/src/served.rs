@@ -3,11 +3,14 @@
 use crate::api_key::{APIS, Api, ApiKey};
 use crate::codec::Registry;
 
-/// One message of the KIP-516 text, or of ours among brokers: it has exactly one version. Layouts: `schema/interbroker`.
+/// One message of the KIP-516 text, or of ours among brokers. Layouts: `schema/interbroker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterBrokerApi {
     /// The key.
     pub key: ApiKey,
+    /// The version before it, in which topics go by name: what brokers speak whose `inter.broker.protocol.version` is
+    /// below 2.8. `None`: there is none among brokers.
+    pub by_name: Option<i16>,
     /// The text's version.
     pub version: i16,
     /// Whether a handler exists: only these keys are served where brokers listen.
@@ -17,21 +20,32 @@ pub struct InterBrokerApi {
 const fn own(key: ApiKey, version: i16, served: bool) -> InterBrokerApi {
     InterBrokerApi {
         key,
+        by_name: None,
         version,
         served,
+    }
+}
+
+/// As `version - 1` topics go by name in it.
+const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
+    InterBrokerApi {
+        key,
+        by_name: Some(version - 1),
+        version,
+        served: true,
     }
 }
 
 /// What is spoken on inter-broker listeners in layouts of their own, ascending.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::Produce, 9, true),
-    own(ApiKey::Fetch, 13, true),
-    own(ApiKey::ListOffsets, 6, true),
-    own(ApiKey::LeaderAndIsr, 5, true),
-    own(ApiKey::StopReplica, 4, true),
-    own(ApiKey::UpdateMetadata, 7, true),
+    by_name(ApiKey::Fetch, 13),
+    by_name(ApiKey::ListOffsets, 6),
+    by_name(ApiKey::LeaderAndIsr, 5),
+    by_name(ApiKey::StopReplica, 4),
+    by_name(ApiKey::UpdateMetadata, 7),
     own(ApiKey::ControlledShutdown, 3, true),
-    own(ApiKey::OffsetForLeaderEpoch, 4, true),
+    by_name(ApiKey::OffsetForLeaderEpoch, 4),
     own(ApiKey::Vote, 0, false),
     own(ApiKey::BeginQuorumEpoch, 0, false),
     own(ApiKey::EndQuorumEpoch, 0, false),
@@ -49,28 +63,34 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
 
 impl Api {
     /// Lowest and highest version that listeners of `registry` serve, `None` if they do not serve the key. Brokers ask
-    /// in the KIP-516 text's versions, after they have said who they are as clients do.
+    /// in the KIP-516 text's versions, after they have said who they are as clients do. With `topic_ids` false
+    /// (`inter.broker.protocol.version` below 2.8) this broker knows versions by name only.
     #[inline]
     pub fn versions_on(&self, registry: Registry, topic_ids: bool) -> Option<(i16, i16)> {
         match registry {
             Registry::Client => self
                 .served
                 .then(|| (self.min_version, self.newest(topic_ids))),
-            Registry::InterBroker => self.versions_among_brokers(),
+            Registry::InterBroker => self.versions_among_brokers(topic_ids),
         }
     }
 
-    fn versions_among_brokers(&self) -> Option<(i16, i16)> {
+    fn versions_among_brokers(&self, topic_ids: bool) -> Option<(i16, i16)> {
         if matches!(
             self.key,
             ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
         ) {
             return Some((self.min_version, self.max_version));
         }
-        INTER_BROKER_APIS
+        let own = INTER_BROKER_APIS
             .iter()
-            .find(|own| own.key == self.key && own.served)
-            .map(|own| (own.version, own.version))
+            .find(|own| own.key == self.key && own.served)?;
+        match (own.by_name, topic_ids) {
+            (Some(by_name), false) => Some((by_name, by_name)),
+            // Among brokers only the text has it, by id.
+            (None, false) if own.key == ApiKey::Produce => None,
+            (by_name, _) => Some((by_name.unwrap_or(own.version), own.version)),
+        }
     }
 
     /// What ApiVersions advertises on listeners of `registry`: row, lowest and highest version, ascending.
@@ -137,6 +157,34 @@ mod tests {
         assert_eq!(ApiKey::SaslHandshake.api().request_header_version(1), 1);
     }
 
+    // checklist: 67
+    #[test]
+    fn below_2_8_brokers_are_served_the_versions_by_name() {
+        let of = |topic_ids| {
+            Api::advertised(Registry::InterBroker, topic_ids)
+                .map(|(api, lowest, highest)| (api.key, (lowest, highest)))
+                .collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let (without, with) = (of(false), of(true));
+        let other: Vec<_> = with
+            .iter()
+            .filter(|(key, versions)| without.get(*key) != Some(*versions))
+            .map(|(key, _)| (*key, without.get(key).copied()))
+            .collect();
+        assert_eq!(
+            other,
+            [
+                (ApiKey::Produce, None),
+                (ApiKey::Fetch, Some((12, 12))),
+                (ApiKey::ListOffsets, Some((5, 5))),
+                (ApiKey::LeaderAndIsr, Some((4, 4))),
+                (ApiKey::StopReplica, Some((3, 3))),
+                (ApiKey::UpdateMetadata, Some((6, 6))),
+                (ApiKey::OffsetForLeaderEpoch, Some((3, 3))),
+            ]
+        );
+    }
+
     #[test]
     fn brokers_are_served_what_has_a_handler_in_the_texts_version() {
         let rows: Vec<_> = Api::advertised(Registry::InterBroker, true)
@@ -146,15 +194,15 @@ mod tests {
             rows,
             [
                 (ApiKey::Produce, 9, 9),
-                (ApiKey::Fetch, 13, 13),
-                (ApiKey::ListOffsets, 6, 6),
-                (ApiKey::LeaderAndIsr, 5, 5),
-                (ApiKey::StopReplica, 4, 4),
-                (ApiKey::UpdateMetadata, 7, 7),
+                (ApiKey::Fetch, 12, 13),
+                (ApiKey::ListOffsets, 5, 6),
+                (ApiKey::LeaderAndIsr, 4, 5),
+                (ApiKey::StopReplica, 3, 4),
+                (ApiKey::UpdateMetadata, 6, 7),
                 (ApiKey::ControlledShutdown, 3, 3),
                 (ApiKey::SaslHandshake, 0, 1),
                 (ApiKey::ApiVersions, 0, 5),
-                (ApiKey::OffsetForLeaderEpoch, 4, 4),
+                (ApiKey::OffsetForLeaderEpoch, 3, 4),
                 (ApiKey::SaslAuthenticate, 0, 2),
                 (ApiKey::AlterPartition, 3, 3),
                 (ApiKey::Envelope, 0, 0),

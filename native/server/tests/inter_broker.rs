@@ -156,8 +156,90 @@ fn each_listener_tells_what_it_serves() {
         assert_eq!(advertised(&mut client), expected, "{registry:?}");
     }
     let own = advertised(&mut server.connect_as_broker());
-    for text in [(0, 9, 9), (1, 13, 13), (2, 6, 6), (23, 4, 4)] {
+    for text in [(0, 9, 9), (1, 12, 13), (2, 5, 6), (23, 3, 4)] {
         assert!(own.contains(&text), "{text:?} in {own:?}");
+    }
+}
+
+/// As a broker whose `inter.broker.protocol.version` is below 2.8.
+fn without_topic_ids() -> TestServer {
+    let settings = DynamicSettings {
+        topic_ids: false,
+        ..DynamicSettings::default()
+    };
+    let disk = Disk::new(FlushMode::Os);
+    TestServer::start(settings, SecurityProtocol::Plaintext, disk)
+}
+
+// checklist: 67
+#[test]
+fn below_2_8_brokers_serve_versions_by_name_only() {
+    let server = without_topic_ids();
+    let own = advertised(&mut server.connect_as_broker());
+    for by_name in [
+        (1, 12, 12),
+        (2, 5, 5),
+        (4, 4, 4),
+        (5, 3, 3),
+        (6, 6, 6),
+        (23, 3, 3),
+    ] {
+        assert!(own.contains(&by_name), "{by_name:?} in {own:?}");
+    }
+    assert!(!own.iter().any(|(key, ..)| *key == ApiKey::Produce.code()));
+    let mut broker = server.connect_as_broker();
+    broker.send(ApiKey::Fetch, 13, &follows(by_id(1), 0, EPOCH).body(13));
+    broker.expect_closed();
+}
+
+// checklist: 67
+#[test]
+fn a_follower_that_knows_no_ids_asks_by_name() {
+    let (fetch, list_offsets, epochs) = (
+        WireVersion::inter_broker(12),
+        WireVersion::inter_broker(5),
+        WireVersion::inter_broker(3),
+    );
+    for server in [without_topic_ids(), TestServer::with_flush(FlushMode::Os)] {
+        server.create_replicated(topic_id(1), "a", EPOCH, &[BROKER_ID, FOLLOWER]);
+        let a = Named {
+            name: "a",
+            id: Uuid::ZERO,
+        };
+        server.connect().produce_with(12, 1, a, 0, &batch(&[b"x"]));
+        let mut broker = server.connect_as_broker();
+        let names = [TopicRef::Name("a"), TopicRef::Name("b")];
+        assert_eq!(
+            list(&mut broker, list_offsets, FOLLOWER, EPOCH, LATEST, &names),
+            [(0, 1, EPOCH), (3, -1, -1)]
+        );
+        assert_eq!(
+            epoch_ends(&mut broker, epochs, FOLLOWER, EPOCH, &names),
+            [(0, EPOCH, 1), (3, -1, -1)]
+        );
+        let first = Fetch {
+            session: (0, 0),
+            ..follows(a, 0, EPOCH)
+        };
+        let fetched = broker.fetch(fetch, &first);
+        assert_eq!(
+            (fetched.one().topic.as_str(), fetched.one().offsets()),
+            ("a", vec![0])
+        );
+        assert_ne!(fetched.session, 0);
+        // Leader epochs tell incarnations of a name apart, and leaders of one.
+        for (epoch, error) in [(EPOCH - 1, FENCED), (EPOCH + 1, UNKNOWN_EPOCH)] {
+            let fetched = broker.fetch(fetch, &follows(a, 1, epoch));
+            assert_eq!(fetched.one().head.error_code, error);
+        }
+        // What it asks for next it has.
+        let next = Fetch {
+            session: (fetched.session, 1),
+            ..follows(a, 1, EPOCH)
+        };
+        assert_eq!(broker.fetch(fetch, &next).error, 0);
+        let committed = list(&mut broker, list_offsets, -1, EPOCH, LATEST, &names[..1]);
+        assert_eq!(committed, [(0, 1, EPOCH)]);
     }
 }
 
@@ -469,9 +551,9 @@ fn what_belongs_to_clients_is_refused_where_brokers_listen() {
     for (key, version) in [
         (ApiKey::Produce, 13),
         (ApiKey::Produce, 8),
-        (ApiKey::Fetch, 12),
+        (ApiKey::Fetch, 11),
         (ApiKey::ListOffsets, 7),
-        (ApiKey::OffsetForLeaderEpoch, 3),
+        (ApiKey::OffsetForLeaderEpoch, 2),
         (ApiKey::Metadata, 12),
         (ApiKey::CreateTopics, 7),
         (ApiKey::OffsetCommit, 9),

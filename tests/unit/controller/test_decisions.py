@@ -364,7 +364,7 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
         store = await EmbeddedStore.open(tmp_path)
         deletions = Deletions(store, LocalPort(1), lambda broker, ids: None, lambda: 1)
         deletions.start(image)
-        request = StopReplicaRequest(1, 5, 1, True, [StopReplicaTopicState(dead, [])])
+        request = StopReplicaRequest(1, 5, 1, True, [StopReplicaTopicState("dead", dead, [])])
         for _ in range(RETRIES_MAX + 1):
             deletions.stopped(1, request, StopReplicaResponse(56))
         await deletions.stop()

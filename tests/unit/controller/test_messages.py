@@ -26,6 +26,7 @@ from pybroker.metadata.deletion_records import DELETING, STAGED
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.unit.control_plane import ControlPlane
+from tests.wire.sent import there_and_back
 
 INCREMENTAL, FULL = 1, 2
 
@@ -127,7 +128,7 @@ async def test_a_deletion_is_stored_shown_and_then_collected_by_id(
     ((stopped_id, states),) = [(topic.topic_id, topic.partition_states) for topic in stopped.topic_states]
     assert stopped_id == topic_id
     assert [(state.partition_index, state.delete_partition) for state in states] == [(0, True), (1, True)]
-    assert not hasattr(stopped.topic_states[0], "topic_name")
+    assert there_and_back(stopped)[1].topic_states[0].topic_name == "", "no names on the wire"
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:

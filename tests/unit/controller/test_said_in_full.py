@@ -14,6 +14,7 @@ from pybroker.metadata.control_messages import (
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
+    StopReplicaTopicState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -58,12 +59,17 @@ async def delete(plane: ControlPlane, name: str) -> None:
     assert row.error_code == 0
 
 
+BY_NAME_ONLY = {"named_errors", "last_epoch"}
+"""What only the versions before topic ids carry."""
+
+
 def shape(value: Any) -> Any:
     """A message as nested plain values, so that a field more or less shows."""
     if isinstance(value, list | tuple):
         return [shape(each) for each in value]
     if hasattr(value, "__struct_fields__"):
-        return {name: shape(getattr(value, name)) for name in value.__struct_fields__}
+        hidden = BY_NAME_ONLY | ({"topic_name"} if isinstance(value, StopReplicaTopicState) else set())
+        return {name: shape(getattr(value, name)) for name in value.__struct_fields__ if name not in hidden}
     return value
 
 

@@ -141,7 +141,7 @@ class Host:
 
     async def stop(self, topic_id: Uuid, *partitions: int) -> None:
         states = [StopReplicaPartitionState(index, -2, True) for index in partitions]
-        await self.receiver.handle(StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(topic_id, states)]))
+        await self.receiver.handle(StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState("", topic_id, states)]))
 
     @property
     def staged(self) -> set[tuple[Uuid, int]]:
@@ -219,7 +219,7 @@ async def test_a_stop_is_not_confirmed_for_what_may_lie_in_a_lost_directory(host
     await host.lead(A, 0)
     host.native.offline = True
     states = [StopReplicaPartitionState(index, -2, True) for index in range(2)]
-    request = StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState(A, states)])
+    request = StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState("", A, states)])
     for _ in range(2):  # said again: what waits for removal is confirmed, the other still not
         response = await host.receiver.handle(request)
         assert isinstance(response, StopReplicaResponse)
@@ -251,7 +251,7 @@ async def test_the_partitions_own_flag_decides_what_is_deleted(
     for name, topic_id in ids.items():
         await host.lead(topic_id, 0, name=name)
     topics = [
-        StopReplicaTopicState(topic_id, [StopReplicaPartitionState(0, -2, flag)])
+        StopReplicaTopicState("", topic_id, [StopReplicaPartitionState(0, -2, flag)])
         for topic_id, flag in zip(ids.values(), flags, strict=True)
     ]
     response = await host.receiver.handle(StopReplicaRequest(1, 1, 10, whole, topics))
@@ -262,7 +262,7 @@ async def test_the_partitions_own_flag_decides_what_is_deleted(
     assert host.hosted == set(), "not hosted any more, deleted or not"
     unknown = await host.receiver.handle(
         StopReplicaRequest(
-            1, 1, 10, True, [StopReplicaTopicState(Uuid.random(), [StopReplicaPartitionState(0, -2, True)])]
+            1, 1, 10, True, [StopReplicaTopicState("", Uuid.random(), [StopReplicaPartitionState(0, -2, True)])]
         )
     )
     assert isinstance(unknown, StopReplicaResponse)

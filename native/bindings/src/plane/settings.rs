@@ -218,6 +218,7 @@ fn fetcher(given: &Settings<'_, '_>, now: &FetcherSettings) -> PyResult<FetcherS
             .number("replica.fetch.response.max.bytes", now.response_bytes_max)?,
         backoff: milliseconds("replica.fetch.backoff.ms", now.backoff)?,
         socket_timeout: milliseconds("replica.socket.timeout.ms", now.socket_timeout)?,
+        topic_ids: given.flag("topic.ids", now.topic_ids)?,
     })
 }
 

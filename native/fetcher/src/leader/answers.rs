@@ -8,6 +8,7 @@ use pybroker_client::Error;
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_response::{FetchPartitionResponse, FetchResponse, StagedAttach};
+use pybroker_protocol::hot::of_topic::TopicRef;
 use pybroker_replica::{EpochEnd, FetchFrom, PartitionError, Replicas};
 use pybroker_storage::AttachNotice;
 
@@ -29,7 +30,8 @@ impl Fetcher {
                 let address = self.link.get().map_or("", |open| open.connection.address());
                 Error::decode(address, error)
             };
-            FetchResponse::decode(body, requests::FETCH).map_err(address)?
+            FetchResponse::decode(body, requests::fetch_version(self.names.by_id))
+                .map_err(address)?
         };
         let error = ErrorCode(response.error_code);
         let remembers = self.session.answered(error, response.session_id);
@@ -41,10 +43,20 @@ impl Fetcher {
         let replicas = self.shared.replicas.upgrade().ok_or(Stop::NoReplicas)?;
         let mut troubles = Troubles::new();
         for topic in &response.topics {
-            for partition in &topic.partitions {
-                if let Some(tip) = requests::tip(topic.topic_id, partition.head.partition) {
-                    self.one_answered(&replicas, tip, partition, &mut troubles);
-                }
+            let named = if self.names.by_id {
+                TopicRef::Id(topic.topic_id)
+            } else {
+                TopicRef::Name(topic.name)
+            };
+            let Some(topic_id) = self.names.id(named) else {
+                continue;
+            };
+            for told in &topic.partitions {
+                let tip = TopicIdPartition {
+                    topic_id,
+                    partition: told.head.partition,
+                };
+                self.one_answered(&replicas, tip, told, &mut troubles);
             }
         }
         self.tell(&troubles);

@@ -21,7 +21,11 @@ impl Fetcher {
     pub(super) fn fetch(&mut self) -> Result<(), Stop> {
         let replicas = self.shared.replicas.upgrade().ok_or(Stop::NoReplicas)?;
         let now = self.shared.clock.now();
-        let named = self.next_named(&replicas, now);
+        let Some(named) = self.next_named(&replicas, now) else {
+            // A name means another topic than the leader remembers under it.
+            self.begin_anew();
+            return Ok(());
+        };
         // Not while waiting at the leader: who stops the broker must not wait for this thread.
         drop(replicas);
         let (session_id, session_epoch) = self.session.number();
@@ -35,8 +39,11 @@ impl Fetcher {
             return Ok(());
         }
         let settings = &self.shared.settings;
-        requests::name(&mut self.request, &named, settings.partition_bytes_max);
-        requests::leave_out(&mut self.request, &forgotten);
+        let names = &mut self.names;
+        names.begin();
+        let bytes_max = settings.partition_bytes_max;
+        requests::name(&mut self.request, &named, names, bytes_max);
+        requests::leave_out(&mut self.request, &forgotten, names);
         self.request.replica_id = self.shared.broker_id;
         self.request.replica_epoch = self.shared.broker_epoch.load(Relaxed);
         self.request.min_bytes = settings.min_bytes;
@@ -46,8 +53,9 @@ impl Fetcher {
         let patience = patience(settings.wait_max, since, now, self.next_look(now));
         self.request.max_wait_ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
         self.body.clear();
+        let version = requests::fetch_version(self.names.by_id).number;
         self.request
-            .encode(&[], requests::FETCH.number, &mut self.body);
+            .encode(self.names.text(), version, &mut self.body);
 
         let open = self.link.get()?;
         let closer = Arc::clone(&open.closer);
@@ -59,7 +67,7 @@ impl Fetcher {
         let key = ApiKey::Fetch.code();
         let answered = open
             .connection
-            .send(key, requests::FETCH.number, &[&self.body])
+            .send(key, version, &[&self.body])
             .and_then(|sent| open.connection.receive_into(sent, &mut self.frame));
         if self.mailbox.is_back() {
             self.link.close();
@@ -89,16 +97,18 @@ impl Fetcher {
     }
 
     /// The partitions that are ready, sorted, with where they go on. What is not on disk here waits for its flush first.
+    /// `None`: what the leader remembers is about another topic of the same name.
     fn next_named(
         &mut self,
         replicas: &Replicas,
         now: Instant,
-    ) -> Vec<(TopicIdPartition, FetchFrom)> {
+    ) -> Option<Vec<(TopicIdPartition, FetchFrom)>> {
         let backoff = self.shared.settings.backoff;
         let mut ready = std::mem::take(&mut self.ready);
         ready.sort_unstable();
         ready.dedup();
         let mut named = Vec::with_capacity(ready.len());
+        let mut names_hold = true;
         for tip in ready.drain(..) {
             let Some(following) = self.followed.get_mut(&tip) else {
                 continue;
@@ -132,13 +142,16 @@ impl Fetcher {
                 continue;
             }
             if following.ask(from, now, backoff) {
+                if let Some(partition) = &partition {
+                    names_hold &= self.names.learn(tip.topic_id, partition.topic());
+                }
                 named.extend(from.map(|from| (tip, from)));
             } else {
                 self.hold_back(tip);
             }
         }
         self.ready = ready;
-        named
+        names_hold.then_some(named)
     }
 }
 

@@ -48,14 +48,14 @@ impl Fetcher {
         asked: &[(TopicIdPartition, FetchFrom)],
         timestamp: i64,
     ) -> Result<Listed, Stop> {
-        let body = requests::list_offsets(self.shared.broker_id, asked, timestamp);
+        let (version, body) =
+            requests::list_offsets(self.shared.broker_id, asked, &self.names, timestamp);
         let open = self.link.get()?;
-        let version = requests::LIST_OFFSETS.number;
         let answer = open
             .connection
             .call(ApiKey::ListOffsets.code(), version, &body)?;
         let address = open.connection.address();
-        let listed = requests::listed(&answer);
+        let listed = requests::listed(&answer, &self.names);
         Ok(listed.map_err(|error| pybroker_client::Error::decode(address, error))?)
     }
 }

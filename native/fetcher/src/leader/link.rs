@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use pybroker_client::{Closer, Connection, Error};
+use pybroker_protocol::ApiKey;
+use pybroker_protocol::hot::fetch_response;
 
 use super::{Shared, Stop};
 use crate::figures::Counters;
@@ -28,6 +30,8 @@ pub(super) struct Open {
     pub(super) connection: Connection,
     pub(super) closer: Arc<Closer>,
     pub(super) since: Instant,
+    /// Topics go by id; else by name, as this broker or the leader knows no ids.
+    pub(super) by_id: bool,
 }
 
 impl Link {
@@ -64,6 +68,7 @@ impl Link {
             return Ok(false);
         };
         let connection = Connection::open(address, &shared.connection)?;
+        let by_id = goes_by_id(&connection, shared)?;
         if self.failures > 1 {
             shared.info(&format!(
                 "broker {} at {address} can be reached again: following it",
@@ -74,9 +79,26 @@ impl Link {
             closer: Arc::new(connection.closer()?),
             connection,
             since: shared.clock.now(),
+            by_id,
         });
         self.counters.connected.store(true, Relaxed);
         Ok(true)
+    }
+
+    /// A connection that goes by name asks whether the leader knows ids by now, once this broker does: the next one goes
+    /// by id then.
+    pub(super) fn close_if_raised(&mut self, shared: &Shared) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.by_id) else {
+            return;
+        };
+        if !shared.topic_ids.load(Relaxed) {
+            return;
+        }
+        let learnt = open.connection.learn_versions(&shared.connection);
+        // What goes wrong with the connection is told by the next request over it.
+        if learnt.is_ok_and(|()| goes_by_id(&open.connection, shared).unwrap_or(false)) {
+            self.close();
+        }
     }
 
     /// The connection, while there is one.
@@ -109,4 +131,16 @@ impl Link {
             ));
         }
     }
+}
+
+/// Whether both know topic ids. An error: the leader serves no version that this broker speaks.
+fn goes_by_id(connection: &Connection, shared: &Shared) -> Result<bool, Error> {
+    let by_name = fetch_response::INTER_BROKER_BY_NAME;
+    let newest = if shared.topic_ids.load(Relaxed) {
+        fetch_response::INTER_BROKER
+    } else {
+        by_name
+    };
+    let version = connection.version_of(ApiKey::Fetch, by_name..=newest)?;
+    Ok(version > by_name)
 }

@@ -116,7 +116,10 @@ impl TestBroker {
                 registry: Registry::InterBroker,
             }],
             threads: 1,
-            settings: DynamicSettings::default(),
+            settings: DynamicSettings {
+                topic_ids: self.settings.topic_ids,
+                ..DynamicSettings::default()
+            },
             log: Arc::new(|level, line| eprintln!("{level:?} {line}")),
         };
         let metadata = Arc::new(MetadataHolder::new(CLUSTER_ID));

@@ -1,5 +1,6 @@
 //! Fetch request (key 1), versions 4–18: sessions from v7 (KIP-227), flexible from v12, by topic id from v13
-//! (KIP-516; version 13 of that text, among brokers, is the same request), replica state as a tagged field from v15 (KIP-903), replica directory v17, high watermark v18.
+//! (KIP-516; version 13 of that text, among brokers, is the same request), replica state as a tagged field from v15
+//! (KIP-903), replica directory v17, high watermark v18.
 
 use pybroker_model::Uuid;
 
@@ -12,8 +13,8 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
 pub const FLEXIBLE: i16 = 12;
 /// First version by topic id.
 pub const BY_ID: i16 = 13;
-/// Among brokers version 13 tells the life of the broker that follows (KIP-903), in a tag of ours: the KIP-516 text has
-/// no place for it.
+/// Among brokers versions 12 and 13 tell the life of the broker that follows (KIP-903), in a tag of ours: neither
+/// released Kafka nor the KIP-516 text has a place for it there.
 const REPLICA_EPOCH_TAG: u32 = 10_000;
 /// First version that tells the consumer's rack (KIP-392).
 pub const WITH_RACK: i16 = 11;
@@ -181,7 +182,7 @@ impl FetchRequest {
                     }
                     Ok(true)
                 }
-                REPLICA_EPOCH_TAG if version == BY_ID => {
+                REPLICA_EPOCH_TAG if matches!(version, FLEXIBLE | BY_ID) => {
                     replica.1 = value.i64()?;
                     Ok(true)
                 }
@@ -293,7 +294,7 @@ impl FetchRequest {
         }
         if version >= FLEXIBLE {
             let replica = version >= 15 && (self.replica_id, self.replica_epoch) != (-1, -1);
-            let life = version == BY_ID && self.replica_epoch != -1;
+            let life = matches!(version, FLEXIBLE | BY_ID) && self.replica_epoch != -1;
             let count = [self.cluster_id.is_some(), replica, life];
             writer.tag_count(count.into_iter().map(u32::from).sum());
             if let Some(cluster_id) = self.cluster_id {

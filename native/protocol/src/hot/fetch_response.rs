@@ -1,6 +1,6 @@
 //! Fetch response (key 1), versions 4–18. Written in pieces, so that records can stay in their file: head of a
 //! partition, then its records (bytes here or file bytes later), then its tail. Among brokers version 13, where what
-//! released Kafka has as tagged fields stands between the others.
+//! released Kafka has as tagged fields stands between the others, and 12, by name, as released.
 
 use pybroker_model::Uuid;
 
@@ -10,6 +10,8 @@ use crate::primitives::{DecodeError, Reader, Writer};
 
 /// The KIP-516 text's version.
 pub const INTER_BROKER: i16 = 13;
+/// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
+pub const INTER_BROKER_BY_NAME: i16 = 12;
 /// Of the tagged field that is ours.
 const ATTACH_TAG: u32 = 10_000;
 
@@ -135,6 +137,7 @@ impl FetchPartitionHead {
 pub struct FetchResponseWriter {
     version: i16,
     inter_broker: bool,
+    inline: bool,
 }
 
 impl FetchResponseWriter {
@@ -144,6 +147,7 @@ impl FetchResponseWriter {
         FetchResponseWriter {
             version: version.number,
             inter_broker: version.is_inter_broker(),
+            inline: is_inline(version),
         }
     }
 
@@ -198,7 +202,7 @@ impl FetchResponseWriter {
         if self.version >= 5 {
             writer.i64(head.log_start_offset);
         }
-        if self.inter_broker {
+        if self.inline {
             write_inline(&mut writer, head);
         }
         match &head.aborted_transactions {
@@ -225,39 +229,41 @@ impl FetchResponseWriter {
         if self.version < FLEXIBLE {
             return;
         }
-        if self.inter_broker {
-            let Some(attach) = &head.attach else {
-                return writer.no_tags();
-            };
-            writer.tag_count(1);
-            return writer.tag(ATTACH_TAG, |writer| {
-                writer.string(&attach.directory);
-                writer.i64(attach.plan);
-                writer.i64(attach.base_offset);
-                writer.i64(attach.end_offset);
-                writer.i32(attach.leader_epoch);
-                writer.i64(attach.append_time);
-                writer.no_tags();
-            });
-        }
-        let count = u32::from(head.diverging_epoch.is_some())
-            + u32::from(head.current_leader.is_some())
-            + u32::from(head.snapshot_id.is_some());
+        let attach = head.attach.as_deref().filter(|_| self.inter_broker);
+        let tagged = !self.inline;
+        let diverging = head.diverging_epoch.filter(|_| tagged);
+        let leader = head.current_leader.filter(|_| tagged);
+        let snapshot = head.snapshot_id.filter(|_| tagged);
+        let count = u32::from(diverging.is_some())
+            + u32::from(leader.is_some())
+            + u32::from(snapshot.is_some())
+            + u32::from(attach.is_some());
         writer.tag_count(count);
-        if let Some(diverging) = head.diverging_epoch {
+        if let Some(diverging) = diverging {
             writer.tag(0, |writer| {
                 writer.i32(diverging.epoch);
                 writer.i64(diverging.end_offset);
                 writer.no_tags();
             });
         }
-        if let Some(leader) = head.current_leader {
+        if let Some(leader) = leader {
             writer.tag(1, |writer| leader.write(writer));
         }
-        if let Some(snapshot) = head.snapshot_id {
+        if let Some(snapshot) = snapshot {
             writer.tag(2, |writer| {
                 writer.i64(snapshot.end_offset);
                 writer.i32(snapshot.epoch);
+                writer.no_tags();
+            });
+        }
+        if let Some(attach) = attach {
+            writer.tag(ATTACH_TAG, |writer| {
+                writer.string(&attach.directory);
+                writer.i64(attach.plan);
+                writer.i64(attach.base_offset);
+                writer.i64(attach.end_offset);
+                writer.i32(attach.leader_epoch);
+                writer.i64(attach.append_time);
                 writer.no_tags();
             });
         }
@@ -309,7 +315,7 @@ impl<'a> FetchResponse<'a> {
     /// Reads a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
-        wire.check(VERSIONS, INTER_BROKER)?;
+        wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
         let version = wire.number;
         let flexible = version >= FLEXIBLE;
         let by_id = version >= BY_ID;
@@ -379,7 +385,8 @@ fn read_partition<'a>(
     if version >= 5 {
         head.log_start_offset = reader.i64()?;
     }
-    if wire.is_inter_broker() {
+    let inline = is_inline(wire);
+    if inline {
         read_inline(reader, &mut head)?;
     }
     if let Some(count) = reader.nullable_array(flexible, 16)? {
@@ -397,23 +404,20 @@ fn read_partition<'a>(
         head.preferred_read_replica = reader.i32()?;
     }
     let records = reader.nullable_bytes(flexible)?;
-    if wire.is_inter_broker() {
-        reader.tags(|tag, value| {
-            if tag != ATTACH_TAG {
-                return Ok(false);
-            }
-            head.attach = Some(Box::new(StagedAttach {
-                directory: value.string(true)?.to_owned(),
-                plan: value.i64()?,
-                base_offset: value.i64()?,
-                end_offset: value.i64()?,
-                leader_epoch: value.i32()?,
-                append_time: value.i64()?,
-            }));
-            value.skip_tags(true).map(|()| true)
-        })?;
-    } else if flexible {
+    if flexible {
         reader.tags(|tag, value| match tag {
+            ATTACH_TAG if wire.is_inter_broker() => {
+                head.attach = Some(Box::new(StagedAttach {
+                    directory: value.string(true)?.to_owned(),
+                    plan: value.i64()?,
+                    base_offset: value.i64()?,
+                    end_offset: value.i64()?,
+                    leader_epoch: value.i32()?,
+                    append_time: value.i64()?,
+                }));
+                value.skip_tags(true).map(|()| true)
+            }
+            _ if inline => Ok(false),
             0 => {
                 head.diverging_epoch = Some(EpochEndOffset {
                     epoch: value.i32()?,
@@ -437,6 +441,11 @@ fn read_partition<'a>(
         })?;
     }
     Ok(FetchPartitionResponse { head, records })
+}
+
+/// Whether it is the KIP-516 text's layout, which has no tagged fields but ours.
+const fn is_inline(wire: WireVersion) -> bool {
+    wire.is_inter_broker() && wire.number >= INTER_BROKER
 }
 
 /// What released Kafka has as tagged fields, as structs in their place; −1 in all of their fields = none.

@@ -1,5 +1,6 @@
 //! ListOffsets (key 2), versions 0–11. v0 answers with several offsets, v1 with one and its timestamp; isolation
-//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Among brokers version 6, by topic id.
+//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Among brokers version 6, by topic id, and 5,
+//! by name.
 //! Special timestamps: see `k02`.
 
 use super::WireVersion;
@@ -10,6 +11,8 @@ use crate::primitives::{DecodeError, Reader, Writer};
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=11;
 /// The KIP-516 text's version.
 pub const INTER_BROKER: i16 = 6;
+/// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
+pub const INTER_BROKER_BY_NAME: i16 = 5;
 const FLEXIBLE: i16 = 6;
 
 /// The request.
@@ -41,7 +44,7 @@ pub struct ListOffsetsPartition {
 fn form(version: WireVersion) -> Form {
     Form {
         flexible: version.number >= FLEXIBLE,
-        by_id: version.is_inter_broker(),
+        by_id: version.is_inter_broker() && version.number >= INTER_BROKER,
     }
 }
 
@@ -49,7 +52,7 @@ impl<'a> ListOffsetsRequest<'a> {
     /// Reads a request body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
-        wire.check(VERSIONS, INTER_BROKER)?;
+        wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
         let version = wire.number;
         let mut reader = Reader::new(body);
         let replica_id = reader.i32()?;
@@ -154,7 +157,7 @@ impl<'a> ListOffsetsResponse<'a> {
     /// Reads a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
-        wire.check(VERSIONS, INTER_BROKER)?;
+        wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
         let version = wire.number;
         let mut reader = Reader::new(body);
         let throttle_time_ms = if version >= 2 { reader.i32()? } else { 0 };

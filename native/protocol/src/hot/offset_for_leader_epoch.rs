@@ -1,5 +1,5 @@
 //! OffsetForLeaderEpoch (key 23), versions 0–4: KIP-101, epochs in the answer from v1, fencing from v2 (KIP-320),
-//! a replica id from v3, flexible from v4. Among brokers version 4, by topic id.
+//! a replica id from v3, flexible from v4. Among brokers version 4, by topic id, and 3, by name.
 
 use super::WireVersion;
 use super::of_topic::{self, Form, OfTopic};
@@ -9,6 +9,8 @@ use crate::primitives::{DecodeError, Reader, Writer};
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=4;
 /// The KIP-516 text's version.
 pub const INTER_BROKER: i16 = 4;
+/// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
+pub const INTER_BROKER_BY_NAME: i16 = 3;
 const FLEXIBLE: i16 = 4;
 
 /// The request.
@@ -34,7 +36,7 @@ pub struct EpochPartition {
 fn form(version: WireVersion) -> Form {
     Form {
         flexible: version.number >= FLEXIBLE,
-        by_id: version.is_inter_broker(),
+        by_id: version.is_inter_broker() && version.number >= INTER_BROKER,
     }
 }
 
@@ -42,7 +44,7 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
     /// Reads a request body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
-        wire.check(VERSIONS, INTER_BROKER)?;
+        wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
         let version = wire.number;
         let mut reader = Reader::new(body);
         let replica_id = if version >= 3 { reader.i32()? } else { -2 };
@@ -120,7 +122,7 @@ impl<'a> OffsetForLeaderEpochResponse<'a> {
     /// Reads a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
-        wire.check(VERSIONS, INTER_BROKER)?;
+        wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
         let version = wire.number;
         let mut reader = Reader::new(body);
         let throttle_time_ms = if version >= 2 { reader.i32()? } else { 0 };

@@ -75,7 +75,7 @@ impl ProduceRequest {
         version: impl Into<WireVersion>,
     ) -> Result<(), DecodeError> {
         let version = version.into();
-        version.check(VERSIONS, INTER_BROKER)?;
+        version.check(VERSIONS, INTER_BROKER..=INTER_BROKER)?;
         self.topics.clear();
         self.partitions.clear();
         let flexible = version.number >= FLEXIBLE;

@@ -177,7 +177,7 @@ impl<'a> ProduceResponse<'a> {
     /// Reads a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
-        wire.check(VERSIONS, INTER_BROKER)?;
+        wire.check(VERSIONS, INTER_BROKER..=INTER_BROKER)?;
         let (version, by_id) = (wire.number, is_by_id(wire));
         let flexible = version >= FLEXIBLE;
         let mut reader = Reader::new(body);

@@ -4,7 +4,7 @@ use crate::codec::Registry;
 use crate::primitives::DecodeError;
 
 /// A version of a message. The same number is another layout among brokers where the KIP-516 text has one of its own:
-/// there topics go by id in each of these messages.
+/// there topics go by id in each of these messages. The number before it is released Kafka's, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireVersion {
     /// Whose numbers these are.
@@ -25,7 +25,7 @@ impl From<i16> for WireVersion {
 }
 
 impl WireVersion {
-    /// A version of the KIP-516 text.
+    /// A version among brokers.
     #[inline]
     pub const fn inter_broker(number: i16) -> Self {
         WireVersion {
@@ -34,22 +34,22 @@ impl WireVersion {
         }
     }
 
-    /// Whether it is the KIP-516 text's own.
+    /// Whether brokers speak it.
     #[inline]
     pub const fn is_inter_broker(self) -> bool {
         matches!(self.registry, Registry::InterBroker)
     }
 
-    /// Refuses what a message does not have: `released` are Kafka's versions of it, `own` is the text's.
+    /// Refuses what a message does not have: `released` are Kafka's versions of it, `own` are those among brokers.
     #[inline]
     pub(super) fn check(
         self,
         released: core::ops::RangeInclusive<i16>,
-        own: i16,
+        own: core::ops::RangeInclusive<i16>,
     ) -> Result<(), DecodeError> {
         let known = match self.registry {
             Registry::Client => released.contains(&self.number),
-            Registry::InterBroker => self.number == own,
+            Registry::InterBroker => own.contains(&self.number),
         };
         if known {
             Ok(())

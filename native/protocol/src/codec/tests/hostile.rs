@@ -170,6 +170,7 @@ fn bytes_left_over_refuse_the_message() {
     let by_id = Registry::InterBroker.named("ListOffsetsRequest").unwrap();
     let partition = Value::Struct(vec![Value::Int(0), Value::Int(1), Value::Int(-1)]);
     let topic = Value::Struct(vec![
+        Value::String(String::new()),
         Value::Uuid(pybroker_model::Uuid::from_u128(0x0101 << 112)),
         Value::Array(vec![partition]),
     ]);
