@@ -88,7 +88,7 @@ def test_a_topic_is_truncated_while_a_broker_is_down(brokers: Everywhere) -> Non
     until(lambda: brokers.read("was-cut") == ["old"])
 
 
-@pytest.mark.checklist(80, 81, 144, "X7", "R32", "A9")
+@pytest.mark.checklist(80, 81, 121, 144, "X7", "R32", "A9")
 def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -> None:
     """Its delay is over before that of the others: what they still have is half of the topic."""
     controller = brokers.controller()
@@ -105,5 +105,11 @@ def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert "is gone" in answer.error_message
     assert b"one" in brokers.records_of(controller, f"deleting/{topic_id.hex}_0")
+    # Where all replicas have gone, the controller has done with it: nothing of it is left but its record.
+    only = brokers.at(controller).create_on("ended", [hasty.broker_id])
+    assert brokers.at(controller).delete(only).error_code == 0
+    until(lambda: [one.state for one in brokers.at(controller).deletions(only)] == ["removed"])
+    assert only not in {one.topic_id for one in brokers.at(controller).deletions()}
+    assert not list((hasty.data_dir / "deleting").glob(f"{only.hex}_*"))
     del hasty.settings["delete.topic.delay.ms"]
     hasty.restart()

@@ -124,7 +124,7 @@ def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brok
     assert staged(brokers.cluster.brokers[told]) == []
 
 
-@pytest.mark.checklist(70, "A11", "A14", "A15", "R30", "X37")
+@pytest.mark.checklist(64, 70, 73, "A11", "A14", "A15", "R30", "X37")
 def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
     """INCREMENTAL, of no type, of a type that nobody knows; and FULL, where everything else that the controller says
     contradicts it."""
@@ -136,7 +136,7 @@ def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
     assert staged(brokers.cluster.brokers[told]) == []
 
 
-@pytest.mark.checklist(73, 74, 209, "A16", "A17", "R10")
+@pytest.mark.checklist(74, 75, 209, 211, "A16", "A17", "R10")
 def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
     """What does not prove a successor is refused for that partition; the id on the disk stays."""
     _, told = brokers.roles()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -120,3 +122,38 @@ def test_each_broker_tells_and_moves_what_its_own_disks_have(
     until(lambda: disks(admin, "disks")[1] == (other[1],))
     with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
         producer.send("disks", b"after", partition=0)
+
+
+def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster, admin: blocking.AdminClient) -> None:
+    """kafka-topics and kafka-configs, of which the others of Kafka's tools are in their subjects' tests."""
+
+    def tool(name: str, *arguments: str) -> str:
+        return run_tool(name, ["--bootstrap-server", cluster.bootstrap, *arguments])
+
+    tool("kafka-topics", "--create", "--topic", "tooled", "--replica-assignment", "1:3,4:2,2:4")
+    assert assigned(admin, "tooled") == [(1, 3), (4, 2), (2, 4)]
+    cluster.brokers[4].kill()
+    until(lambda: [one.leader for one in described(admin, "tooled")] == [1, 2, 2])
+    shown = tool("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", "tooled")
+    rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", shown)
+    assert rows == [("1", "2", "4,2", "2"), ("2", "2", "2,4", "2")]
+    cluster.brokers[4].start()
+    until(lambda: [one.isr for one in described(admin, "tooled")] == [{1, 3}, {2, 4}, {2, 4}])
+    third = ("--entity-type", "brokers", "--entity-name", "3")
+    tool("kafka-configs", "--alter", *third, "--add-config", "log.cleaner.threads=2")
+    assert "log.cleaner.threads=2 sensitive=false" in tool("kafka-configs", "--describe", *third)
+    settings = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, str(n)) for n in (2, 3)]).all()
+    found = {int(broker.name): values["log.cleaner.threads"].value for broker, values in settings.items()}
+    assert found == {2: "1", 3: "2"}
+
+
+class Shown(NamedTuple):
+    """A partition."""
+
+    leader: int | None
+    isr: set[int]
+
+
+def described(admin: blocking.AdminClient, topic: str) -> list[Shown]:
+    partitions = admin.describe_topics([topic]).all_topic_names()[topic].partitions
+    return [Shown(one.leader and one.leader.id, {node.id for node in one.isr}) for one in partitions]
