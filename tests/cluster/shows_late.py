@@ -16,10 +16,10 @@ LATE_S = 0.5
 def _show_late() -> None:
     handle = ControlReceiver.handle
 
-    async def late(receiver: ControlReceiver, request: ControlRequest) -> Any:
+    async def late(receiver: ControlReceiver, request: ControlRequest, **how: Any) -> Any:
         if isinstance(request, UpdateMetadataRequest):
             await asyncio.sleep(LATE_S)
-        return await handle(receiver, request)
+        return await handle(receiver, request, **how)
 
     ControlReceiver.handle = late  # type: ignore[method-assign]  # for this process
 

@@ -34,7 +34,7 @@ KINDS = {
     "superseded": "an older draft, which the accepted text replaces",
     "rejected": "the text itself rejects it, or leaves it to others",
     "decided": "done otherwise, for a reason that a reading gives",
-    "layout only": "tests show the bytes; what brokers do with them waits for several brokers",
+    "layout only": "tests show the bytes; no broker of ours sends them",
     "in part": "tests show a part of it; the sentence says what is missing",
     "open": "not done",
 }

@@ -1,0 +1,196 @@
+"""What brokers of a cluster say to each other: by topic id, in the layouts of KIP-516."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pybroker.native import Uuid
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import running_cluster, until
+from tests.support.lives_in_cluster import Everywhere
+from tests.support.replicas import make_controller
+from tests.topic_ids import kit
+from tests.wire.client import WireClient
+
+INCREMENTAL, FULL = 1, 2
+LEADER = 2
+DEAD = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class Heard(NamedTuple):
+    """The cluster, and where broker 2 writes down what it is told."""
+
+    brokers: Everywhere
+    file: Path
+
+    def said(self, kind: str, topic_id: Uuid | None = None) -> list[dict[str, Any]]:
+        """Messages of a kind that name the topic, in their order."""
+        lines = (json.loads(line) for line in self.file.read_text().splitlines())
+        found = [one for one in lines if one["said"] == kind]
+        return [one for one in found if topic_id is None or states(one, topic_id)]
+
+
+def states(message: dict[str, Any], topic_id: Uuid) -> list[dict[str, Any]]:
+    """Of the partitions of a topic."""
+    topics = [one for one in message["topic_states"] if one["topic_id"] == str(topic_id)]
+    return [state for topic in topics for state in topic["partition_states"]]
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Heard]:
+    """Three brokers; the first one is the controller."""
+    folder = tmp_path_factory.mktemp("between")
+    settings = {"auto.leader.rebalance.enable": "false", "broker.rack": "r"}
+    with running_cluster(folder, 3, settings, module=("tests.cluster.hears", str(folder))) as cluster:
+        brokers = Everywhere(cluster)
+        make_controller(cluster, 1)
+        until(lambda: brokers.controller(2) == 1)
+        yield Heard(brokers, folder / "heard-2")
+
+
+@pytest.mark.checklist(50, 52, 58, *range(60, 66), 76, 77, 83, 84, 85, *range(102, 106), 119, 209, "X12", "X13", "X14")
+def test_what_the_controller_says(heard: Heard) -> None:
+    """Ids with their names where something is made known, ids alone where it is ended; all that a broker has only when
+    it is FULL."""
+    brokers = heard.brokers
+    earlier = brokers.at(1).create_on("earlier", [2, 1])
+    topic_id = brokers.at(1).create_on("told", [2, 1], [1, 2], [1, 3])
+    brokers.written("told", "one")
+    ordered = heard.said("LeaderAndIsrRequest", topic_id)[0]
+    assert ordered["type"] == INCREMENTAL
+    assert not states(ordered, earlier)
+    (topic,) = ordered["topic_states"]
+    assert (topic["topic_name"], topic["topic_id"]) == ("told", str(topic_id))
+    # Its own replicas, and no others.
+    rows = {one["partition_index"]: (one["leader"], one["isr"], one["replicas"]) for one in topic["partition_states"]}
+    assert rows == {0: (2, [2, 1], [2, 1]), 1: (1, [1, 2], [1, 2])}
+    assert all(one["is_new"] and one["controller_epoch"] >= 1 for one in topic["partition_states"])
+    shown = heard.said("UpdateMetadataRequest", topic_id)[0]
+    assert [one["topic_name"] for one in shown["topic_states"]] == ["told"]
+    assert len(states(shown, topic_id)) == 3
+    live = {one["id"]: one for one in shown["live_brokers"]}
+    for number, broker in brokers.cluster.brokers.items():
+        ports = {one["listener"]: (one["host"], one["port"]) for one in live[number]["endpoints"]}
+        assert ports["PLAINTEXT"] == ("127.0.0.1", broker.port)
+        assert live[number]["rack"] == "r"
+    deleted = brokers.at(2).delete(topic_id)
+    assert (deleted.error_code, deleted.name, deleted.topic_id) == (0, "told", topic_id)
+    until(lambda: heard.said("StopReplicaRequest", topic_id))
+    stopped = heard.said("StopReplicaRequest", topic_id)[0]
+    assert {one.get("topic_name", "") for one in stopped["topic_states"]} == {""}
+    assert {(one["partition_index"], one["delete_partition"]) for one in states(stopped, topic_id)} == {
+        (0, True),
+        (1, True),
+    }
+    before = len(heard.said("LeaderAndIsrRequest"))
+    brokers.cluster.brokers[2].restart()
+    until(lambda: brokers.isr("earlier", 1) == {1, 2})
+    # Stopping it has handed over what it led.
+    (full,) = (one for one in heard.said("LeaderAndIsrRequest")[before:] if one["type"] == FULL)
+    assert {one["topic_id"] for one in full["topic_states"]} == {str(earlier)}
+    everything = heard.said("LeaderAndIsrRequest") + heard.said("UpdateMetadataRequest")
+    assert str(Uuid.ZERO) not in {one["topic_id"] for message in everything for one in message["topic_states"]}
+
+
+@pytest.mark.checklist(58, 105, 331, "R31")
+def test_every_broker_answers_by_id_what_the_others_do(heard: Heard) -> None:
+    """Whichever of them was asked for the change."""
+    brokers = heard.brokers
+    for number in brokers.cluster.brokers:
+        topic_id = brokers.at(number).create(f"of-{number}", replicas=1)
+        wanted = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=None, topic_id=topic_id)])
+
+        def shown(at: int, wanted: Any = wanted) -> tuple[str, Uuid]:
+            (topic,) = brokers.at(at).call(wanted, 12).topics
+            return topic.name, topic.topic_id
+
+        for other in brokers.cluster.brokers:
+            until(lambda other=other, shown=shown, is_=(f"of-{number}", topic_id): shown(other) == is_)
+    lists = [brokers.at(number).call(m.ListTopicsRequest(), 0).topic_listing for number in brokers.cluster.brokers]
+    assert lists[0] == lists[1] == lists[2]
+    assert {"of-1", "of-2", "of-3"} <= {one.name for one in lists[0]}
+
+
+@pytest.mark.checklist(53, 54, 55, 56, *range(87, 92), *range(95, 101), 106, 107, "R9", "X4")
+def test_what_a_follower_asks(heard: Heard) -> None:
+    """No name on the way there or back; and who asks by the id of a dead topic is told so, though its name lives."""
+    brokers = heard.brokers
+    dead = brokers.at(1).create_on("asked", [LEADER, 1])
+    assert brokers.at(1).delete(dead).error_code == 0
+    topic_id = brokers.at(1).create_on("asked", [LEADER, 1])
+    brokers.written("asked", "one")
+    epoch = brokers.at(LEADER).epoch("asked")
+    port = brokers.cluster.brokers[LEADER].between_port
+    with WireClient(port, client_id="broker-9", interbroker=True) as follower:
+        produced = [follower.call(_produce(one), 9).responses[0] for one in (topic_id, dead)]
+        assert [one.topic_id for one in produced] == [topic_id, dead]
+        assert [(one.error_code, one.base_offset) for row in produced for one in row.partition_responses] == [
+            (0, 1),
+            (DEAD, -1),
+        ]
+        listed = [follower.call(_list(one, epoch), 6).topics[0] for one in (topic_id, dead)]
+        assert [(row.topic, row.topic_id) for row in listed] == [("", topic_id), ("", dead)]
+        found = [(one.error_code, one.offset, one.leader_epoch) for row in listed for one in row.partitions]
+        assert found == [(0, 2, epoch), (DEAD, -1, -1)]
+        ends = [follower.call(_epochs(one, epoch), 4).topics[0] for one in (topic_id, dead)]
+        assert [(row.topic, row.topic_id) for row in ends] == [("", topic_id), ("", dead)]
+        found = [(one.error_code, one.end_offset) for row in ends for one in row.partitions]
+        assert found == [(0, 2), (DEAD, -1)]
+        _fetches(follower, topic_id, dead, epoch)
+    assert brokers.at(LEADER).read("asked") == ["one", "by id"]
+
+
+def _fetches(follower: WireClient, topic_id: Uuid, dead: Uuid, epoch: int) -> None:
+    """A session that takes both up, goes on, and forgets."""
+    wanted = [_fetched(topic_id, epoch), _fetched(dead, epoch)]
+    first = follower.call(wire.FetchRequest(session_epoch=0, topics=wanted), 13)
+    rows = {row.topic_id: row.partitions[0] for row in first.responses}
+    assert {row.topic for row in first.responses} == {""}
+    assert (rows[topic_id].error_code, rows[topic_id].high_watermark, rows[topic_id].log_start_offset) == (0, 2, 0)
+    assert b"by id" in rows[topic_id].records
+    assert rows[dead].error_code == DEAD
+    session = first.session_id
+    assert session != 0
+    again = follower.call(wire.FetchRequest(session_id=session, session_epoch=1), 13)
+    assert {row.topic_id for row in again.responses} >= {dead}
+    forgotten = wire.FetchRequest_ForgottenTopic(topic_id=dead, partitions=[0])
+    last = follower.call(
+        wire.FetchRequest(session_id=session, session_epoch=2, forgotten_topics_data=[forgotten]), 13
+    )
+    assert dead not in {row.topic_id for row in last.responses}
+
+
+def _fetched(topic_id: Uuid, epoch: int) -> Any:
+    partition = wire.FetchRequest_FetchPartition(
+        partition=0, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20
+    )
+    return wire.FetchRequest_FetchTopic(topic_id=topic_id, partitions=[partition])
+
+
+def _produce(topic_id: Uuid) -> Any:
+    partition = wire.ProduceRequest_PartitionProduceData(index=0, records=kit.batch(b"by id"))
+    topic = wire.ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[partition])
+    return wire.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+
+def _list(topic_id: Uuid, epoch: int) -> Any:
+    partition = wire.ListOffsetsRequest_ListOffsetsPartition(
+        partition_index=0, current_leader_epoch=epoch, timestamp=-1
+    )
+    topic = wire.ListOffsetsRequest_ListOffsetsTopic(topic_id=topic_id, partitions=[partition])
+    return wire.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def _epochs(topic_id: Uuid, epoch: int) -> Any:
+    partition = wire.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=epoch, leader_epoch=epoch
+    )
+    topic = wire.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(topic_id=topic_id, partitions=[partition])
+    return wire.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
