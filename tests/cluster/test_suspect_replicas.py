@@ -84,7 +84,7 @@ def allow_unclean(cluster: BrokerCluster, at: int, topic: str) -> None:
         admin.incremental_alter_configs({ConfigResource.topic(topic): [change]})
 
 
-@pytest.mark.checklist("C2", "R29")
+@pytest.mark.checklist("C2", "C4", "R29")
 @pytest.mark.parametrize("sessions_end", [True, False], ids=["later", "within-the-session"])
 def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_end: bool) -> None:
     """Whoever comes back first; also while what is left of the dead lives is still registered."""
@@ -111,7 +111,7 @@ def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_e
     until(lambda: any(f"{name}-0" in line and "may be lost" in line for line in told().splitlines()))
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("C8", "R29")
 def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster: BrokerCluster) -> None:
     """Nobody knows what the missing one has. The log names it, and what does without it."""
     create(cluster, "waiting", [2, 3])
@@ -131,7 +131,32 @@ def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster:
     assert read(cluster, "waiting") == ["a", "b"]
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("C8", "R29")
+def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> None:
+    """Nobody else can lead: what was not flushed is lost, and the operator is told where. Not so in silence, and not
+    by the one that had left before, which is back first."""
+    create(cluster, "standing", [2, 3], min_insync_replicas="1")
+    taken(cluster.brokers[2], "standing", "a")
+    same_logs(cluster, "standing")
+    cluster.brokers[3].stop()
+    until(lambda: state(cluster, "standing").isr == {2})
+    for value in "bc":
+        taken(cluster.brokers[2], "standing", value)
+    told = said(cluster)
+    PowerCut(cluster).keep(2, "standing", 2)
+    for number in (1, 3):
+        cluster.brokers[number].start()
+    # As long as the registration of its dead life lasts, it may be named.
+    until(lambda: state(cluster, "standing").leader == -1)
+    assert "standing-0" not in told()
+    cluster.brokers[2].start()
+    until(lambda: state(cluster, "standing").isr == {2, 3})
+    same_logs(cluster, "standing")
+    assert read(cluster, "standing") == ["a", "b"]
+    assert any("standing-0" in line and "lost" in line for line in told().splitlines())
+
+
+@pytest.mark.checklist("C7", "R29")
 def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
     """The disk is there, the partition's directory is not: the replica that was to lead lets another one, and copies
     everything; a follower leaves the ISR before it copies."""
@@ -152,7 +177,7 @@ def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
         assert f"the data of partition {name}-0" in told()
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("C8", "R29")
 def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerCluster) -> None:
     """The others keep what they have; where all are gone there is nothing to keep."""
     create(cluster, "last", [2, 3])
@@ -184,7 +209,7 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
     assert read(cluster, "last") == ["anew"]
 
 
-@pytest.mark.checklist("R29")
+@pytest.mark.checklist("C7", "R29")
 def test_a_doubt_is_told_until_a_controller_has_heard_it(cluster: BrokerCluster) -> None:
     """The first life after the power cut finds no controller, and is killed; nothing has happened to the machine since.
     What was lost before is lost all the same."""
