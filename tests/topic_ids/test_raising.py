@@ -12,7 +12,7 @@ import threading
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-import pybroker.client
+import pybroker.client.blocking
 from pybroker.metadata import znodes
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
@@ -110,6 +110,24 @@ def test_it_is_raised_for_all_brokers_and_by_a_name_of_kafkas(start_broker: Star
         assert alter(broker.port, version).error_code == ErrorCode.INVALID_CONFIG
     assert described(broker.port).value == "2.7-IV2"
     assert served(broker.port)[1] == (4, 12)
+
+
+@pytest.mark.checklist(206)
+def test_a_producer_goes_on_when_its_topic_shows_its_id(start_broker: StartBroker) -> None:
+    """It knew the topic without: sequences that began anew would be taken for batches that the broker has."""
+    broker = start_broker(OLD)
+    create_topic(broker, "numbered", 1)
+    values = [b"%d" % number for number in range(500)]
+    settings = {"bootstrap.servers": broker.bootstrap, "acks": "all", "metadata.max.age.ms": 20}
+    with pybroker.client.blocking.Producer(settings) as producer:
+        for value in values[:3]:
+            producer.send("numbered", value, partition=0)
+        broker.stop()
+        del broker.settings[VERSION]
+        broker.start()
+        for value in values[3:]:
+            producer.send("numbered", value, partition=0)
+    assert list(read(broker, "numbered", 0).values()) == values
 
 
 @pytest.mark.checklist(206, 212, 213)

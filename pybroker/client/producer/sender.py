@@ -104,8 +104,12 @@ class Sender:
     def queues(self, topic: TopicInfo) -> TopicQueues:
         """The queues of a topic that exists."""
         found = self._topics.get(topic.name)
-        if found is None or found.topic_id != topic.topic_id:
-            if found is not None and found.topic_id and topic.topic_id:
+        if found is not None and not (found.topic_id and topic.topic_id):
+            # A broker that knows no ids shows none: that tells nothing. Sequences go on, from 0 they would be taken for
+            # those of batches that the broker has.
+            found.topic_id = found.topic_id or topic.topic_id
+        if found is None or (topic.topic_id and found.topic_id != topic.topic_id):
+            if found is not None:
                 self._recreated(Recreated(topic.name, found.topic_id, topic.topic_id))
             found = self._topics[topic.name] = TopicQueues(topic.name, topic.topic_id, len(topic.partitions))
         elif len(topic.partitions) > len(found.partitions):
