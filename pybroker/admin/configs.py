@@ -1,7 +1,8 @@
 """Dynamic settings of topics, brokers and loggers: validate, one event for the controller, answered when in force.
 
-The controller stores them (under /config in Kafka's JSON), `replicas.dynamic_configs` puts them in force. This service
-is the only one that submits them, one request at a time, so that APPEND and SUBTRACT start from what is really stored.
+The controller stores them (under /config in Kafka's JSON), `replicas.dynamic_configs` puts them in force. A change
+names the version of the settings that it was made from: where another broker was faster it is made again from what is
+stored then, so that of two APPENDs both hold, and what was checked is what is stored.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ from pybroker.replicas.dynamic_configs import usable
 
 log = logging.getLogger(__name__)
 
+ATTEMPTS_MAX = 50
+"""At a change that others overtake each time."""
+
 
 class ConfigAdmin:
     """The settings of this broker and of the cluster's topics."""
@@ -83,27 +87,61 @@ class ConfigAdmin:
         this returns."""
         async with self._turn:
             results: list[KafkaError | None] = list(check_request(resources))
-            submitted: list[tuple[int, ConfigChange]] = []
-            for index, resource in enumerate(resources):
-                if results[index] is None:
-                    try:
-                        change = self._prepare(resource, validate_only)
-                    except KafkaError as problem:
-                        results[index] = problem
-                        continue
-                    if change is not None:
-                        submitted.append((index, change))
-            if validate_only or not submitted:
-                return results
-            answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)))
-            for (index, change), reply in zip(submitted, answer.reply, strict=True):
-                results[index] = reply
-                if reply is None:
-                    log.info(
-                        "Settings of %s %s changed by %s: %s", change.resource, change.name, principal, _shown(change)
-                    )
-                    results[index] = answer.late
-            return results
+            left = [index for index, problem in enumerate(results) if problem is None]
+            for attempt in range(ATTEMPTS_MAX):
+                try:
+                    if attempt:
+                        await self._port.catch_up()
+                    submitted = self._prepared(resources, left, results, validate_only=validate_only)
+                    if validate_only or not submitted:
+                        return results
+                    left = await self._submit(submitted, results, principal)
+                except KafkaError as problem:
+                    if not attempt:
+                        raise
+                    # Other resources have been changed.
+                    return [problem if index in left else result for index, result in enumerate(results)]
+                if not left:
+                    return results
+            busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Others change the same settings all the time; try again.")
+            return [busy if index in left else result for index, result in enumerate(results)]
+
+    def _prepared(
+        self,
+        resources: Sequence[ResourceOps],
+        wanted: Sequence[int],
+        results: list[KafkaError | None],
+        *,
+        validate_only: bool,
+    ) -> list[tuple[int, ConfigChange]]:
+        """What is to be submitted for the resources at these positions; notes why others are refused."""
+        found: list[tuple[int, ConfigChange]] = []
+        for index in wanted:
+            try:
+                change = self._prepare(resources[index], validate_only)
+            except KafkaError as problem:
+                results[index] = problem
+                continue
+            if change is not None:
+                found.append((index, change))
+        return found
+
+    async def _submit(
+        self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], principal: str
+    ) -> list[int]:
+        """Notes what became of each. Gives the positions of those whose settings somebody else has changed since."""
+        answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)))
+        again: list[int] = []
+        for (index, change), reply in zip(submitted, answer.reply, strict=True):
+            results[index] = reply
+            if reply is None:
+                log.info(
+                    "Settings of %s %s changed by %s: %s", change.resource, change.name, principal, _shown(change)
+                )
+                results[index] = answer.late
+            elif reply.code == ErrorCode.INVALID_UPDATE_VERSION:
+                again.append(index)
+        return again
 
     def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
         """The change to submit; None for loggers, whose levels live in this process only and are set here
@@ -113,7 +151,9 @@ class ConfigAdmin:
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
             changes = topic_changes(resource, topic.config, self._config)
-            return ConfigChange("topic", name, changes, resource.replace, topic.topic_id)
+            return ConfigChange(
+                "topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version
+            )
         check_broker_name(name, self._broker_id)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             levels = logger_changes(resource, logs.LEVELS, logs.is_logger)
@@ -122,9 +162,11 @@ class ConfigAdmin:
                     logs.set_logger_level(logger, level)
             return None
         key = name or DEFAULT_BROKER_CONFIG
-        current = self._stored(key)
+        stored = self._view.image.broker_configs.get(key)
+        current = {} if stored is None else stored.config
         changes = broker_changes(resource, current, self._config)
-        change = ConfigChange("broker", key, changes, resource.replace)
+        version = -1 if stored is None else stored.version
+        change = ConfigChange("broker", key, changes, resource.replace, version=version)
         topic_ids = self._check_effect(change, current)
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 

@@ -196,6 +196,8 @@ class ConfigChange(msgspec.Struct, frozen=True):
     """The incarnation that the caller saw: settings meant for it never reach a later one of the same name."""
     topic_ids: bool = False
     """The protocol version that it sets gives topics ids, if they have none."""
+    version: int | None = None
+    """Of the settings that the caller saw (-1: none were stored); others by now: INVALID_UPDATE_VERSION."""
 
 
 class AlterConfigs(Event[list[KafkaError | None]], frozen=True):

@@ -22,7 +22,7 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
     The setting that gives topics ids does so in the same multi."""
     operations: list[Operation] = []
     topics: dict[str, TopicImage] = {}
-    raised = not image.topic_ids and any(change.topic_ids for change in event.changes)
+    raised = not image.topic_ids and any(change.topic_ids for change in event.changes if _fits(image, change))
     if raised:
         step = decide_raise(image)
         operations += step.operations
@@ -32,6 +32,9 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
     for change in event.changes:
         if change.resource == "broker":
             before = image.broker_configs.get(change.name, ConfigImage({}, -1))
+            if change.version not in (None, before.version):
+                reply.append(_moved_on(change))
+                continue
             config = _merged(before.config, change)
             if config != before.config:
                 operations.append(_write(znodes.broker_config_path(change.name), config, before.version))
@@ -42,6 +45,9 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
         if topic is None or change.topic_id not in (None, topic.topic_id):
             reply.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'."))
             continue
+        if change.version not in (None, topic.config_version):
+            reply.append(_moved_on(change))
+            continue
         config = _merged(topic.config, change)
         if config != topic.config:
             operations.append(_write(znodes.topic_config_path(topic.name), config, topic.config_version))
@@ -49,6 +55,19 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
         reply.append(None)
     delta = ImageDelta(topics=tuple(topics.values()), broker_configs=brokers, raised=raised)
     return Decision(tuple(operations), delta, reply)
+
+
+def _fits(image: ClusterImage, change: ConfigChange) -> bool:
+    """Whether the settings of brokers are those that the caller saw."""
+    before = image.broker_configs.get(change.name)
+    return change.version in (None, -1 if before is None else before.version)
+
+
+def _moved_on(change: ConfigChange) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"The settings of {change.resource} {change.name} have been changed by somebody else meanwhile.",
+    )
 
 
 def _merged(before: Mapping[str, str], change: ConfigChange) -> dict[str, str]:

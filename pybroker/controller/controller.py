@@ -95,7 +95,10 @@ class Controller:
         self._reassignments = Reassignments(port)
         self._unclean = unclean_elections
         self.resigned = asyncio.Event()
-        """Set when a write was refused because another controller is in office."""
+        """Set when a write was refused because another controller is in office, or because somebody who is none has
+        written to the store …"""
+        self.overwritten = False
+        """… which this says."""
         self._loop: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -297,8 +300,16 @@ class Controller:
             self.resigned.set()
             raise
         except FatalError as fatal:
-            self._on_fatal(fatal)
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
+            if self._outcomes is None:
+                self._on_fatal(fatal)
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
+            # Nothing was written. A controller that reads everything anew decides on what is there now.
+            if self._port.is_open:
+                self._port.close()
+                log.error("%s; this broker resigns, and the next controller reads everything anew", fatal)
+            self.overwritten = True
+            self.resigned.set()
+            raise ResignedError(str(fatal)) from fatal
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

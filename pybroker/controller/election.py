@@ -28,6 +28,10 @@ from pybroker.metadata.store import (
 
 log = logging.getLogger(__name__)
 
+OVERWRITTEN_PAUSE_S = 1.0
+"""Before this broker stands again whose image was not the store's: a reader that cannot make sense of what somebody has
+written there must not take the office again and again."""
+
 
 class Alone:
     """The one broker of an embedded store: it is the controller from its start to its stop."""
@@ -175,6 +179,10 @@ class Election:
         self._seat.taken_by(None)
         log.warning("this broker is not the controller any more")
         await self._resign(controller)
+        if controller.overwritten:
+            with contextlib.suppress(NoNodeError):
+                await self._store.delete(znodes.CONTROLLER)
+            await asyncio.sleep(OVERWRITTEN_PAUSE_S)
 
     async def _resign(self, controller: Controller) -> None:
         self._controller = None

@@ -154,4 +154,4 @@ class Writer:
                 ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
             )
         # The image says that this write fits, the store says it does not: somebody else writes to the store.
-        return FatalError(f"the metadata store was changed by somebody else: {error}")
+        return FatalError(f"the metadata store was changed by somebody else: {error.cause!r}")

@@ -58,6 +58,8 @@ async def test_positions(admin: AdminClient, bootstrap: str, name: str) -> None:
     await write(bootstrap, name, *map(str, range(10)))
     where, other = TopicPartition(name, 0), TopicPartition(name, 1)
     async with reader(bootstrap) as consumer:
+        with pytest.raises(TypeError, match=r"TopicPartition\(topic, partition\), not \('"):
+            consumer.assign([(name, 0)])  # type: ignore[list-item]  # a slip that pollers would meet much later
         consumer.assign([where, other])
         assert await values(consumer, 10) == [str(each) for each in range(10)]
         assert (await consumer.position(where), await consumer.position(other)) == (10, 0)

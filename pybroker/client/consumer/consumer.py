@@ -101,7 +101,12 @@ class Consumer(LivingClient):
         self._arrived.set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly these partitions, without a group's say. Raises ValueError if topics are subscribed."""
+        """Reads exactly these partitions, without a group's say. Raises ValueError if topics are subscribed, TypeError
+        for what is no TopicPartition."""
+        partitions = list(partitions)
+        for one in partitions:
+            if not isinstance(one, TopicPartition):
+                raise TypeError(f"assign() takes TopicPartition(topic, partition), not {one!r}")
         if self._subscription.topics is not None:
             raise ValueError("topics are subscribed: unsubscribe first")
         self._positions.assign(partitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -44,6 +45,42 @@ async def test_changes_follow_on_one_another() -> None:
     assert (await known.update(change(4, b))).error_code == refused, "known already"
     assert set(known.image.floors) == {"a", "b"}
     assert obedient.told == [(0, 1, whole), (1, 2, b)]
+
+
+class Slow:
+    """Obeys one change after the other, when it may."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.in_force: set[str] = set()
+        self.begun = 0
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        self.begun += 1
+        if "old" in after.floors and "new" not in after.floors:
+            await self.may.wait()
+        self.in_force = set(after.floors)
+
+
+@pytest.mark.checklist("R31")
+async def test_a_new_controller_speaks_while_the_last_ones_change_is_obeyed() -> None:
+    """What is in force is what is shown, and not what was said before."""
+    slow = Slow()
+    known = KnownCluster([slow])
+    old = ClusterImage.initial(5).apply(ImageDelta(floors={"old": 1}))
+    new = ClusterImage.initial(6).apply(ImageDelta(floors={"old": 1, "new": 1}))
+    first = asyncio.create_task(known.update(change(1, old)))
+    await until(lambda: slow.begun)
+    second = asyncio.create_task(known.update(change(1, new, epoch=6)))
+    late = asyncio.create_task(known.update(change(2, old)))
+    reached = asyncio.create_task(known.reached(5, 1))
+    await asyncio.sleep(0)
+    assert not reached.done(), "it is shown, and not in force"
+    slow.may.set()
+    answers = [await one for one in (first, second, late)]
+    assert [one.error_code for one in answers] == [0, 0, ErrorCode.STALE_CONTROLLER_EPOCH]
+    await reached
+    assert slow.in_force == set(known.image.floors) == {"old", "new"}
 
 
 @pytest.mark.checklist("R12")
