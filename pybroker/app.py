@@ -34,7 +34,11 @@ from pybroker.startup.store import open_store, prepare_store
 log = logging.getLogger(__name__)
 
 HAND_OVER_MS = 5_000
-"""What one attempt may take to have others lead before a stop."""
+"""What one attempt may take to have others lead before a stop …"""
+LEAVE_S_MAX = 5.0
+"""At a stop the metadata store is waited for no longer."""
+HAND_OVER_S_MAX = 12.0
+"""… and all of them: what follows has to be done within `shutdown.timeout.ms`, too."""
 
 PARKED_GRACE_S = 1.0
 """What requests that wait for something get at a stop before they are answered with an error."""
@@ -222,14 +226,21 @@ class Broker:
         if not (config.in_cluster and config["controlled.shutdown.enable"]):
             return
         event = ShutDownBroker(config.broker_id, parts.fence.broker_epoch)
-        pause_ms = config.get_int("controlled.shutdown.retry.backoff.ms")
+        pause_s = config.get_int("controlled.shutdown.retry.backoff.ms") / 1000
+        give_up = self._loop.time() + HAND_OVER_S_MAX
         for left in reversed(range(config.get_int("controlled.shutdown.max.retries") + 1)):
             try:
                 answer = await parts.port.submit(event, HAND_OVER_MS)
             except KafkaError as error:
+                if not parts.services.cluster_state.session.connected:
+                    log.warning(
+                        "ZooKeeper is not reached: nobody takes over what this broker leads before its session ends"
+                    )
+                    return
                 log.warning("nobody takes over what this broker leads: %s", error)
-                if left:
-                    await asyncio.sleep(pause_ms / 1000)
+                if not left or self._loop.time() + pause_s + HAND_OVER_MS / 1000 > give_up:
+                    return
+                await asyncio.sleep(pause_s)
                 continue
             if answer.reply:
                 log.info("%d partitions have no other replica in sync; they have no leader now", len(answer.reply))
@@ -296,8 +307,16 @@ class Broker:
             await self._store_guard.stop()
         if store is not None:
             if clean and parts is not None:
-                await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
+                await self._leave(parts)
             await store.close()
+
+
+    async def _leave(self, parts: Parts) -> None:
+        try:
+            async with asyncio.timeout(LEAVE_S_MAX):
+                await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
+        except (StoreError, TimeoutError):
+            log.warning("the metadata store does not note this stop; the next start takes it for a crash")
 
 
 def _waited_for(parts: Parts, broker_id: int) -> bool:

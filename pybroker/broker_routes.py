@@ -23,7 +23,7 @@ from pybroker.api.control import ControlReceiver
 from pybroker.cluster.packed import UnreadableError
 from pybroker.cluster.port import OwnPort
 from pybroker.interbroker.by_name import LAST_BY_NAME
-from pybroker.interbroker.control import request_from_wire, response_to_wire
+from pybroker.interbroker.control import received, response_to_wire
 from pybroker.metadata.control_messages import refusal
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -50,7 +50,7 @@ CONTROLLERS = (
 async def obey(receiver: ControlReceiver, context: RequestContext, message: Any) -> Any:
     """A message from the wire. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
     try:
-        request = request_from_wire(message)
+        request = await received(message)
     except UnreadableError as problem:
         log.error("a message of the controller cannot be read: %s", problem)
         raise

@@ -27,7 +27,7 @@ from pybroker.controller.controller import Controller
 from pybroker.controller.local_channel import LocalChannel
 from pybroker.controller.local_port import LocalPort
 from pybroker.interbroker.connection import InterBrokerConnection
-from pybroker.interbroker.control import request_to_wire
+from pybroker.interbroker.control import sendable
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import (
     CloseTopics,
@@ -84,7 +84,7 @@ class AnsweringChannels:
 
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         async with self._turn:  # as `RemoteChannel` does
-            wire = request_to_wire(request)
+            wire = await sendable(request)
             self.counts["messages"] += 1
             self.counts["bytes"] += len(encode(wire, InterBrokerConnection.facts(type(wire)).highest))
             await asyncio.sleep(0)

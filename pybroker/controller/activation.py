@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from pybroker.collector import let_be
 from pybroker.errors import FatalError
 from pybroker.metadata import store_history, znodes
 from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
@@ -19,6 +20,7 @@ from pybroker.metadata.store import (
     Create,
     MetadataStore,
     MultiError,
+    Node,
     NodeExistsError,
     Operation,
     Set,
@@ -26,6 +28,8 @@ from pybroker.metadata.store import (
     in_parts,
 )
 from pybroker.metadata.store_history import decode_offices, encode_offices
+
+NODES_MANY = 20_000
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
 """What `partition.metadata` on this broker says about names; asked only when a topic has no id."""
@@ -88,15 +92,27 @@ async def load_cluster(
     version does not know them."""
     names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest")
     epochs = await store.get(znodes.BROKER_EPOCHS)
-    topics, configs, admin, acls, extended_acls, ingest = [await store.subtree(name) for name in names]
-    nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data)
-    # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
-    local_ids = await find_local_ids() if lacks_ids(nodes) else {}
-    topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
-    # On a thread: of 200,000 partitions it takes a second, and this broker serves others meanwhile.
-    loaded = await asyncio.get_running_loop().run_in_executor(
-        None, partial(load_image, office.epoch, nodes, local_ids, topic_ids=topic_ids)
-    )
+    with let_be() as made:
+        read = [await store.subtree(name) for name in names]
+        made.large = sum(map(len, read)) > NODES_MANY
+        topics, configs, admin, acls, extended_acls, ingest = read
+        nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data)
+        # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
+        local_ids = await find_local_ids() if lacks_ids(nodes) else {}
+        topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
+        # On a thread: of 200,000 partitions it takes a second, and this broker serves others meanwhile.
+        loaded = await asyncio.get_running_loop().run_in_executor(
+            None, partial(_load, read, partial(load_image, office.epoch, nodes, local_ids, topic_ids=topic_ids))
+        )
     for part in in_parts(loaded.repairs):
         await store.multi([office.check(), *part])
+    return loaded
+
+
+def _load(read: Sequence[dict[str, Node]], load: Callable[[], LoadedImage]) -> LoadedImage:
+    """Frees what was read piece by piece: all at once it would hold every thread for a tenth of a second."""
+    loaded = load()
+    for nodes in read:
+        while nodes:
+            nodes.popitem()
     return loaded

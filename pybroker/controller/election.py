@@ -28,6 +28,8 @@ from pybroker.metadata.store import (
 
 log = logging.getLogger(__name__)
 
+LEAVE_S_MAX = 5.0
+"""A store that does not answer is not waited for; the office is free when this broker's session ends."""
 OVERWRITTEN_PAUSE_S = 1.0
 """Before this broker stands again whose image was not the store's: a reader that cannot make sense of what somebody has
 written there must not take the office again and again."""
@@ -101,8 +103,9 @@ class Election:
         controller = self._controller
         if controller is not None:
             await self._resign(controller)
-            with contextlib.suppress(StoreError):
-                await self._store.delete(znodes.CONTROLLER)
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(LEAVE_S_MAX):
+                    await self._store.delete(znodes.CONTROLLER)
 
     async def unseat(self, broker_id: int) -> None:
         """The process of the controller is dead, which others have seen before its session ends: the office is free.

@@ -6,6 +6,7 @@ objects of our own classes, which have the wire's fields. The others hold what t
 
 from __future__ import annotations
 
+import asyncio
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,9 @@ from pybroker.metadata.control_messages import ControlRequest, ControlResponse
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import message_schema, use_classes
 from pybroker.protocol import interbroker as wire
+
+APART_BYTES_MIN = 256 * 1024
+"""Of a change of the cluster: so much takes some milliseconds to read."""
 
 _SAME: tuple[tuple[str, type], ...] = (
     ("LeaderAndIsrRequest", control.LeaderAndIsrRequest),
@@ -91,6 +95,20 @@ def request_to_wire(request: ControlRequest) -> Any:
                 topics=list(topics),
             )
     return request
+
+
+async def sendable(request: ControlRequest) -> Any:
+    """As `request_to_wire`; everything about a large cluster is packed on a thread, and others have their turns."""
+    if isinstance(request, control.UpdateCluster) and isinstance(request.change, ClusterImage):
+        return await asyncio.get_running_loop().run_in_executor(None, request_to_wire, request)
+    return request_to_wire(request)
+
+
+async def received(message: Any) -> ControlRequest:
+    """As `request_from_wire`; what is large is read on a thread."""
+    if isinstance(message, wire.UpdateClusterRequest) and len(message.change) > APART_BYTES_MIN:
+        return await asyncio.get_running_loop().run_in_executor(None, request_from_wire, message)
+    return request_from_wire(message)
 
 
 def request_from_wire(message: Any) -> ControlRequest:

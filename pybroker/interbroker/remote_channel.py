@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pybroker.cluster.packed import UnreadableError
 from pybroker.interbroker.by_name import LAST_BY_NAME, by_id, named
 from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
-from pybroker.interbroker.control import request_to_wire, response_from_wire
+from pybroker.interbroker.control import request_to_wire, response_from_wire, sendable
 from pybroker.metadata.control_messages import ControlRequest, ControlResponse, refusal
 from pybroker.native import CodecError
 from pybroker.protocol.error_codes import ErrorCode
@@ -110,7 +110,7 @@ class RemoteChannel:
         says_names = version == LAST_BY_NAME.get(type(request), -1)
         await connection.drain()
         async with self._turn:
-            message = request_to_wire(named(request) if says_names else request)
+            message = await sendable(named(request) if says_names else request)
             answer = connection.start(message, version)
             await asyncio.sleep(0)
         told = await connection.answer_to(message, answer, timeout_s=ANSWER_SECONDS_MAX)

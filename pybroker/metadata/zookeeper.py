@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -61,12 +62,14 @@ from pybroker.metadata.store import (
     operation_bytes,
 )
 from pybroker.metadata.zookeeper_handler import LoopHandler
-from pybroker.metadata.zookeeper_reads import GET_CHILDREN, GET_DATA, MultiRead
+from pybroker.metadata.zookeeper_reads import GET_DATA, READS_A_TURN_MAX, MultiRead, read_subtree, slices
 
 log = logging.getLogger(__name__)
 
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
+CLOSE_S_MAX = 5.0
+"""A server that does not answer ends the session by itself."""
 
 READS_A_REQUEST_MAX = 500
 """In one `multiRead`. Values of partitions have some hundred bytes; the server builds the answer in memory."""
@@ -258,24 +261,7 @@ class ZooKeeperStore:
 
     async def subtree(self, path: str) -> dict[str, Node]:
         check_path(path)
-        found: dict[str, Node] = {}
-        # The stat of a node tells whether it has children, so that leaves, most of all nodes, cost one read.
-        parents = [path]
-        while parents:
-            listed: list[list[str] | None] = await self._read_many(GET_CHILDREN, parents)
-            level = [
-                f"{'' if parent == '/' else parent}/{name}"
-                for parent, names in zip(parents, listed, strict=True)
-                for name in sorted(names or ())
-            ]
-            parents = []
-            for child, answer in zip(level, await self._read_many(GET_DATA, level), strict=True):
-                if answer is not None:
-                    data, stat = answer
-                    found[child] = _node(data, stat)
-                    if stat.numChildren:
-                        parents.append(child)
-        return found
+        return await read_subtree(path, self._read_many, _node)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes, in order; None for each that does not exist. No snapshot: they are read in several requests."""
@@ -283,9 +269,14 @@ class ZooKeeperStore:
         return [None if answer is None else _node(*answer) for answer in answers]
 
     async def _read_many(self, kind: int, paths: Sequence[str]) -> list[Any]:
-        requests = [paths[at : at + READS_A_REQUEST_MAX] for at in range(0, len(paths), READS_A_REQUEST_MAX)]
-        answers = await asyncio.gather(*(self._read(some[0], self._multi_read, kind, some) for some in requests))
-        return [answer for some in answers for answer in some]
+        found: list[Any] = []
+        for turn in slices(paths, READS_A_TURN_MAX):
+            requests = slices(turn, READS_A_REQUEST_MAX)
+            for answers in await asyncio.gather(
+                *(self._read(some[0], self._multi_read, kind, some) for some in requests)
+            ):
+                found += answers
+        return found
 
     def _multi_read(self, kind: int, paths: Sequence[str]) -> Any:
         chroot = self._client.chroot
@@ -327,15 +318,22 @@ class ZooKeeperStore:
             return
         self._closed = True
         self._connected.clear()
-        await self._loop.run_in_executor(None, self._stop)
+        over = asyncio.Event()
+        # A thread of its own, which the end of the process does not wait for.
+        threading.Thread(target=self._stop, args=(over,), name="zookeeper-close", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await over.wait()
         self._handler.disconnect()
         for listener in self._listeners:
             listener(SessionState.LOST)
 
-    def _stop(self) -> None:
+    def _stop(self, over: asyncio.Event) -> None:
         with contextlib.suppress(kz.KazooException, OSError):
             self._client.stop()
             self._client.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(over.set)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

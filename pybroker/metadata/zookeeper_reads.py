@@ -6,14 +6,20 @@ start of a controller reads a node for each partition of the cluster.
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from kazoo.exceptions import EXCEPTIONS, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
+from pybroker.metadata.store import Node
+
 GET_DATA = 4
 GET_CHILDREN = 8
+READS_A_TURN_MAX = 4_000
+"""What is asked for, and worked on, before others have their turn on the loop."""
 _ERROR = -1
 _END = -1
 
@@ -77,3 +83,35 @@ def _bytes(buffer: bytes, offset: int) -> tuple[bytes, int]:
     start = offset + _INT.size
     end = start + max(0, length)
     return bytes(buffer[start:end]), end
+
+
+def slices(paths: Sequence[str], size: int) -> list[Sequence[str]]:
+    """In order, not longer than `size` each."""
+    return [paths[at : at + size] for at in range(0, len(paths), size)]
+
+
+async def read_subtree(
+    path: str, read_many: Callable[[int, Sequence[str]], Awaitable[list[Any]]], node_of: Callable[..., Node]
+) -> dict[str, Node]:
+    """Everything below a path, level by level. The stat of a node tells whether it has children, so that leaves, most
+    of all nodes, cost one read."""
+    found: dict[str, Node] = {}
+    parents = [path]
+    while parents:
+        level: list[str] = []
+        for some in slices(parents, READS_A_TURN_MAX):
+            turn = len(level)
+            for parent, names in zip(some, await read_many(GET_CHILDREN, some), strict=True):
+                level += [f"{'' if parent == '/' else parent}/{name}" for name in sorted(names or ())]
+                if len(level) - turn > READS_A_TURN_MAX:
+                    turn = len(level)
+                    await asyncio.sleep(0)
+        parents = []
+        for some in slices(level, READS_A_TURN_MAX):
+            for child, answer in zip(some, await read_many(GET_DATA, some), strict=True):
+                if answer is not None:
+                    data, stat = answer
+                    found[child] = node_of(data, stat)
+                    if stat.numChildren:
+                        parents.append(child)
+    return found

@@ -27,7 +27,7 @@ def test_the_inside_of_the_controller_is_its_own() -> None:
 
 def test_the_controller_knows_nobody_who_asks_it() -> None:
     """It reaches brokers by its channels only, its own too."""
-    allowed = ("controller", "cluster", "metadata", "clock", "errors", "native", "protocol")
+    allowed = ("controller", "cluster", "metadata", "clock", "collector", "errors", "native", "protocol")
     known = {
         target
         for name, targets in imports(ROOT).items()

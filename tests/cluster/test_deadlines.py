@@ -128,3 +128,20 @@ def test_brokers_that_came_and_went_while_the_controller_did_not_hear_it(network
     assert network.state.controller() == controller
     assert create_at(brokers[asked], "since", third, LONG_MS) == 0
     until(lambda: len({id_of(broker, "since") for broker in brokers.values()}) == 1)
+
+
+def test_a_broker_that_does_not_reach_zookeeper_stops(network: Network) -> None:
+    """What nobody can take over is not waited for until the end of its patience, which would be a crash."""
+    _, asked, _ = network.roles()
+    broker = network.cluster.brokers[asked]
+    network.links.cut_off(asked, ZOOKEEPER)
+    controller, _, third = network.roles()
+    network.links.cut_off(asked, controller, third)
+    try:
+        broker.stop()
+        said = broker.log_tail(50)
+    finally:
+        network.links.heal()
+    assert "does not note this stop; the next start takes it for a crash" in said
+    broker.start()
+    network.roles()

@@ -1,0 +1,30 @@
+"""Python's cyclic garbage collector and large tables: a look at everything holds every thread for as long as it takes,
+and tables of some hundred thousand entries that hold no cycle are looked at in vain."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Made:
+    """What the work says of what it has made."""
+
+    large = False
+    """Very much, which stays."""
+
+
+@contextmanager
+def let_be() -> Iterator[Made]:
+    """For work that may make very much: nothing is collected meanwhile. If it has, what is there at the end is never
+    looked at again: it goes as ever when nothing refers to it, and only a cycle that nobody holds at that moment stays
+    for good."""
+    made = Made()
+    gc.disable()
+    try:
+        yield made
+    finally:
+        if made.large:
+            gc.freeze()
+        gc.enable()
