@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker.cluster.view import ClusterView
 from pybroker.metadata.control_messages import (
+    EPOCH_DURING_DELETE,
     NamedPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -36,7 +37,8 @@ async def handle_by_name(
         for state in topic.partition_states:
             index = state.partition_index
             served = replicas.served_at(name, index)
-            if served is not None and -1 < topic.last_epoch < served.epoch:
+            deleted = state.leader_epoch == EPOCH_DURING_DELETE
+            if deleted and served is not None and -1 < topic.last_epoch < served.epoch:
                 refused.append(NamedPartitionError(name, index, ErrorCode.FENCED_LEADER_EPOCH))
                 continue
             ids = [served.topic_id] if served is not None else _ids(replicas, view, name, index)

@@ -41,7 +41,7 @@ def named(request: ControlRequest) -> ControlRequest:
         last_epoch = topic.last_epoch
         if before is not None:
             states = _merged(before.partition_states, topic.partition_states)
-            last_epoch = -1 if -1 in (before.last_epoch, last_epoch) else max(before.last_epoch, last_epoch)
+            last_epoch = max(before.last_epoch, last_epoch)
         topics[topic.topic_name] = StopReplicaTopicState(
             topic.topic_name, Uuid.ZERO, list(states.values()), last_epoch
         )

@@ -270,8 +270,13 @@ class ReplicaManager:
 
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
         if self._following is not None:
-            served = ((one.topic_id, one.partition, self._hosted.epoch(one.topic_id, one.partition)) for one in orders)
-            self._following.leave((topic_id, index, epoch) for topic_id, index, epoch in served if epoch is not None)
+            served = ((one, self._hosted.epoch(one.topic_id, one.partition)) for one in orders)
+            self._following.leave(
+                (one.topic_id, one.partition, epoch)
+                for one, epoch in served
+                # What is refused, as it is of an earlier leader's time, goes on.
+                if epoch is not None and not 0 <= one.leader_epoch < epoch
+            )
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
 
     # --- StopReplica --------------------------------------------------------------------------------------------------

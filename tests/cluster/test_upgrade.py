@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from pybroker.client import NewTopic, blocking
+from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -33,6 +33,7 @@ from tests.support.replicas import (
     topic_id,
 )
 from tests.topic_ids.kit import metadata
+from tests.topic_ids.lives import Lives
 from tests.topic_ids.without_ids import OLD, VERSION, alter
 from tests.wire.client import WireClient
 
@@ -182,6 +183,10 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     cluster.brokers[controller(cluster)].restart()
     same_logs(cluster, "moved")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        # A replica goes, and what it had.
+        admin.alter_partition_reassignments({TopicPartition("moved", 0): [1, 2]})
+        until(lambda: not (cluster.brokers[3].data_dir / "moved-0").exists())
+        assert same_logs(cluster, "moved")
         admin.create_topics([NewTopic("again", 1, 3)])
         log_is_there = [broker.data_dir / "again-0" for broker in cluster.brokers.values()]
         until(lambda: all(path.exists() for path in log_is_there))
@@ -255,8 +260,10 @@ def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     assert stop(last_epoch=before.epoch - 1) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
     assert partition.exists()
     assert state(cluster, "fenced", target) == before
+    # It goes on following, too.
+    written_to(network, "fenced", "more")
     same_logs(cluster, "fenced", target)
-    assert read(cluster, "fenced") == ["kept"]
+    assert read(cluster, "fenced") == ["kept", "more"]
 
 
 @pytest.mark.checklist(67, 68, 115, 116, 117, 118, 119, 120, 206, 210, "R39")
@@ -342,6 +349,8 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
         lowered.start()
     del lowered.settings[VERSION]
     lowered.start()
+    # What was deleted is put aside everywhere by now.
+    until(lambda: {one.state for found in Lives(lowered.port).deletions() for one in found.partitions} == {"staged"})
     # Nothing is lost, and nothing has come back.
     written = writer.finish()
     assert read(cluster, "stream") == written
