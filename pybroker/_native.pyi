@@ -423,7 +423,15 @@ class StagedDirectory:
 class StoredRecord:
     """A record of a local log."""
 
-    def __new__(cls, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> StoredRecord: ...
+    def __new__(
+        cls,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        producer_id: int,
+        committed: bool | None,
+    ) -> StoredRecord: ...
     @property
     def offset(self) -> int: ...
     @property
@@ -432,6 +440,73 @@ class StoredRecord:
     def key(self) -> bytes | None: ...
     @property
     def value(self) -> bytes | None: ...
+    @property
+    def producer_id(self) -> int:
+        """Whose transaction it is part of, or ends; -1 outside of transactions."""
+    @property
+    def committed(self) -> bool | None:
+        """For a marker: whether it commits. None for records."""
+
+@final
+class Pattern:
+    """A regular expression that a whole text has to match, in time linear in the text."""
+
+    def __new__(cls, pattern: str) -> Pattern:
+        """Raises ValueError saying what is wrong with it."""
+    def matches(self, text: str) -> bool: ...
+
+@final
+class ActiveProducer:
+    """A producer that the log of a partition knows."""
+
+    def __new__(
+        cls,
+        producer_id: int,
+        producer_epoch: int,
+        last_sequence: int,
+        last_timestamp_ms: int,
+        coordinator_epoch: int,
+        transaction_start: int,
+    ) -> ActiveProducer: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def last_sequence(self) -> int:
+        """-1 if none is known."""
+    @property
+    def last_timestamp_ms(self) -> int: ...
+    @property
+    def coordinator_epoch(self) -> int:
+        """Of the coordinator that wrote its last marker; -1 if there is none."""
+    @property
+    def transaction_start(self) -> int:
+        """Offset at which its open transaction begins; -1 if none is open."""
+    def __eq__(self, other: object) -> bool: ...
+
+@final
+class TransactionQuestion:
+    """A leader here asks whether partitions are part of a transaction, before its first records are written to them
+    (KIP-890). Dropped unanswered, the client is told to try again."""
+
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def adds(self) -> bool:
+        """The partitions are to be made part of it, if they are not."""
+    @property
+    def abortable(self) -> bool:
+        """The client understands TRANSACTION_ABORTABLE."""
+    @property
+    def partitions(self) -> list[tuple[Uuid, int]]:
+        """(topic id, partition)"""
+    def answer(self, codes: Sequence[int]) -> None:
+        """An error code for each partition; only the first answer counts."""
 
 @final
 class StoredRecords:
@@ -775,15 +850,25 @@ class NativePartitions:
         records: Sequence[tuple[bytes | None, bytes | None]],
         timestamp_ms: int,
         leader_epoch: int = -1,
+        producer: tuple[int, int] | None = None,
     ) -> int:
         """Appends (key, value) records as one batch to a local leader with acks=all; gives a token at
         once. The Completion with that token, errors included (NOT_LEADER_OR_FOLLOWER,
         MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR, …), comes by `drain`, in commit mode after the flush.
         `leader_epoch`: the one under which the writer knows what it writes upon; another one here is
-        FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. Raises ValueError without records."""
+        FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. `producer`: (id, epoch) of whose transaction the
+        records are part. Raises ValueError without records."""
+    def append_marker(
+        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], committed: bool, timestamp_ms: int
+    ) -> int:
+        """Ends a transaction in a local leader's partition with acks=all; a token as for `append`. `marker`: (producer
+        id, its epoch, coordinator epoch); an older one than the partition knows is INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED."""
+    def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
+        """The producers that a local leader's log knows. Raises NativeError."""
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
-        """*Blocking.* Records from `offset` on up to the log end, decompressed, control records left
-        out. At least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""
+        """*Blocking.* Records from `offset` on up to the log end, decompressed, markers of transactions among them. At
+        least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""
     def delete_records(self, topic_id: Uuid, partition: int, offset: int, flush_wait_s: float = 0.0) -> int:
         """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Waits at most
         `flush_wait_s` for a flush under way that brings the offset below the high watermark. Raises NativeError."""
@@ -898,7 +983,7 @@ class NativeControlQueue:
         by this object."""
     def drain(
         self, max_items: int = 256
-    ) -> list[Request | Completion | IsrProposal | ReplicasOffline | LogDirsFailed]:
+    ) -> list[Request | Completion | IsrProposal | TransactionQuestion | ReplicasOffline | LogDirsFailed]:
         """What has arrived, at most `max_items`; what sessions of clients wait for comes before requests of
         administrators. Requests that cannot be decoded are answered here by closing their connection. Also writes
         native log lines to the logger `pybroker.native`. A full batch means there may be more: call again."""

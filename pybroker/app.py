@@ -125,6 +125,7 @@ class Broker:
             appends=parts.appends,
             isr=parts.isr,
             failed=parts.failed,
+            membership=parts.services.transactions.membership,
             tables=tables,
             loop=self._loop,
             on_fatal=self._fail,
@@ -146,6 +147,7 @@ class Broker:
         if config.in_cluster:
             services.producer_ids.stock()
         services.groups.start()
+        services.transactions.coordinator.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
             # Before clients can look: what groups get back, or lose with a topic, is in their memory.
             await services.groups.loaded()
@@ -281,6 +283,7 @@ class Broker:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:
             # Groups answer their parked requests themselves; the rest gets a moment, then an error.
+            await parts.services.transactions.coordinator.stop()
             await parts.services.groups.stop()
             await dispatcher.cancel_parked(PARKED_GRACE_S)
         if parts is not None:
@@ -294,8 +297,9 @@ class Broker:
             if parts.peers is not None:
                 await parts.peers.stop()
             await parts.office.stop()
-            if parts.disconnect is not None:
-                parts.disconnect()
+            for disconnect in (parts.disconnect, parts.services.transactions.disconnect):
+                if disconnect is not None:
+                    disconnect()
         if dispatcher is not None:
             dispatcher.stop()
         if native is not None:

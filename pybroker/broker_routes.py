@@ -17,6 +17,8 @@ from pybroker.api import (
     k56_alter_partition,
     k58_envelope,
     k32165_ingest_order,
+    k32166_verify_transaction,
+    k32167_end_transaction,
     k32170_probe_broker,
 )
 from pybroker.api.control import ControlReceiver
@@ -78,6 +80,10 @@ def broker_routes(
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, changes),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
+        k32166_verify_transaction.API_KEY: partial(
+            k32166_verify_transaction.handle, services.transactions.membership
+        ),
+        k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
     }
     assert services.gate is not None
     return {

@@ -45,6 +45,14 @@ from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
+from pybroker.coordinators.transaction import ports as transaction_ports
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.markers import LocalMarkers, OnlyHere
+from pybroker.coordinators.transaction.membership import Colleagues
+from pybroker.coordinators.transaction.membership import Membership as TransactionMembership
+from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
+from pybroker.coordinators.transaction.ports import MarkerWriter
+from pybroker.coordinators.transaction.transactions import Transactions
 from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.leader import IngestLeader
@@ -111,12 +119,23 @@ class Local(NamedTuple):
     credentials: Credentials
 
 
+class Between(NamedTuple):
+    """What there is of other brokers."""
+
+    view: KnownCluster
+    port: ControllerPort
+    dial: Dialer | None
+    """None of a broker that is alone."""
+
+
 class Followers(NamedTuple):
     """What goes on by itself as topics come and go."""
 
     appends: NativeAppends
     group_topics: CachedTopics
     groups: GroupCoordinator
+    producer_ids: ProducerIds
+    transactions: Transactions
     ingests: Ingests
     returned_offsets: ReturnedOffsets
 
@@ -347,9 +366,16 @@ def _followers(
 
     appends = NativeAppends(native.partitions, ground.loop)
     group_topics = CachedTopics(local.cache, owns_epoch)
-    groups = GroupCoordinator(
-        Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics),
-        Settings(ground.config),
+    ports = Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics)
+    groups = GroupCoordinator(ports, Settings(ground.config))
+    producer_ids = ProducerIds(ground.store, ground.broker_id)
+    transactions = _transactions(
+        ground,
+        ports,
+        groups,
+        ids=producer_ids,
+        markers=LocalMarkers(appends, groups, ground.clock),
+        between=Between(view, port, dial),
     )
     colleagues = None
     if dial is not None:
@@ -369,7 +395,38 @@ def _followers(
     view.also(ingests)
     if (between := ground.config.between_brokers) is not None:
         view.also(Addresses(native, ground.broker_id, between))
-    return Followers(appends, group_topics, groups, ingests, ReturnedOffsets(view, port, groups.give_back))
+    return Followers(
+        appends,
+        group_topics,
+        groups,
+        producer_ids,
+        transactions,
+        ingests,
+        ReturnedOffsets(view, port, groups.give_back),
+    )
+
+
+def _transactions(
+    ground: Ground, ports: Ports, groups: GroupCoordinator, *, ids: ProducerIds, markers: LocalMarkers, between: Between
+) -> Transactions:
+    writer: MarkerWriter = OnlyHere(ground.broker_id, markers)
+    colleagues: Colleagues | None = None
+    close = None
+    if between.dial is not None:
+        from pybroker.coordinators.transaction.everywhere import Everywhere
+        from pybroker.interbroker.lines import Lines
+
+        everywhere = Everywhere(
+            ground.broker_id, markers, Lines(between.view, between.dial), Lines(between.view, between.dial)
+        )
+        writer = colleagues = everywhere
+        close = everywhere.close
+    coordinator = TransactionCoordinator(
+        ports, transaction_ports.Settings(ground.config), ids, writer, between.port
+    )
+    membership = TransactionMembership(ground.broker_id, coordinator, ports.topics, colleagues)
+    commits = TransactionalCommits(groups, membership, ports.topics, ports.creator)
+    return Transactions(coordinator, membership, markers, commits, ground.clock, close)
 
 
 def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) -> ControlReceiver:
@@ -416,7 +473,8 @@ def _services(
         groups=followers.groups,
         ingests=followers.ingests,
         group_topics=followers.group_topics,
-        producer_ids=ProducerIds(ground.store, ground.broker_id),
+        producer_ids=followers.producer_ids,
+        transactions=followers.transactions,
         authorizer=local.authorizer,
         sasl=SaslServer(config, local.credentials, ground.clock, gate),
         gate=gate,

@@ -30,6 +30,11 @@ from pybroker.api import (
     k20_delete_topics,
     k21_delete_records,
     k22_init_producer_id,
+    k24_add_partitions_to_txn,
+    k25_add_offsets_to_txn,
+    k26_end_txn,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
     k29_describe_acls,
     k30_create_acls,
     k31_delete_acls,
@@ -48,6 +53,9 @@ from pybroker.api import (
     k50_describe_user_scram_credentials,
     k51_alter_user_scram_credentials,
     k60_describe_cluster,
+    k61_describe_producers,
+    k65_describe_transactions,
+    k66_list_transactions,
     k75_describe_topic_partitions,
     k32143_undelete_topics,
     k32144_truncate_topics,
@@ -59,11 +67,18 @@ from pybroker.api import (
     k32153_ingest_abort,
     k32154_list_ingests,
 )
-from pybroker.coordinators.no_transactions import NoTransactions
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.access import IngestAccess
-from pybroker.native import IsrProposal, LogDirsFailed, NativeBroker, ReplicasOffline, Request
+from pybroker.native import (
+    IsrProposal,
+    LogDirsFailed,
+    NativeBroker,
+    ReplicasOffline,
+    Request,
+    TransactionQuestion,
+)
 from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.requests.context import Authenticated, LastResponse, RequestContext
@@ -115,7 +130,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k10_find_coordinator.API_KEY: partial(
             k10_find_coordinator.handle,
             groups,
-            NoTransactions(services.broker_id, services.group_topics),
+            services.transactions.coordinator,
             authorizer,
         ),
         k11_join_group.API_KEY: partial(k11_join_group.handle, groups, authorizer),
@@ -127,7 +142,9 @@ def routes(services: Services) -> dict[int, Handler]:
         k19_create_topics.API_KEY: partial(k19_create_topics.handle, services.topics, services.config, authorizer),
         k20_delete_topics.API_KEY: partial(k20_delete_topics.handle, services.topics, services.cluster, authorizer),
         k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records, authorizer),
-        k22_init_producer_id.API_KEY: partial(k22_init_producer_id.handle, services.producer_ids, authorizer),
+        k22_init_producer_id.API_KEY: partial(
+            k22_init_producer_id.handle, services.producer_ids, services.transactions.coordinator, authorizer
+        ),
         k32_describe_configs.API_KEY: partial(k32_describe_configs.handle, services.configs, authorizer),
         k33_alter_configs.API_KEY: partial(k33_alter_configs.handle, services.configs, authorizer),
         k34_alter_replica_log_dirs.API_KEY: partial(k34_alter_replica_log_dirs.handle, services.log_dirs, authorizer),
@@ -145,6 +162,7 @@ def routes(services: Services) -> dict[int, Handler]:
             k46_list_partition_reassignments.handle, services.reassignments, authorizer
         ),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
+        **_of_transactions(services),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
         k75_describe_topic_partitions.API_KEY: partial(
             k75_describe_topic_partitions.handle, services.cluster, services.config, authorizer
@@ -180,6 +198,31 @@ def routes(services: Services) -> dict[int, Handler]:
     }
 
 
+def _of_transactions(services: Services) -> dict[int, Handler]:
+    transactions, topics, authorizer = services.transactions, services.group_topics, services.authorizer
+    coordinator = transactions.coordinator
+    return {
+        k24_add_partitions_to_txn.API_KEY: partial(k24_add_partitions_to_txn.handle, coordinator, topics, authorizer),
+        k25_add_offsets_to_txn.API_KEY: partial(
+            k25_add_offsets_to_txn.handle, coordinator, transactions.commits, authorizer
+        ),
+        k26_end_txn.API_KEY: partial(k26_end_txn.handle, coordinator, authorizer),
+        k27_write_txn_markers.API_KEY: partial(
+            k27_write_txn_markers.handle, transactions.markers, topics, authorizer
+        ),
+        k28_txn_offset_commit.API_KEY: partial(
+            k28_txn_offset_commit.handle, transactions.commits, topics, authorizer
+        ),
+        k61_describe_producers.API_KEY: partial(
+            k61_describe_producers.handle, services.native.partitions, topics, authorizer
+        ),
+        k65_describe_transactions.API_KEY: partial(k65_describe_transactions.handle, coordinator, authorizer),
+        k66_list_transactions.API_KEY: partial(
+            k66_list_transactions.handle, coordinator, transactions.clock, authorizer
+        ),
+    }
+
+
 class Dispatcher:
     """Drains the native queue on the loop's thread until `stop`."""
 
@@ -190,6 +233,7 @@ class Dispatcher:
         appends: NativeAppends,
         isr: IsrKeeper,
         failed: FailedReplicas | None,
+        membership: Membership,
         tables: Tables,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[FatalError], None],
@@ -200,6 +244,8 @@ class Dispatcher:
         self._appends = appends
         self._isr = isr
         self._failed = failed
+        self._membership = membership
+        self._questions: set[asyncio.Task[None]] = set()
         self._tables = tables
         self._loop = loop
         self._fd: int | None = None
@@ -248,6 +294,8 @@ class Dispatcher:
                 self._on_fatal(FatalError(item.reason))
             elif isinstance(item, IsrProposal):
                 self._isr.proposed(item)
+            elif isinstance(item, TransactionQuestion):
+                self._ask(item)
             elif isinstance(item, ReplicasOffline):
                 if self._failed is not None:
                     self._failed.offline(item.partitions)
@@ -255,6 +303,11 @@ class Dispatcher:
                 self._appends.complete(item)
         if len(items) >= DRAIN_MAX_ITEMS:
             self._loop.call_soon(self._drain)
+
+    def _ask(self, question: TransactionQuestion) -> None:
+        task = self._loop.create_task(self._membership.answer(question))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
 
     def _dispatch(self, request: Request) -> None:
         tables = self._tables

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pybroker.coordinators.group.coordinator import GroupCoordinator
     from pybroker.coordinators.producer_ids import ProducerIds
     from pybroker.coordinators.shards.topic_view import CachedTopics
+    from pybroker.coordinators.transaction.transactions import Transactions
     from pybroker.ingest.ingests import Ingests
     from pybroker.metadata.cache import MetadataCache
     from pybroker.security.authorizer import Authorizer
@@ -56,6 +57,7 @@ class Services:
     groups: GroupCoordinator
     ingests: Ingests
     group_topics: CachedTopics
+    transactions: Transactions
     producer_ids: ProducerIds
     authorizer: Authorizer
     sasl: SaslServer

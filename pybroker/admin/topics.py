@@ -39,6 +39,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 
 DEFAULT_COUNT = -1
 """In a request: take the broker's default."""
@@ -198,6 +199,20 @@ class TopicAdmin:
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
                     "segment.bytes": str(self._config["offsets.topic.segment.bytes"]),
+                },
+            )
+        if name == TRANSACTION_STATE:
+            return self._internal_spec(
+                name,
+                "transaction.state.log",
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(
+                        self._config["transaction.state.log.min.isr"] if self._config.in_cluster else 1
+                    ),
+                    "segment.bytes": str(self._config["transaction.state.log.segment.bytes"]),
+                    "unclean.leader.election.enable": "false",
                 },
             )
         return TopicSpec(name)

@@ -1,6 +1,7 @@
 """OffsetFetch (key 9), versions 1–10: what groups have committed.
 
-v2 allows null topics for "all" and has a code for the group, v5 leader epochs, v7 require_stable, v8 several groups,
+v2 allows null topics for "all" and has a code for the group, v5 leader epochs, v7 require_stable (offsets that depend
+on a transaction which has not ended are UNSTABLE_OFFSET_COMMIT), v8 several groups,
 v9 member id and epoch (for the newer group protocol; not looked at for classic groups), v10 topic ids in place of
 names. A partition without a commit has offset −1 and no error. Offsets are kept by topic id, so a name gives what was
 committed for its present incarnation only. An unknown id is UNKNOWN_TOPIC_ID in its slots.
@@ -8,7 +9,7 @@ committed for its present incarnation only. An unknown id is UNKNOWN_TOPIC_ID in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
@@ -71,12 +72,15 @@ def handle(
         # All offsets of a group are told once: a few bytes of its name would otherwise buy them each time.
         asked = {group.group_id if group.topics is None else id(group): group for group in request.groups}
         return OffsetFetchResponse(
-            groups=[_group(groups, topics, asker, context.api_version, group) for group in asked.values()]
+            groups=[
+                _group(groups, topics, asker, context.api_version, group, stable=request.require_stable)
+                for group in asked.values()
+            ]
         )
     wanted = None
     if request.topics is not None:
         wanted = [_by_name(topics, asker, topic.name, topic.partition_indexes) for topic in request.topics]
-    error, found = _fetch(groups, asker, request.group_id, wanted)
+    error, found = _fetch(groups, asker, request.group_id, wanted, stable=request.require_stable)
     return OffsetFetchResponse(
         error_code=error,
         topics=[
@@ -105,6 +109,8 @@ def _group(
     asker: _Asker,
     version: int,
     request: OffsetFetchRequest_OffsetFetchRequestGroup,
+    *,
+    stable: bool,
 ) -> OffsetFetchResponse_OffsetFetchResponseGroup:
     wanted = None
     if request.topics is not None:
@@ -114,7 +120,7 @@ def _group(
             else _by_name(topics, asker, topic.name, topic.partition_indexes)
             for topic in request.topics
         ]
-    error, found = _fetch(groups, asker, request.group_id, wanted)
+    error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable)
     if error is not ErrorCode.NONE:
         found = []
     return OffsetFetchResponse_OffsetFetchResponseGroup(
@@ -155,16 +161,24 @@ def _by_id(topics: Topics, asker: _Asker, topic_id: Uuid, partitions: Sequence[i
 
 
 def _fetch(
-    groups: GroupCoordinator, asker: _Asker, group_id: str, wanted: Sequence[_Wanted] | None
+    groups: GroupCoordinator, asker: _Asker, group_id: str, wanted: Sequence[_Wanted] | None, *, stable: bool
 ) -> tuple[ErrorCode, list[_Topic]]:
+    unstable: Set[tuple[Uuid, int]] = set()
     try:
         asker.authorizer.require_group(asker.context, AclOperation.DESCRIBE, group_id)
+        if stable:
+            unstable = groups.unstable(group_id)
         if wanted is None:
             return ErrorCode.NONE, [
                 _Topic(
                     topic.name,
                     topic_id,
-                    [(index, offset, ErrorCode.NONE) for index, offset in sorted(topic.partitions.items())],
+                    [
+                        (index, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                        if (topic_id, index) in unstable
+                        else (index, offset, ErrorCode.NONE)
+                        for index, offset in sorted(topic.partitions.items())
+                    ],
                 )
                 for topic_id, topic in groups.fetch_all(group_id)
                 if asker.authorizer.lists(asker.context, ResourceType.TOPIC, topic.name)
@@ -181,11 +195,16 @@ def _fetch(
         _Topic(
             w.name,
             w.topic_id or Uuid.ZERO,
-            [(partition, _shown(next(offsets), w.error), w.error) for partition in w.partitions],
+            [_shown(w, partition, next(offsets), unstable) for partition in w.partitions],
         )
         for w in wanted
     ]
 
 
-def _shown(found: CommittedOffset | None, error: ErrorCode) -> CommittedOffset:
-    return NO_OFFSET if found is None or error is not ErrorCode.NONE else found
+def _shown(
+    wanted: _Wanted, partition: int, found: CommittedOffset | None, unstable: Set[tuple[Uuid, int]]
+) -> tuple[int, CommittedOffset, ErrorCode]:
+    error = wanted.error
+    if error is ErrorCode.NONE and (wanted.topic_id, partition) in unstable:
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return partition, NO_OFFSET if found is None or error is not ErrorCode.NONE else found, error

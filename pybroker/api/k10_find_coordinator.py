@@ -1,14 +1,14 @@
-"""FindCoordinator (key 10), versions 0–6: which broker coordinates a group.
+"""FindCoordinator (key 10), versions 0–6: which broker coordinates a group or a transactional id.
 
 v1 has key types (0 group, 1 transaction, 2 share group from v6), v4 several keys in one request. The first call of a
-cluster's life creates the offsets topic. Transactions are not served yet: this broker is named, and refuses what is
-asked of it then (`coordinators/no_transactions.py` says why). Share groups are not served: INVALID_REQUEST.
+cluster's life creates the internal topic. Share groups are not served: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+from pybroker.api.transactional import require_transactional_id
 from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.coordinators.no_transactions import NoTransactions
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -26,17 +26,18 @@ GROUP, TRANSACTION = 0, 1
 
 async def handle(
     groups: GroupCoordinator,
-    transactions: NoTransactions,
+    transactions: TransactionCoordinator,
     authorizer: Authorizer,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
-    """Waits only while the offsets topic is being created."""
+    """Waits only while the internal topic is being created."""
 
     async def find(key: str) -> FindCoordinatorResponse_Coordinator:
         try:
             if request.key_type == TRANSACTION:
-                node_id, host, port = transactions.find(context.listener)
+                require_transactional_id(authorizer, context, AclOperation.DESCRIBE, key)
+                node_id, host, port = await transactions.find(key, context.listener)
             elif request.key_type == GROUP:
                 authorizer.require_group(context, AclOperation.DESCRIBE, key)
                 node_id, host, port = await groups.find(key, context.listener)

@@ -207,7 +207,7 @@ CONSUMER = ConfigDef(
 
 
 NOT_SERVED = {
-    "transactional.id": "transactions are not served yet; without it a producer is idempotent by default",
+    "transactional.id": "this library has no transactions yet; without it a producer is idempotent by default",
 }
 """Settings of Kafka's clients that would promise what nobody keeps."""
 

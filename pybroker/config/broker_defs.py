@@ -7,7 +7,15 @@ a default or a scope differs, its documentation says so. What Kafka has and this
 
 from __future__ import annotations
 
-from pybroker.config import broker_cluster, broker_groups, broker_ingest, broker_log, broker_network, broker_security
+from pybroker.config import (
+    broker_cluster,
+    broker_groups,
+    broker_ingest,
+    broker_log,
+    broker_network,
+    broker_security,
+    broker_transactions,
+)
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import ConfigDef
 
@@ -30,6 +38,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_ingest.INGEST
     + broker_groups.GROUPS
     + broker_groups.OFFSETS
+    + broker_transactions.TRANSACTIONS
     + WITHOUT_EFFECT
 )
 

@@ -27,7 +27,7 @@ _CLASSIC = "the group protocol that is served is the classic one"
 _SHARE = "share groups are not served"
 _STREAMS = "streams groups are not served"
 _TIERED = "there is no tiered storage"
-_TRANSACTIONS = "transactions are not served"
+_TRANSACTIONS = "the first records of a transaction in a partition are always verified"
 _KERBEROS = "SASL's mechanism GSSAPI is not served"
 _OAUTH = "SASL's mechanism OAUTHBEARER is not served"
 

@@ -13,7 +13,13 @@ from collections.abc import MutableMapping
 BROKERS = 1
 """The embedded metadata store serves one broker."""
 
-REPLICAS = ("default.replication.factor", "min.insync.replicas", "offsets.topic.replication.factor")
+REPLICAS = (
+    "default.replication.factor",
+    "min.insync.replicas",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+)
 """Settings that name a number of replicas."""
 
 

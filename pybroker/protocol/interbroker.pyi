@@ -638,6 +638,47 @@ class IngestOrderResponse(msgspec.Struct):
     error_message: str | None = ""
     outcome: bytes = b""
 
+class VerifyTransactionRequest(msgspec.Struct):
+    """Request, key 32166, versions 0-0."""
+
+    transactional_id: str = ""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    adds: bool = False
+    partitions: list[VerifyTransactionRequest_TransactionPartition] = []
+
+class VerifyTransactionRequest_TransactionPartition(msgspec.Struct):
+    topic: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition_index: int = 0
+
+class VerifyTransactionResponse(msgspec.Struct):
+    """Response, key 32166, versions 0-0."""
+
+    error_code: int = 0
+    partition_errors: list[int] = []
+
+class EndTransactionRequest(msgspec.Struct):
+    """Request, key 32167, versions 0-0."""
+
+    producer_id: int = 0
+    producer_epoch: int = 0
+    committed: bool = False
+    coordinator_epoch: int = 0
+    transaction_version: int = 0
+    partitions: list[EndTransactionRequest_TransactionPartition] = []
+
+class EndTransactionRequest_TransactionPartition(msgspec.Struct):
+    topic: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition_index: int = 0
+
+class EndTransactionResponse(msgspec.Struct):
+    """Response, key 32167, versions 0-0."""
+
+    error_code: int = 0
+    partition_errors: list[int] = []
+
 class ProbeBrokerRequest(msgspec.Struct):
     """Request, key 32170, versions 0-0."""
 

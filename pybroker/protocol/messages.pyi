@@ -161,6 +161,31 @@ class TopicRecord(msgspec.Struct):
     name: str = ""
     topic_id: Uuid = Uuid.ZERO
 
+class StoredTransactionKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    transactional_id: str = ""
+
+class StoredTransaction(msgspec.Struct):
+    """Data, versions 0-1."""
+
+    producer_id: int = 0
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    producer_epoch: int = 0
+    next_producer_epoch: int = -1
+    transaction_timeout_ms: int = 0
+    transaction_status: int = 0
+    transaction_partitions: list[StoredTransaction_PartitionsSchema] | None = []
+    transaction_last_update_timestamp_ms: int = 0
+    transaction_start_timestamp_ms: int = 0
+    client_transaction_version: int = 0
+
+class StoredTransaction_PartitionsSchema(msgspec.Struct):
+    topic: str = ""
+    partition_ids: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
+
 class AbortedTxn(msgspec.Struct):
     """Data, versions 0-0."""
 

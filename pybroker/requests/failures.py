@@ -11,6 +11,14 @@ from typing import Any, NamedTuple
 
 from pybroker.native import message_class, message_schema
 
+ERROR_CODES = frozenset({"error_code", "partition_error_code"})
+"""What fields for error codes are called."""
+
+COUNTERPARTS = {"results_by_topic_v3_and_below": "v3_and_below_topics", "results_by_transaction": "transactions"}
+"""Arrays of answers that mirror an array of another name, where a request has several."""
+
+INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
+
 
 class _Name(NamedTuple):
     """Of a class. Brokers among themselves have messages of the same names in other layouts."""
@@ -73,8 +81,8 @@ def _mirror(source: Any, source_class: _Name, target_class: _Name, code: int, me
     result: Any = target()
     shape, given = _shape(target_class), _shape(source_class)
     for field in shape.scalars:
-        if field == "error_code":
-            result.error_code = code
+        if field in ERROR_CODES:
+            setattr(result, field, code)
         elif field == "error_message":
             result.error_message = message
         elif field in given.scalars:
@@ -82,17 +90,31 @@ def _mirror(source: Any, source_class: _Name, target_class: _Name, code: int, me
     for array in shape.arrays:
         if not _holds_errors(array.item):
             continue
-        origin = next((one for one in given.arrays if one.field == array.field), None)
+        wanted = COUNTERPARTS.get(array.field, array.field)
+        origin = next((one for one in given.arrays if one.field == wanted), None)
         if origin is None and len(given.arrays) == 1:
             origin = given.arrays[0]
         if origin is not None:
             items = getattr(source, origin.field) or []
             mirrored = [_mirror(item, origin.item, array.item, code, message) for item in items]
             setattr(result, array.field, mirrored)
+        elif INDEX in _shape(array.item).scalars:
+            setattr(result, array.field, [_indexed(one, array.item, code, message) for one in _indexes(source, given)])
     return result
+
+
+def _indexes(source: Any, given: _Shape) -> list[int]:
+    """Partitions that a request names by nothing but their indexes."""
+    return next((getattr(source, field) for field in INDEXES if field in given.scalars), None) or []
+
+
+def _indexed(index: int, item_class: _Name, code: int, message: str | None) -> object:
+    item: Any = _mirror(None, _Name("", item_class.between_brokers), item_class, code, message)
+    setattr(item, INDEX, index)
+    return item
 
 
 @functools.cache
 def _holds_errors(name: _Name) -> bool:
     shape = _shape(name)
-    return "error_code" in shape.scalars or any(_holds_errors(array.item) for array in shape.arrays)
+    return bool(ERROR_CODES & shape.scalars) or any(_holds_errors(array.item) for array in shape.arrays)

@@ -110,6 +110,9 @@ class Cluster:
             "default.replication.factor": replicas,
             "offsets.topic.replication.factor": replicas,
             "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.num.partitions": 4,
+            "transaction.state.log.min.isr": 2 if replicas == REPLICAS else 1,
             "min.insync.replicas": 2 if replicas == REPLICAS else 1,
             **(settings or {}),
         }

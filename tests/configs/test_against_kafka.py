@@ -85,6 +85,8 @@ OTHER_DEFAULT = {
     "log.dir": "beside the user rather than under /tmp",
     "group.coordinator.rebalance.protocols": "the protocols that are served",
     "offsets.topic.replication.factor": "one node",
+    "transaction.state.log.min.isr": "one node",
+    "transaction.state.log.replication.factor": "one node",
     "metric.reporters": "there is no JMX here",
     "sasl.enabled.mechanisms": "the mechanisms that are served",
     "sasl.server.max.receive.size": "a stranger gets less",

@@ -121,7 +121,7 @@ def codes(answer: Any) -> Iterator[int]:
     if isinstance(answer, msgspec.Struct):
         for field in answer.__struct_fields__:
             value = getattr(answer, field)
-            if field == "error_code":
+            if field in ("error_code", "partition_error_code"):
                 yield value
             else:
                 yield from codes(value)

@@ -17,7 +17,8 @@ Op = AclOperation
 TOPIC_DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 CLUSTER_DENIED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-DENIED = {T: TOPIC_DENIED, G: GROUP_DENIED, C: CLUSTER_DENIED}
+ID_DENIED = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+DENIED = {T: TOPIC_DENIED, G: GROUP_DENIED, C: CLUSTER_DENIED, X: ID_DENIED}
 
 EXEMPT = {17: "comes before authentication", 18: "comes before authentication", 36: "is the authentication"}
 """Keys that need no right, and why."""
@@ -62,6 +63,61 @@ def _produce(name: str, topic_id: Uuid) -> Any:
     partition = m.ProduceRequest_PartitionProduceData(index=0, records=_records())
     topic = m.ProduceRequest_TopicProduceData(name=name, topic_id=topic_id, partition_data=[partition])
     return m.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+
+
+def _produce_in_transaction(name: str, topic_id: Uuid) -> Any:
+    request = _produce(name, topic_id)
+    request.transactional_id = name
+    return request
+
+
+def _init_transactional(name: str, _id: Uuid) -> Any:
+    return m.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000)
+
+
+def _add_partitions(name: str, _id: Uuid) -> Any:
+    topic = m.AddPartitionsToTxnRequest_AddPartitionsToTxnTopic(name=name, partitions=[0])
+    return m.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=0,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[topic],
+    )
+
+
+def _verify_partitions(name: str, _id: Uuid) -> Any:
+    topic = m.AddPartitionsToTxnRequest_AddPartitionsToTxnTopic(name=name, partitions=[0])
+    one = m.AddPartitionsToTxnRequest_AddPartitionsToTxnTransaction(
+        transactional_id=name, producer_id=0, producer_epoch=0, verify_only=True, topics=[topic]
+    )
+    return m.AddPartitionsToTxnRequest(transactions=[one])
+
+
+def _add_offsets(name: str, _id: Uuid) -> Any:
+    return m.AddOffsetsToTxnRequest(transactional_id=name, producer_id=0, producer_epoch=0, group_id=name)
+
+
+def _end(name: str, _id: Uuid) -> Any:
+    return m.EndTxnRequest(transactional_id=name, producer_id=0, producer_epoch=0, committed=False)
+
+
+def _commit_in_transaction(name: str, topic_id: Uuid) -> Any:
+    partition = m.TxnOffsetCommitRequest_TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    topic = m.TxnOffsetCommitRequest_TxnOffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[partition])
+    return m.TxnOffsetCommitRequest(
+        transactional_id=name, group_id=name, producer_id=0, producer_epoch=0, topics=[topic]
+    )
+
+
+def _write_markers(name: str, _id: Uuid) -> Any:
+    topic = m.WriteTxnMarkersRequest_WritableTxnMarkerTopic(name=name, partition_indexes=[0])
+    marker = m.WriteTxnMarkersRequest_WritableTxnMarker(producer_id=1 << 40, topics=[topic])
+    return m.WriteTxnMarkersRequest(markers=[marker])
+
+
+def _producers(name: str, _id: Uuid) -> Any:
+    topic = m.DescribeProducersRequest_TopicRequest(name=name, partition_indexes=[0])
+    return m.DescribeProducersRequest(topics=[topic])
 
 
 def _fetch(name: str, topic_id: Uuid) -> Any:
@@ -192,6 +248,7 @@ _ANY_ENTRY = m.CreateAclsRequest_AclCreation(
 ROWS = (
     Row(0, "by name", _produce, Grant(T, Op.WRITE), version=12),
     Row(0, "by id", _produce, Grant(T, Op.WRITE)),
+    Row(0, "transactional id", _produce_in_transaction, Grant(X, Op.WRITE), also=(Grant(T, Op.WRITE),)),
     Row(1, "by name", _fetch, Grant(T, Op.READ), version=12),
     Row(1, "by id", _fetch, Grant(T, Op.READ)),
     Row(2, "end", _list_offsets, Grant(T, Op.DESCRIBE)),
@@ -220,6 +277,12 @@ ROWS = (
     Row(9, "topic", _committed, Grant(T, Op.DESCRIBE), also=(Grant(G, Op.DESCRIBE),)),
     Row(9, "topic by name", _committed, Grant(T, Op.DESCRIBE), also=(Grant(G, Op.DESCRIBE),), version=9),
     Row(10, "group", lambda name, _: m.FindCoordinatorRequest(coordinator_keys=[name]), Grant(G, Op.DESCRIBE)),
+    Row(
+        10,
+        "transactional id",
+        lambda name, _: m.FindCoordinatorRequest(key_type=1, coordinator_keys=[name]),
+        Grant(X, Op.DESCRIBE),
+    ),
     Row(11, "group", _join, Grant(G, Op.READ)),
     Row(12, "group", lambda name, _: m.HeartbeatRequest(group_id=name, member_id="m"), Grant(G, Op.READ)),
     Row(
@@ -268,7 +331,39 @@ ROWS = (
         lambda *_: m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
         Grant(C, Op.IDEMPOTENT_WRITE),
     ),
+    Row(22, "transactional id", _init_transactional, Grant(X, Op.WRITE)),
     Row(23, "topic", _epochs, Grant(T, Op.DESCRIBE)),
+    Row(24, "transactional id", _add_partitions, Grant(X, Op.WRITE), also=(Grant(T, Op.WRITE),), version=3),
+    Row(24, "topic", _add_partitions, Grant(T, Op.WRITE), also=(Grant(X, Op.WRITE),), version=3),
+    Row(24, "of brokers", _verify_partitions, Grant(C, Op.CLUSTER_ACTION)),
+    Row(25, "transactional id", _add_offsets, Grant(X, Op.WRITE), also=(Grant(G, Op.READ),)),
+    Row(25, "group", _add_offsets, Grant(G, Op.READ), also=(Grant(X, Op.WRITE),)),
+    Row(26, "transactional id", _end, Grant(X, Op.WRITE)),
+    Row(
+        27,
+        "cluster",
+        _write_markers,
+        Grant(C, Op.CLUSTER_ACTION),
+        instead=Grant(C, Op.ALTER),
+    ),
+    Row(
+        28,
+        "transactional id",
+        _commit_in_transaction,
+        Grant(X, Op.WRITE),
+        also=(Grant(G, Op.READ), Grant(T, Op.READ)),
+        version=5,
+    ),
+    Row(28, "group", _commit_in_transaction, Grant(G, Op.READ), also=(Grant(X, Op.WRITE), Grant(T, Op.READ))),
+    Row(
+        28,
+        "topic",
+        _commit_in_transaction,
+        Grant(T, Op.READ),
+        also=(Grant(X, Op.WRITE), Grant(G, Op.READ)),
+        version=5,
+    ),
+    Row(28, "by id", _commit_in_transaction, Grant(T, Op.READ), also=(Grant(X, Op.WRITE), Grant(G, Op.READ))),
     Row(29, "cluster", lambda *_: _any_acl(m.DescribeAclsRequest), Grant(C, Op.DESCRIBE)),
     Row(30, "cluster", lambda *_: m.CreateAclsRequest(creations=[_ANY_ENTRY]), Grant(C, Op.ALTER)),
     Row(
@@ -316,6 +411,21 @@ ROWS = (
         lambda *_: m.DescribeClusterRequest(include_cluster_authorized_operations=True),
         Grant(C, Op.DESCRIBE),
         hidden=lambda answer, _: answer.cluster_authorized_operations == 0,
+    ),
+    Row(61, "topic", _producers, Grant(T, Op.READ)),
+    Row(
+        65,
+        "transactional id",
+        lambda name, _: m.DescribeTransactionsRequest(transactional_ids=[name]),
+        Grant(X, Op.DESCRIBE),
+    ),
+    Row(
+        66,
+        "transactional id",
+        lambda *_: m.ListTransactionsRequest(),
+        Grant(X, Op.DESCRIBE),
+        hidden=lambda answer, name: name not in [one.transactional_id for one in answer.transaction_states],
+        before=_init_transactional,
     ),
     Row(
         75,

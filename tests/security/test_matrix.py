@@ -13,7 +13,7 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.security.acls import AclOperation
 from tests.security.kit import ROOT, call, codes, create_acls, create_topics, entry, login, secure_broker
-from tests.security.rows import DENIED, EXEMPT, ROWS, THIS_CLUSTER, C, G, Row
+from tests.security.rows import DENIED, EXEMPT, ROWS, THIS_CLUSTER, C, G, Row, X
 
 REFUSED_CASES = ("none", "other", "host", "deny", "deny_prefix")
 PERMITTED_CASES = ("literal", "prefix", "wildcard", "all", "super")
@@ -42,7 +42,8 @@ def ids(broker: Broker) -> dict[str, Uuid]:
     """Topics, groups and entries of all rows."""
     root = login(broker, ROOT)
     ids = create_topics(root, *(name_of(number) for number, row in enumerate(ROWS) if row.topic))
-    call(root, m.FindCoordinatorRequest(coordinator_keys=["any"]))
+    for key_type in (0, 1):
+        call(root, m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"]))
     for number, row in enumerate(ROWS):
         if G in (row.needs.kind, *(grant.kind for grant in row.also)):
             name = name_of(number)
@@ -73,6 +74,8 @@ def entries(number: int, row: Row, case: str) -> Iterator[m.CreateAclsRequest_Ac
         yield entry(user, grant.operation, grant.kind, row.resource(grant.kind, name))
     if case == "other":
         other = AclOperation.DESCRIBE if operation != AclOperation.DESCRIBE else AclOperation.DESCRIBE_CONFIGS
+        if (kind, operation) == (X, AclOperation.DESCRIBE):
+            other = AclOperation.TWO_PHASE_COMMIT
         yield entry(user, other, kind, resource)
     elif case == "host":
         yield entry(user, operation, kind, resource, host="10.9.9.9")

@@ -13,9 +13,9 @@ TESTS = Path(__file__).parents[1]
 PROGRAMS = {
     "clients/java/ClientDriver.java": maven.CLIENTS,
     "configs/java/ConfigTables.java": maven.BROKER,
-    "groups/java/NoTransactions.java": maven.CLIENTS,
     "log_dirs/java/MoveReplica.java": maven.CLIENTS,
     "security/java/SaslClient.java": maven.TOOLS,
+    "transactions/java/Transactions.java": maven.CLIENTS,
 }
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         java.compiled(TESTS / source, maven.jars(libraries))
     for libraries in test_oracle.RELEASES.values():
         java.compiled(test_oracle.SOURCE, maven.jars(libraries))
-    for module in ("clients/franz", "groups/transactions", "security/franz"):
+    for module in ("clients/franz", "security/franz", "transactions/go"):
         go.built(TESTS / module)
 
 

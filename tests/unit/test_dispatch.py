@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Handler, Tables
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import NativeBroker, Uuid, encode
@@ -46,6 +47,7 @@ class Served:
             cast(NativeBroker, self.native),
             appends=self.appends,
             failed=None,
+            membership=cast(Membership, None),
             isr=cast(IsrKeeper, None),
             tables=Tables(self.table, {}),
             loop=loop,

@@ -18,6 +18,7 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
     "OffsetCommit": ((1, 9), (10, 10)),
     "OffsetFetch": ((1, 9), (10, 10)),
     "DeleteTopics": ((0, 6), (6, 6)),
+    "TxnOffsetCommit": ((0, 5), (6, 6)),
     # Our own, about one topic each.
     "TruncateTopics": ((0, 0), (0, 0)),
     "DescribeTopicHistory": ((0, 0), (0, 0)),
@@ -37,6 +38,9 @@ BY_NAME_ONLY = {
     "ListPartitionReassignments",
     "OffsetDelete",
     "DescribeTopicPartitions",
+    "AddPartitionsToTxn",
+    "WriteTxnMarkers",
+    "DescribeProducers",
 }
 NAMES = {"topic", "name", "topic_name", "topic_names"}
 

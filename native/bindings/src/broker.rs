@@ -16,6 +16,7 @@ mod partitions;
 mod records;
 mod request;
 mod topic_config;
+mod transactions;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub(crate) use orders::{PartitionOrder, StopOrder};
 pub(crate) use partitions::{NativePartitions, PartitionEnds, PartitionOffsets};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, LogDirsFailed, ReplicasOffline, Request};
+pub(crate) use transactions::{ActiveProducer, TransactionQuestion};
 
 /// The data plane of one broker.
 #[pyclass(frozen, module = "pybroker._native")]

@@ -1,6 +1,6 @@
 //! Small conversions between Python's and Rust's types, once.
 
-use pybroker_model::{BatchBuilder, Codec, TopicId, TopicIdPartition};
+use pybroker_model::{BatchBuilder, Codec, NO_SEQUENCE, TopicId, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -38,12 +38,20 @@ pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
 /// (key, value) of a record; borrowed from Python while it is called.
 type Record<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// The uncompressed batch, at base offset 0, of (key, value) tuples.
-pub(crate) fn batch_of(records: &[Bound<'_, PyAny>], timestamp_ms: i64) -> PyResult<Vec<u8>> {
+/// The uncompressed batch, at base offset 0, of (key, value) tuples; with a producer's id and epoch part of its
+/// transaction.
+pub(crate) fn batch_of(
+    records: &[Bound<'_, PyAny>],
+    timestamp_ms: i64,
+    producer: Option<(i64, i16)>,
+) -> PyResult<Vec<u8>> {
     if records.is_empty() {
         return Err(PyValueError::new_err("a batch needs at least one record"));
     }
     let mut builder = BatchBuilder::new(Codec::None);
+    if let Some((id, epoch)) = producer {
+        builder = builder.producer(id, epoch, NO_SEQUENCE).transactional();
+    }
     for record in records {
         let (key, value): Record<'_> = record.extract()?;
         builder.push(timestamp_ms, key, value);

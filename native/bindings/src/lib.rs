@@ -26,6 +26,7 @@ mod convert;
 mod errors;
 mod measure;
 mod panics;
+mod pattern;
 mod plane;
 mod spark;
 mod uuid;
@@ -35,14 +36,15 @@ mod uuid;
 mod _native {
     #[pymodule_export]
     use crate::broker::{
-        AclEntry, AdoptedDirectory, AttachedPartition, BrokerAddress, BrokerMetadata, Completion,
-        Endpoint, FetcherFigures, FollowedPartition, IngestPreparation, IsrMember, IsrProposal,
-        ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed,
-        MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers,
-        NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions,
-        OpenIngest, PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder,
-        ReplicasOffline, Request, StagedDirectory, StagedPartition, StopOrder, StoredRecord,
-        StoredRecords, TopicMetadata,
+        AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
+        BrokerMetadata, Completion, Endpoint, FetcherFigures, FollowedPartition, IngestPreparation,
+        IsrMember, IsrProposal, ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo,
+        LogDirPartition, LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker,
+        NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr, NativeListeners,
+        NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest, PartitionEnds,
+        PartitionMetadata, PartitionOffsets, PartitionOrder, ReplicasOffline, Request,
+        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+        TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};
@@ -66,6 +68,8 @@ mod _native {
     use crate::measure::partition_index::PartitionIndex;
     #[pymodule_export]
     use crate::measure::topic_keys::TopicKeys;
+    #[pymodule_export]
+    use crate::pattern::Pattern;
     #[pymodule_export]
     use crate::spark::{
         ArrowBatch, ArrowSink, ArrowSource, BlockingClient, IngestAttempt, SinkTarget, SourceRange,

@@ -57,6 +57,7 @@ impl Api {
         match self.key {
             ApiKey::Produce | ApiKey::Fetch => 12,
             ApiKey::Metadata | ApiKey::OffsetCommit | ApiKey::OffsetFetch => 9,
+            ApiKey::TxnOffsetCommit => 5,
             ApiKey::CreateTopics => 6,
             ApiKey::DeleteTopics => 5,
             ApiKey::ListTopics => 0,
@@ -179,11 +180,11 @@ apis! {
     21 DeleteRecords 0..=2 flexible 2 Python served;
     22 InitProducerId 0..=5 flexible 2 Python served;
     23 OffsetForLeaderEpoch 0..=4 flexible 4 Native served;
-    24 AddPartitionsToTxn 0..=5 flexible 3 Python dormant;
-    25 AddOffsetsToTxn 0..=4 flexible 3 Python dormant;
-    26 EndTxn 0..=5 flexible 3 Python dormant;
-    27 WriteTxnMarkers 0..=2 flexible 1 Python dormant;
-    28 TxnOffsetCommit 0..=6 flexible 3 Python dormant;
+    24 AddPartitionsToTxn 0..=5 flexible 3 Python served;
+    25 AddOffsetsToTxn 0..=4 flexible 3 Python served;
+    26 EndTxn 0..=5 flexible 3 Python served;
+    27 WriteTxnMarkers 0..=2 flexible 1 Python served;
+    28 TxnOffsetCommit 0..=6 flexible 3 Python served;
     29 DescribeAcls 0..=3 flexible 2 Python served;
     30 CreateAcls 0..=3 flexible 2 Python served;
     31 DeleteAcls 0..=3 flexible 2 Python served;
@@ -216,12 +217,12 @@ apis! {
     58 Envelope 0..=0 flexible 0 Python dormant;
     59 FetchSnapshot 0..=1 flexible 0 Python dormant;
     60 DescribeCluster 0..=2 flexible 0 Python served;
-    61 DescribeProducers 0..=0 flexible 0 Python dormant;
+    61 DescribeProducers 0..=0 flexible 0 Python served;
     62 BrokerRegistration 0..=4 flexible 0 Python dormant;
     63 BrokerHeartbeat 0..=2 flexible 0 Python dormant;
     64 UnregisterBroker 0..=0 flexible 0 Python dormant;
-    65 DescribeTransactions 0..=0 flexible 0 Python dormant;
-    66 ListTransactions 0..=2 flexible 0 Python dormant;
+    65 DescribeTransactions 0..=0 flexible 0 Python served;
+    66 ListTransactions 0..=2 flexible 0 Python served;
     67 AllocateProducerIds 0..=0 flexible 0 Python dormant;
     68 ConsumerGroupHeartbeat 0..=1 flexible 0 Python dormant;
     69 ConsumerGroupDescribe 0..=1 flexible 0 Python dormant;
@@ -267,6 +268,8 @@ apis! {
     32163 ReopenTopics 0..=0 flexible 0 Python dormant;
     32164 SubmitEvent 0..=0 flexible 0 Python dormant;
     32165 IngestOrder 0..=0 flexible 0 Python dormant;
+    32166 VerifyTransaction 0..=0 flexible 0 Python dormant;
+    32167 EndTransaction 0..=0 flexible 0 Python dormant;
     32170 ProbeBroker 0..=0 flexible 0 Python dormant;
 }
 

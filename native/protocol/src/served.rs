@@ -58,6 +58,8 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::ReopenTopics, 0, true),
     own(ApiKey::SubmitEvent, 0, true),
     own(ApiKey::IngestOrder, 0, true),
+    own(ApiKey::VerifyTransaction, 0, true),
+    own(ApiKey::EndTransaction, 0, true),
     own(ApiKey::ProbeBroker, 0, true),
 ];
 
@@ -127,6 +129,7 @@ mod tests {
                 (ApiKey::OffsetFetch, 1, 9),
                 (ApiKey::CreateTopics, 0, 6),
                 (ApiKey::DeleteTopics, 0, 5),
+                (ApiKey::TxnOffsetCommit, 0, 5),
                 (ApiKey::ListTopics, 0, 0),
             ]
         );
@@ -213,6 +216,8 @@ mod tests {
                 (ApiKey::ReopenTopics, 0, 0),
                 (ApiKey::SubmitEvent, 0, 0),
                 (ApiKey::IngestOrder, 0, 0),
+                (ApiKey::VerifyTransaction, 0, 0),
+                (ApiKey::EndTransaction, 0, 0),
                 (ApiKey::ProbeBroker, 0, 0),
             ]
         );

@@ -100,6 +100,9 @@ pub enum PartitionError {
     /// (`DUPLICATE_SEQUENCE_NUMBER`).
     #[error("duplicate sequence number")]
     DuplicateSequence,
+    /// A marker of a coordinator that was replaced (`TRANSACTION_COORDINATOR_FENCED`).
+    #[error("transaction coordinator fenced: {0}")]
+    TransactionCoordinatorFenced(Arc<str>),
     /// A batch that does not fit the state of its transaction (`INVALID_TXN_STATE`).
     #[error("invalid transaction state: {0}")]
     InvalidTransactionState(Arc<str>),
@@ -142,9 +145,8 @@ impl From<AppendError> for PartitionError {
             AppendError::Storage(error) => error.into(),
             AppendError::OutOfOrderSequence { .. } => Self::OutOfOrderSequence(text()),
             AppendError::InvalidProducerEpoch { .. } => Self::InvalidProducerEpoch(text()),
-            AppendError::CoordinatorFenced { .. } | AppendError::InvalidTxnState { .. } => {
-                Self::InvalidTransactionState(text())
-            }
+            AppendError::CoordinatorFenced { .. } => Self::TransactionCoordinatorFenced(text()),
+            AppendError::InvalidTxnState { .. } => Self::InvalidTransactionState(text()),
             AppendError::LargerThanSegment { size, max } => Self::RecordListTooLarge {
                 size,
                 segment_bytes: max as usize,

@@ -65,6 +65,14 @@ impl<'a> Access<'a> {
         }
     }
 
+    /// The error for records of a transactional id that the client may not write with.
+    pub(crate) fn refuse_transactional_id(&self, id: Option<&str>) -> Option<ErrorCode> {
+        let (rules, id) = (self.rules.as_ref()?, id?);
+        let (operation, kind) = (Operation::WRITE, ResourceType::TRANSACTIONAL_ID);
+        (!rules.permits(self.who(), operation, kind, id))
+            .then_some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    }
+
     /// Whether a listing shows the topic; what it leaves out is not worth a line of the log.
     pub(crate) fn lists(&self, topic: &str) -> bool {
         let (operation, kind) = (Operation::DESCRIBE, ResourceType::TOPIC);

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
+use pybroker_model::TopicIdPartition;
 use tokio::sync::oneshot;
 
 use crate::config::Registry;
@@ -65,6 +66,43 @@ pub struct ControlRequest {
     pub reply: ReplySender,
 }
 
+/// Asks the coordinator of a transaction whether partitions are part of it, before its first records are written to them
+/// (KIP-890). Dropped unused, whoever asks hears that it cannot be known now.
+#[derive(Debug)]
+pub struct TransactionQuestion {
+    /// Whose transaction.
+    pub transactional_id: String,
+    /// The producer's id.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+    /// The partitions are to be made part of it, if they are not.
+    pub adds: bool,
+    /// The client understands TRANSACTION_ABORTABLE.
+    pub abortable: bool,
+    /// The partitions.
+    pub partitions: Vec<TopicIdPartition>,
+    /// Where the answer goes.
+    pub answer: CodesSender,
+}
+
+/// The place for one answer: an error code for each partition of a question.
+#[derive(Debug)]
+pub struct CodesSender(oneshot::Sender<Vec<i16>>);
+
+impl CodesSender {
+    /// A place for an answer and where it can be waited for.
+    pub(crate) fn new() -> (Self, oneshot::Receiver<Vec<i16>>) {
+        let (sender, receiver) = oneshot::channel();
+        (CodesSender(sender), receiver)
+    }
+
+    /// Answers. A connection that has gone meanwhile does not mind.
+    pub fn send(self, codes: Vec<i16>) {
+        drop(self.0.send(codes));
+    }
+}
+
 /// The control plane's queue is full. The request comes back; the connection keeps it, stops reading its
 /// socket and tries again once [`ControlPlane::poll_ready`] says so.
 #[derive(Debug)]
@@ -74,6 +112,9 @@ pub struct Busy(pub Box<ControlRequest>);
 pub trait ControlPlane: Send + Sync + 'static {
     /// Queues a request. Called on a data thread: must not block or take the GIL.
     fn submit(&self, request: ControlRequest) -> Result<(), Busy>;
+
+    /// Queues a question. Each connection has one at most. Called on a data thread: must not block or take the GIL.
+    fn ask(&self, question: TransactionQuestion);
 
     /// Ready when `submit` of a request of this lane can be expected to succeed; else registers the waker.
     fn poll_ready(&self, lane: Lane, context: &mut Context<'_>) -> Poll<()>;

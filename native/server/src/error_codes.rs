@@ -68,6 +68,9 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         PartitionError::InvalidProducerEpoch(_) => ErrorCode::INVALID_PRODUCER_EPOCH,
         PartitionError::UnknownProducerId => ErrorCode::UNKNOWN_PRODUCER_ID,
         PartitionError::DuplicateSequence => ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
+        PartitionError::TransactionCoordinatorFenced(_) => {
+            ErrorCode::TRANSACTION_COORDINATOR_FENCED
+        }
         PartitionError::InvalidTransactionState(_) => ErrorCode::INVALID_TXN_STATE,
         PartitionError::RecordListTooLarge { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
         PartitionError::Policy(_) => ErrorCode::POLICY_VIOLATION,

@@ -16,7 +16,7 @@ use crate::file_names;
 use crate::handles::HandleCache;
 use crate::health::Health;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
-use crate::producer_state::{ProducerLegacy, ProducerState, Transactions};
+use crate::producer_state::{ActiveProducer, ProducerLegacy, ProducerState, Transactions};
 use crate::segment::{DirPath, Segment, Segments};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -183,6 +183,23 @@ impl Log {
     #[must_use]
     pub fn open_transactions(&self) -> Vec<(i64, i64)> {
         self.transactions.lock().ongoing().collect()
+    }
+
+    /// Whether a producer's transaction is open here, begun under this epoch.
+    #[must_use]
+    pub fn is_in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
+        self.has_transactions.load(Ordering::Acquire)
+            && self
+                .writer
+                .lock()
+                .producers
+                .is_in_transaction(producer_id, epoch)
+    }
+
+    /// The producers that the log knows.
+    #[must_use]
+    pub fn producers(&self) -> Vec<ActiveProducer> {
+        self.writer.lock().producers.active()
     }
 
     /// Producers the log knows, for metrics.

@@ -22,8 +22,11 @@ const NO_COORDINATOR_EPOCH: i32 = -1;
 /// Who wants to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOrigin {
-    /// A Produce request: sequences are checked, control batches were refused before.
+    /// A Produce request: sequences are checked, control batches were refused before. It begins no transaction.
     Client,
+    /// A Produce request whose transaction's coordinator was asked when the log ended here, and says that the partition
+    /// is part of it (KIP-890). A transaction of the producer that has ended in the log since is not begun again.
+    Verified(i64),
     /// The group or transaction coordinator: may write markers.
     Coordinator,
     /// The partition's leader, or recovery: what is in the log is a fact.
@@ -65,6 +68,9 @@ pub(crate) struct ProducerEntry {
     pub(crate) batches: Vec<BatchMetadata>,
     /// First offset of its open transaction.
     pub(crate) transaction_start: Option<i64>,
+    /// Offset of the last marker that was written for it since the log was opened, -1 for none. Not stored: who waits
+    /// for its coordinator does not outlive a restart.
+    pub(crate) last_marker: i64,
 }
 
 impl ProducerEntry {
@@ -82,6 +88,23 @@ impl ProducerEntry {
             .find(|b| b.last_sequence == last && b.first_sequence() == first)
             .copied()
     }
+}
+
+/// A producer as DescribeProducers shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// Its id.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// Of its last record, -1 if none is known.
+    pub last_sequence: i32,
+    /// When it last appended, milliseconds.
+    pub last_timestamp: i64,
+    /// Of the coordinator that wrote its last marker, -1 if there is none.
+    pub coordinator_epoch: i32,
+    /// Where its open transaction begins.
+    pub transaction_start: Option<i64>,
 }
 
 /// Open transactions, and those whose marker is not yet replicated.
@@ -148,6 +171,19 @@ impl ProducerState {
         self.entries.iter().map(|(&id, entry)| (id, entry))
     }
 
+    pub(crate) fn active(&self) -> Vec<ActiveProducer> {
+        self.entries()
+            .map(|(producer_id, entry)| ActiveProducer {
+                producer_id,
+                epoch: entry.epoch,
+                last_sequence: entry.last_sequence(),
+                last_timestamp: entry.last_timestamp,
+                coordinator_epoch: entry.coordinator_epoch,
+                transaction_start: entry.transaction_start,
+            })
+            .collect()
+    }
+
     pub(crate) fn insert(&mut self, producer_id: i64, entry: ProducerEntry) {
         self.entries.insert(producer_id, entry);
     }
@@ -172,7 +208,10 @@ impl ProducerState {
         let Some(entry) = self.entries.get(&producer_id) else {
             // Of a producer that the log before it knew, the next batch is known, too, even where the log begins above
             // 0 (truncation that keeps offsets) or has taken records of others.
-            let from_client = origin == AppendOrigin::Client;
+            let from_client = matches!(origin, AppendOrigin::Client | AppendOrigin::Verified(_));
+            if origin == AppendOrigin::Client && header.is_transactional() {
+                return Err(unverified(producer_id));
+            }
             return if from_client
                 && (never_held_a_record || self.inherited.knows(header))
                 && header.base_sequence != 0
@@ -201,7 +240,7 @@ impl ProducerState {
                 0
             } else if entry.batches.is_empty() {
                 // Only a marker is known of this epoch: its data was removed.
-                return self.check_transaction(entry, header);
+                return check_transaction(entry, header, origin);
             } else {
                 increment_sequence(entry.last_sequence(), 1)
             };
@@ -209,21 +248,13 @@ impl ProducerState {
                 return Err(gap(entry.last_sequence()));
             }
         }
-        self.check_transaction(entry, header)
+        check_transaction(entry, header, origin)
     }
 
-    fn check_transaction(
-        &self,
-        entry: &ProducerEntry,
-        header: &BatchHeader,
-    ) -> Result<Check, AppendError> {
-        if entry.transaction_start.is_some() && !header.is_transactional() {
-            return Err(AppendError::InvalidTxnState {
-                producer_id: header.producer_id,
-                reason: "non-transactional batch while a transaction is open",
-            });
-        }
-        Ok(Check::Fresh)
+    /// Whether a producer's transaction is open here, begun under this epoch.
+    pub(crate) fn is_in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
+        let entry = self.entries.get(&producer_id);
+        entry.is_some_and(|entry| entry.transaction_start.is_some() && entry.epoch == epoch)
     }
 
     /// Checks a transaction marker before it is written.
@@ -302,8 +333,9 @@ impl ProducerState {
         let entry = self.entry(header.producer_id, header.producer_epoch);
         entry.coordinator_epoch = coordinator_epoch;
         entry.last_timestamp = now_ms;
-        let first_offset = entry.transaction_start.take()?;
         let marker = header.last_offset();
+        entry.last_marker = marker;
+        let first_offset = entry.transaction_start.take()?;
         transactions.complete(first_offset, marker);
         if kind == ControlType::Commit {
             return None;
@@ -333,6 +365,7 @@ impl ProducerState {
                 last_timestamp: 0,
                 batches: Vec::new(),
                 transaction_start: None,
+                last_marker: -1,
             });
         if entry.epoch != epoch {
             entry.epoch = epoch;
@@ -377,6 +410,38 @@ impl ProducerState {
             .iter()
             .map(|(&id, entry)| (id, (last(entry), entry.epoch)))
             .collect()
+    }
+}
+
+/// What a transaction allows of its producer. A batch that begins one must be known to belong to it: one that was late
+/// would otherwise open a transaction that nobody ends, which holds up every reader of committed records.
+fn check_transaction(
+    entry: &ProducerEntry,
+    header: &BatchHeader,
+    origin: AppendOrigin,
+) -> Result<Check, AppendError> {
+    let producer_id = header.producer_id;
+    let open = entry.transaction_start.is_some();
+    if open && !header.is_transactional() {
+        return Err(AppendError::InvalidTxnState {
+            producer_id,
+            reason: "non-transactional batch while a transaction is open",
+        });
+    }
+    let begins = header.is_transactional() && !(open && entry.epoch == header.producer_epoch);
+    match origin {
+        AppendOrigin::Client if begins => Err(unverified(producer_id)),
+        AppendOrigin::Verified(since) if begins && entry.last_marker >= since => {
+            Err(unverified(producer_id))
+        }
+        _ => Ok(Check::Fresh),
+    }
+}
+
+fn unverified(producer_id: i64) -> AppendError {
+    AppendError::InvalidTxnState {
+        producer_id,
+        reason: "the batch belongs to no transaction that is open at its coordinator",
     }
 }
 

@@ -109,7 +109,7 @@ impl Fixture {
         let batch = ValidBatches::checked_owned(batch).expect("a good batch");
         let epoch = self.log().latest_epoch().map_or(0, |entry| entry.epoch);
         self.log()
-            .append_as_leader(batch, epoch, AppendOrigin::Client, NOW)
+            .append_as_leader(batch, epoch, AppendOrigin::Verified(i64::MAX), NOW)
     }
 
     pub(crate) fn files(&self) -> Vec<String> {

@@ -62,6 +62,8 @@ class CommitRequest:
     retention_ms: int = -1
     unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
     """For a member of a group that does not exist; GROUP_ID_NOT_FOUND from OffsetCommit 9 on."""
+    producer: tuple[int, int] | None = None
+    """(id, epoch) of the producer in whose transaction it is."""
 
 
 Finished = Callable[[list[ErrorCode]], None]
@@ -99,7 +101,12 @@ class Commits:
         KafkaError for the whole request: the group's state forbids it.
         """
         group = self._group_for_commit(shard, request)
-        member = group.check_commit(request.member_id, request.instance_id, request.generation)
+        member = group.check_commit(
+            request.member_id,
+            request.instance_id,
+            request.generation,
+            in_transaction=request.producer is not None,
+        )
         if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             shard.rounds.keep_alive(group, member)
         answers: list[ErrorCode] = []
@@ -127,7 +134,10 @@ class Commits:
         if not accepted:
             finished(answers)
             return
-        self._append(shard, group, accepted, answers, finished)
+        if request.producer is not None:
+            self._append_in_transaction(shard, request.producer, accepted, answers, finished)
+        else:
+            self._append(shard, group, accepted, answers, finished)
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
         group = shard.group(request.group_id)
@@ -225,6 +235,30 @@ class Commits:
             shard.offsets.commit_began(topic_id, key)
             records.append((encode_offset_key(key), encode_offset_value(value)))
         shard.log.write(records, written)
+
+    def _append_in_transaction(
+        self,
+        shard: GroupShard,
+        producer: tuple[int, int],
+        accepted: Sequence[tuple[int, Uuid, OffsetKey, OffsetValue]],
+        answers: list[ErrorCode],
+        finished: Finished,
+    ) -> None:
+        pending = shard.transactions.began(*producer, [(topic_id, key, value) for _, topic_id, key, value in accepted])
+
+        def written(error: ErrorCode, at: int) -> None:
+            if error is ErrorCode.NONE:
+                shard.count(shard.transactions.written(pending, at))
+            else:
+                shard.transactions.failed(pending)
+            for index, _, _, _ in accepted:
+                answers[index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
+            finished(answers)
+
+        records: list[Record] = [
+            (encode_offset_key(key), encode_offset_value(value)) for _, _, key, value in accepted
+        ]
+        shard.log.write_in_transaction(producer, records, written)
 
     def delete(
         self,

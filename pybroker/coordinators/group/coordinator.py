@@ -23,6 +23,7 @@ from pybroker.coordinators.group.records import OffsetKey, OffsetValue
 from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.group.shard import GroupShard
+from pybroker.coordinators.group.transactional_offsets import Watch
 from pybroker.coordinators.shards.log import ShardLog
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import ShardState
@@ -190,12 +191,15 @@ class GroupCoordinator:
         group_id: str,
         wanted: Sequence[tuple[Uuid, int]],
     ) -> list[CommittedOffset | None]:
-        """OffsetFetch of given partitions, in order. KafkaError for the whole group.
-
-        `require_stable` makes no difference: what is in memory is on disk and belongs to no open transaction.
-        """
+        """OffsetFetch of given partitions, in order. KafkaError for the whole group."""
         shard = self._shard(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
+
+    def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
+        """(topic id, partition) of a group's offsets that depend on transactions which have not ended. KafkaError for
+        the whole group."""
+        shard = self._shard(group_id, empty_allowed=True)
+        return {(topic_id, key.partition) for topic_id, key in shard.transactions.unstable_of(group_id)}
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
         """OffsetFetch of everything a group has committed. KafkaError for the whole group."""
@@ -227,6 +231,29 @@ class GroupCoordinator:
         handle = self._loop.call_later(self._settings.commit_timeout_ms / 1000, over)
         outcome.add_done_callback(lambda _: handle.cancel())
         return outcome
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def open_in(self, group_id: str, producer: tuple[int, int]) -> Watch | None:
+        """For a commit in the transaction of this producer (id, epoch), before it is verified: what tells later whether
+        the transaction has ended meanwhile; None: the transaction has offsets in the group's partition already."""
+        shard = self._shard(group_id)
+        return None if shard.transactions.holds(*producer) else shard.transactions.watch(producer[0])
+
+    def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
+        """A marker is on its way to a partition of the offsets topic."""
+        for shard in self._of_partition(topic_id, partition):
+            shard.transactions.ending(producer_id)
+
+    def transaction_ended(
+        self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
+    ) -> None:
+        """The marker is on disk at offset `at`: what was committed in the transaction counts, or is forgotten."""
+        for shard in self._of_partition(topic_id, partition):
+            shard.transaction_ended(producer_id, at, committed=committed)
+
+    def _of_partition(self, topic_id: Uuid, partition: int) -> list[GroupShard]:
+        return [s for s in self.shards if s.log.topic_id == topic_id and s.partition == partition]
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -267,6 +294,7 @@ class GroupCoordinator:
             self._removals.note(topic.name)
             for shard in self.shards:
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
+                keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
                 self.figures.offset_deletions += len(keys)
                 if keys:
@@ -284,7 +312,9 @@ class GroupCoordinator:
         """Takes no commit for a topic until `release_commits`; returns when those that were taken are on disk."""
         self._commits.hold(topic_id)
         deadline = self._clock.monotonic_ms() + self._settings.commit_timeout_ms
-        while any(shard.offsets.topic_in_flight(topic_id) for shard in self.shards):
+        while any(
+            shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
+        ):
             # Nobody waits longer for one of them, so after that its outcome is unknown to its client, too.
             if self._clock.monotonic_ms() >= deadline:
                 return

@@ -60,7 +60,7 @@ def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int
         group.state is GroupState.EMPTY
         and not group.pending_joins
         and not shard.offsets.topics(group.group_id)
-        and not shard.offsets.has_commit_in_flight(group.group_id)
+        and not shard.has_commit_under_way(group.group_id)
     ):
         shard.drop_group(group, lambda _: None)
     return len(expired)

@@ -296,8 +296,11 @@ class Group:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> Member | None:
-        """Whether an offset commit may pass; the member it keeps alive, None for one from outside the group.
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
+    ) -> Member | None:
+        """Whether an offset commit may pass; the member it keeps alive, None for one from outside the group. In a
+        transaction, a client that names no member (before KIP-447) is fenced by its transactional id alone.
 
         KafkaError: COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         REBALANCE_IN_PROGRESS.
@@ -307,12 +310,14 @@ class Group:
         if generation < 0 and self.state is GroupState.EMPTY:
             return None
         if generation < 0 and not member_id and instance_id is None:
+            if in_transaction:
+                return None
             # An administrator or a consumer outside the group: only while no member can be contradicted.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self.check_member(member_id, instance_id)
         if generation != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 

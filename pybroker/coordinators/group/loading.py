@@ -14,40 +14,62 @@ from pybroker.coordinators.group.records import (
     decode_key,
     decode_offset_value,
 )
-from pybroker.native import CodecError
+from pybroker.native import CodecError, StoredRecord
 
 log = logging.getLogger(__name__)
+
+Pending = dict[OffsetKey, tuple[int, OffsetValue]]
+"""Key → (offset of its record, value)."""
 
 
 @dataclass(slots=True)
 class Loaded:
     """The last value of every key. Implements the shards' Replay."""
 
-    offsets: dict[OffsetKey, tuple[int, OffsetValue]] = field(default_factory=dict)
-    """Key → (offset of its record, value)."""
+    offsets: Pending = field(default_factory=dict)
+    pending: dict[int, Pending] = field(default_factory=dict)
+    """Producer → what it has committed in a transaction that has not ended."""
     groups: dict[str, GroupValue] = field(default_factory=dict)
     records: int = 0
     damaged: int = 0
     """Records that could not be read; passed over."""
 
-    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """Takes one record; without a value it buries its key."""
+    def take(self, record: StoredRecord) -> None:
+        """Takes one record; without a value it buries its key. A marker ends a transaction."""
         self.records += 1
-        if key is None:
+        if record.committed is not None:
+            self._end(record.producer_id, committed=record.committed)
+            return
+        if record.key is None:
             self.damaged += 1
             return
         try:
-            parsed = decode_key(key)
+            parsed = decode_key(record.key)
             if isinstance(parsed, OffsetKey):
-                if value is None:
-                    self.offsets.pop(parsed, None)
-                else:
-                    self.offsets[parsed] = (offset, decode_offset_value(value))
+                self._take_offset(parsed, record)
             elif isinstance(parsed, GroupKey):
-                if value is None:
+                if record.value is None:
                     self.groups.pop(parsed.group, None)
                 else:
-                    self.groups[parsed.group] = decode_group_value(value)
+                    self.groups[parsed.group] = decode_group_value(record.value)
         except CodecError as problem:
             self.damaged += 1
-            log.warning("record %d of the offsets topic is passed over: %s", offset, problem)
+            log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)
+
+    def _take_offset(self, key: OffsetKey, record: StoredRecord) -> None:
+        if record.value is None:
+            self.offsets.pop(key, None)
+            for pending in self.pending.values():
+                pending.pop(key, None)
+            return
+        stored = record.offset, decode_offset_value(record.value)
+        if record.producer_id >= 0:
+            self.pending.setdefault(record.producer_id, {})[key] = stored
+        else:
+            self.offsets[key] = stored
+
+    def _end(self, producer_id: int, *, committed: bool) -> None:
+        for key, stored in self.pending.pop(producer_id, {}).items():
+            # What was committed without a transaction since then stays.
+            if committed and self.offsets.get(key, (-1, None))[0] < stored[0]:
+                self.offsets[key] = stored

@@ -21,9 +21,10 @@ from pybroker.coordinators.group.records import (
     encode_offset_key,
 )
 from pybroker.coordinators.group.removals import Removals
+from pybroker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.coordinators.shards.ports import Topics
-from pybroker.coordinators.shards.shard import Shard
+from pybroker.coordinators.shards.shard import Shard, ShardState
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -48,10 +49,13 @@ class GroupShard(Shard[Loaded]):
         super().__init__(shard_log)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self.transactions = TransactionalOffsets()
+        self._markers_while_loading: list[tuple[int, int, bool]] = []
         self.rounds = Rounds(settings, clock, timers, self, figures)
         self._clock = clock
         self._topics = topics
         self._removals = removals
+        self._figures = figures
         self._removals_before = removals.count
         """Removals up to here say nothing about groups that are loaded: their generations may have formed since,
         elsewhere.
@@ -77,11 +81,15 @@ class GroupShard(Shard[Loaded]):
                 hidden += 1
                 continue
             self.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
+        self._install_pending(loaded)
         for group_id, stored in loaded.groups.items():
             self.groups[group_id] = group = group_of_value(group_id, stored)
             group.formed_at = self._removals_before
         for group_id in self.offsets.groups():
             self.ensure_group(group_id)
+        for pending in loaded.pending.values():
+            for key in pending:
+                self.ensure_group(key.group)
         for group in self.groups.values():
             self.rounds.resume(group)
         if loaded.records:
@@ -95,6 +103,17 @@ class GroupShard(Shard[Loaded]):
                 hidden,
                 loaded.damaged,
             )
+
+    def _install_pending(self, loaded: Loaded) -> None:
+        for producer_id, pending in loaded.pending.items():
+            for key, (at, value) in pending.items():
+                topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
+                if topic_id is not None and self._topics.topic_name(topic_id) is not None:
+                    commit = self.transactions.began(producer_id, -1, [(topic_id, key, value)])
+                    self.transactions.written(commit, at)
+        for producer_id, at, committed in self._markers_while_loading:
+            self.count(self.transactions.ended(producer_id, at, committed=committed))
+        self._markers_while_loading.clear()
 
     def give_up(self, error: ErrorCode) -> None:
         """The shard moves away or the broker stops: whoever waits gets `error`."""
@@ -114,6 +133,26 @@ class GroupShard(Shard[Loaded]):
         if group is None:
             group = self.groups[group_id] = Group(group_id)
         return group
+
+    def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
+        """A marker is on disk at offset `at`. While the shard is being loaded, it may or may not be among what is read.
+        """
+        if self.state is ShardState.ACTIVE:
+            self.count(self.transactions.ended(producer_id, at, committed=committed))
+        else:
+            self._markers_while_loading.append((producer_id, at, committed))
+
+    def has_commit_under_way(self, group_id: str) -> bool:
+        """A commit is being written, or its transaction has not ended: the group must not be taken for unused."""
+        return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
+
+    def count(self, offsets: list[Counting]) -> None:
+        """Offsets whose transaction is committed."""
+        for topic_id, key, value in offsets:
+            if self._topics.topic_name(topic_id) is not None:
+                self.ensure_group(key.group)
+                self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
+                self._figures.offset_commits += 1
 
     # --- GroupStore ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +181,7 @@ class GroupShard(Shard[Loaded]):
             and not group.members
             and not group.pending_joins
             and not self.offsets.topics(group.group_id)
-            and not self.offsets.has_commit_in_flight(group.group_id)
+            and not self.has_commit_under_way(group.group_id)
             and self.groups.get(group.group_id) is group
         ):
             del self.groups[group.group_id]
@@ -155,6 +194,7 @@ class GroupShard(Shard[Loaded]):
         offsets.
         """
         keys = self.offsets.keys_of_group(group.group_id)
+        keys = list(dict.fromkeys([*keys, *self.transactions.drop_group(group.group_id)]))
         self.offsets.drop_group(group.group_id)
         self.groups.pop(group.group_id, None)
         self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())

@@ -29,12 +29,31 @@ class NativeAppends:
         return len(self._waiting)
 
     def append(
-        self, topic_id: Uuid, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int
+        self,
+        topic_id: Uuid,
+        partition: int,
+        leader_epoch: int,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        *,
+        producer: tuple[int, int] | None = None,
     ) -> asyncio.Future[Completion]:
-        """Appends records to a partition that is led here under this epoch. The future gives the Completion once it is
-        committed (after the flush in commit mode), or raises KafkaError with the code of the partition.
+        """Appends records to a partition that is led here under this epoch; with a producer's (id, epoch) as part of
+        its transaction. The future gives the Completion once it is committed (after the flush in commit mode), or
+        raises KafkaError with the code of the partition.
         """
-        token = self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch)
+        return self._wait(
+            self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch, producer)
+        )
+
+    def append_marker(
+        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *, committed: bool
+    ) -> asyncio.Future[Completion]:
+        """Ends a transaction in a partition that is led here; the future as for `append`. `marker`: (producer id, its
+        epoch, coordinator epoch)."""
+        return self._wait(self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms))
+
+    def _wait(self, token: int) -> asyncio.Future[Completion]:
         future: asyncio.Future[Completion] = self._loop.create_future()
         self._waiting[token] = future
         return future

@@ -92,6 +92,15 @@ class ShardLog:
             self._idle.clear()
             self._loop.call_soon(self._flush_now)
 
+    def write_in_transaction(self, producer: tuple[int, int], records: Sequence[Record], written: Written) -> None:
+        """Appends `records` at once, as part of the transaction of this producer (id, epoch); `written` as for `write`.
+        What was written before stays before it."""
+        if self._closed:
+            self._loop.call_soon(written, ErrorCode.NOT_COORDINATOR, -1)
+            return
+        self._flush()
+        self._append(records, [(0, written)], producer)
+
     def close(self) -> None:
         """The partition is not ours any more: later writes fail, earlier ones still complete."""
         self._closed = True
@@ -110,10 +119,16 @@ class ShardLog:
         if not records:
             return
         self._records, self._waiting, self._bytes = [], [], 0
+        self._append(records, waiting)
+
+    def _append(
+        self, records: Sequence[Record], waiting: list[tuple[int, Written]], producer: tuple[int, int] | None = None
+    ) -> None:
         self._in_flight += 1
+        self._idle.clear()
         try:
             future = self._appends.append(
-                self.topic_id, self.partition, self.leader_epoch, records, self._clock.wall_ms()
+                self.topic_id, self.partition, self.leader_epoch, records, self._clock.wall_ms(), producer=producer
             )
         except KafkaError as error:
             self._loop.call_soon(self._finish, waiting, _answer(error.code), -1)

@@ -50,10 +50,18 @@ class Appends(Protocol):
     """Appends to local partitions (`pybroker.coordinators.shards.appends.NativeAppends`)."""
 
     def append(
-        self, topic_id: Uuid, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int
+        self,
+        topic_id: Uuid,
+        partition: int,
+        leader_epoch: int,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        *,
+        producer: tuple[int, int] | None = None,
     ) -> asyncio.Future[Completion]:
         """The future is done when the records are committed (acks=all); KafkaError otherwise, FENCED_LEADER_EPOCH
-        where the partition is not led under this epoch any more.
+        where the partition is not led under this epoch any more. `producer`: (id, epoch) of whose transaction they are
+        part.
         """
         ...
 

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pybroker.coordinators.shards.log import ShardLog
 from pybroker.errors import KafkaError
+from pybroker.native import StoredRecord
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -28,8 +29,9 @@ class ShardState(Enum):
 class Replay(Protocol):
     """Takes the records of a partition one after the other, in a worker thread, and keeps what is alive in it."""
 
-    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """One record; without a value it buries its key. What cannot be read is counted and passed over."""
+    def take(self, record: StoredRecord) -> None:
+        """One record, or a marker; a record without a value buries its key. What cannot be read is counted and passed
+        over."""
         ...
 
 

@@ -253,7 +253,7 @@ def read_partition(reads: Reads, shard_log: ShardLog, replay: Replay, buffer_byt
     while True:
         read = reads.read_records(shard_log.topic_id, shard_log.partition, offset, buffer_bytes)
         for record in read.records:
-            replay.take(record.offset, record.key, record.value)
+            replay.take(record)
         if read.next_offset <= offset:
             return
         offset = read.next_offset

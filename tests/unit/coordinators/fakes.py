@@ -13,6 +13,8 @@ from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.ports import Settings as TransactionSettings
 from pybroker.errors import KafkaError
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
@@ -48,7 +50,7 @@ class FakeOffsets:
 
 def read(found: Sequence[tuple[int, int, bytes | None, bytes | None]], next_offset: int) -> StoredRecords:
     """What a read of these (offset, timestamp, key, value) gives."""
-    return StoredRecords([StoredRecord(*record) for record in found], next_offset)
+    return StoredRecords([StoredRecord(*record, -1, None) for record in found], next_offset)
 
 
 class FakeLog:
@@ -64,7 +66,14 @@ class FakeLog:
         self._held: list[tuple[asyncio.Future[Any], FakeCompletion]] = []
 
     def append(
-        self, topic_id: Uuid, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int
+        self,
+        topic_id: Uuid,
+        partition: int,
+        leader_epoch: int,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        *,
+        producer: tuple[int, int] | None = None,
     ) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
         self.batches += 1
@@ -178,6 +187,7 @@ class World:
     log: FakeLog = field(default_factory=FakeLog)
     topics: FakeTopics = field(default_factory=FakeTopics)
     groups: GroupCoordinator = field(init=False)
+    transactions: TransactionCoordinator = field(init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
 
     def __post_init__(self) -> None:
@@ -191,6 +201,10 @@ class World:
         ports = Ports(1, self.clock, asyncio.get_running_loop(), self.log, self.log, self.topics, self.topics)
         self.groups = GroupCoordinator(ports, Settings(self.config))
         self.groups.start()
+        nobody: Any = None
+        self.transactions = TransactionCoordinator(
+            ports, TransactionSettings(self.config), nobody, nobody, nobody
+        )
 
     async def restart(self) -> None:
         """The process dies (nothing is given up in order) and comes back."""

@@ -21,7 +21,6 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from pybroker.coordinators.no_transactions import NoTransactions
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -58,7 +57,7 @@ class Client:
             outcome = k08_offset_commit.handle(self.world.groups, self.world.topics, PERMITS_ALL, context, arrived)
         elif key == 10:
             outcome = k10_find_coordinator.handle(
-                self.world.groups, NoTransactions(1, self.world.topics), PERMITS_ALL, context, arrived
+                self.world.groups, self.world.transactions, PERMITS_ALL, context, arrived
             )
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
@@ -335,7 +334,7 @@ async def test_find_coordinator(version: int) -> None:
         assert [f.key for f in found] == [G, "b"]
     assert {(f.node_id, f.host, f.port, f.error_code) for f in found} == {(1, "localhost", 9091, 0)}
     if version >= 1:
-        # Of transactions: this broker, which refuses what comes next. Of share groups: nobody.
+        # Transactions have a coordinator, share groups have none.
         for key_type, expected in ((1, (0, 1, 9091)), (2, (ErrorCode.INVALID_REQUEST, -1, -1))):
             keys = {"key": "t"} if version < 4 else {"coordinator_keys": ["t"]}
             answer = await c.ask(10, version, m.FindCoordinatorRequest(key_type=key_type, **keys))

@@ -16,6 +16,7 @@ from pybroker.coordinators.shards.shard import Shard, ShardState
 from pybroker.coordinators.shards.shards import LOAD_RETRY_MS, SHORT_OF_REPLICAS_MS, Shards
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
+from pybroker.native import StoredRecord
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import FakeLog, FakeTopics
 
@@ -27,12 +28,12 @@ class Words:
     def __init__(self) -> None:
         self.alive: dict[bytes, bytes] = {}
 
-    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        assert key is not None
-        if value is None:
-            self.alive.pop(key, None)
+    def take(self, record: StoredRecord) -> None:
+        assert record.key is not None
+        if record.value is None:
+            self.alive.pop(record.key, None)
         else:
-            self.alive[key] = value
+            self.alive[record.key] = record.value
 
 
 class WordShard(Shard[Words]):

@@ -8,6 +8,7 @@ use pyo3::types::PyList;
 use super::isr::IsrProposal;
 use super::log_lines;
 use super::request::{Completion, LogDirsFailed, ReplicasOffline, Request};
+use super::transactions::TransactionQuestion;
 use crate::plane::control_queue::{ControlQueue, Item};
 
 /// The queue from the data plane to the control plane.
@@ -39,6 +40,9 @@ impl NativeControlQueue {
                 }
                 Item::Proposed(proposal) => {
                     drained.append(Bound::new(py, IsrProposal::from(proposal))?)?
+                }
+                Item::Asked(question) => {
+                    drained.append(Bound::new(py, TransactionQuestion::from(question))?)?
                 }
                 Item::Offline(partitions) => {
                     drained.append(Bound::new(py, ReplicasOffline::from(partitions))?)?

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use pybroker_model::ValidBatches;
+use pybroker_model::{ControlType, TopicIdPartition, ValidBatches, end_transaction_marker};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{AppendInfo, Partition, PartitionError};
 use pybroker_server::clock::now_ms;
@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 use super::orders::{PartitionOrder, StopOrder, partition_orders};
 use super::records::{self, StoredRecords};
 use super::topic_config::topic_config;
+use super::transactions::ActiveProducer;
 use crate::convert::{batch_of, shown, tip};
 use crate::errors::{native_error, partition_code, partition_error};
 use crate::plane::DataPlane;
@@ -73,6 +74,38 @@ impl NativePartitions {
                 format!("{}-{partition} is not hosted here", topic_id.0),
             )
         })
+    }
+
+    fn append_as_coordinator(
+        &self,
+        py: Python<'_>,
+        tip: TopicIdPartition,
+        leader_epoch: i32,
+        batch: Vec<u8>,
+    ) -> PyResult<u64> {
+        let token = self.next_token.fetch_add(1, Relaxed);
+        let hosted = self.plane.partition(tip)?;
+        let queue = &self.plane.queue;
+        // Not beyond here with an error: the token is promised a completion.
+        py.detach(|| {
+            let Some(hosted) = hosted else {
+                queue.complete(PendingAppend::failed(token, &PartitionError::NotLeader));
+                return;
+            };
+            match append_batch(&hosted, leader_epoch, batch) {
+                Ok(info) => {
+                    let completed = Completed {
+                        token,
+                        error_code: 0,
+                        base_offset: info.base_offset,
+                        log_append_time: info.log_append_time,
+                    };
+                    PendingAppend::start(queue, completed, hosted.committed(&info));
+                }
+                Err(error) => queue.complete(PendingAppend::failed(token, &error)),
+            }
+        });
+        Ok(token)
     }
 }
 
@@ -141,7 +174,8 @@ impl NativePartitions {
         Ok(())
     }
 
-    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1))]
+    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None))]
+    #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
         py: Python<'_>,
@@ -150,31 +184,40 @@ impl NativePartitions {
         records: Vec<Bound<'_, PyAny>>,
         timestamp_ms: i64,
         leader_epoch: i32,
+        producer: Option<(i64, i16)>,
     ) -> PyResult<u64> {
-        let batch = batch_of(&records, timestamp_ms)?;
-        let token = self.next_token.fetch_add(1, Relaxed);
-        let hosted = self.partition(topic_id, partition)?;
-        let queue = &self.plane.queue;
-        // Not beyond here with an error: the token is promised a completion.
-        py.detach(|| {
-            let Some(hosted) = hosted else {
-                queue.complete(PendingAppend::failed(token, &PartitionError::NotLeader));
-                return;
-            };
-            match append_batch(&hosted, leader_epoch, batch) {
-                Ok(info) => {
-                    let completed = Completed {
-                        token,
-                        error_code: 0,
-                        base_offset: info.base_offset,
-                        log_append_time: info.log_append_time,
-                    };
-                    PendingAppend::start(queue, completed, hosted.committed(&info));
-                }
-                Err(error) => queue.complete(PendingAppend::failed(token, &error)),
-            }
-        });
-        Ok(token)
+        let batch = batch_of(&records, timestamp_ms, producer)?;
+        self.append_as_coordinator(py, tip(topic_id, partition)?, leader_epoch, batch)
+    }
+
+    /// `marker`: (producer id, producer epoch, coordinator epoch).
+    fn append_marker(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        marker: (i64, i16, i32),
+        committed: bool,
+        timestamp_ms: i64,
+    ) -> PyResult<u64> {
+        let kind = if committed {
+            ControlType::Commit
+        } else {
+            ControlType::Abort
+        };
+        let (producer_id, epoch, coordinator_epoch) = marker;
+        let batch =
+            end_transaction_marker(producer_id, epoch, kind, coordinator_epoch, timestamp_ms)
+                .map_err(|error| native_error(ErrorCode::UNKNOWN_SERVER_ERROR.0, error))?;
+        self.append_as_coordinator(py, tip(topic_id, partition)?, -1, batch)
+    }
+
+    fn producers(&self, topic_id: Uuid, partition: i32) -> PyResult<Vec<ActiveProducer>> {
+        let hosted = self.hosted(topic_id, partition)?;
+        let producers = hosted
+            .producers()
+            .map_err(|error| partition_error(&error))?;
+        Ok(producers.into_iter().map(ActiveProducer::from).collect())
     }
 
     fn read_records(

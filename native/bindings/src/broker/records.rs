@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use pybroker_model::{Batches, Records, decompressed_records};
+use pybroker_model::{
+    Batches, ControlType, NO_PRODUCER_ID, Records, decompressed_records, end_transaction_marker_of,
+};
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,6 +17,10 @@ pub(crate) struct StoredRecord {
     timestamp_ms: i64,
     key: Option<Py<PyBytes>>,
     value: Option<Py<PyBytes>>,
+    /// Whose transaction it is part of, or ends; -1 outside of transactions.
+    producer_id: i64,
+    /// For a marker: whether it commits.
+    committed: Option<bool>,
 }
 
 /// What one read of a local log gave.
@@ -38,6 +44,8 @@ struct Record {
     timestamp_ms: i64,
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
+    producer_id: i64,
+    committed: Option<bool>,
 }
 
 /// Reads up to the log end. At least one batch, if there is one; below the log start it begins there.
@@ -53,7 +61,7 @@ pub(super) fn read(
         next_offset: from,
     };
     let mut scratch = Vec::new();
-    // Again only if all that was read lies below `from` or is a control batch: there may be more behind it.
+    // Again only if all that was read lies below `from`, or in control batches of other kinds: there may be more behind.
     while out.records.is_empty() && from < partition.log_end_offset() {
         let fetched = partition.read(&FetchRead {
             offset: from,
@@ -70,16 +78,38 @@ pub(super) fn read(
             let (header, batch) = batch?;
             header.check_crc(batch)?;
             out.next_offset = header.next_offset();
-            if header.is_control() {
-                continue;
-            }
             let raw = decompressed_records(&header, batch, &mut scratch)?;
             let records = Records::new(&header, raw);
             let view = records.clone();
             for record in records {
                 let record = record?;
                 let at = view.offset(&record);
-                if at >= offset {
+                if at < offset {
+                    continue;
+                }
+                let marker = if header.is_control() {
+                    let Some((kind, _)) = end_transaction_marker_of(&record) else {
+                        continue;
+                    };
+                    Some(kind == ControlType::Commit)
+                } else {
+                    None
+                };
+                let producer_id = if header.is_transactional() {
+                    header.producer_id
+                } else {
+                    NO_PRODUCER_ID
+                };
+                if marker.is_some() {
+                    out.records.push(Record {
+                        offset: at,
+                        timestamp_ms: view.timestamp(&record),
+                        key: None,
+                        value: None,
+                        producer_id,
+                        committed: marker,
+                    });
+                } else {
                     let key = record.key.map(|key| append(&mut out.bytes, key));
                     let value = record.value.map(|value| append(&mut out.bytes, value));
                     out.records.push(Record {
@@ -87,6 +117,8 @@ pub(super) fn read(
                         timestamp_ms: view.timestamp(&record),
                         key,
                         value,
+                        producer_id,
+                        committed: None,
                     });
                 }
             }
@@ -120,6 +152,8 @@ impl StoredRecords {
                     timestamp_ms: record.timestamp_ms,
                     key: bytes(&record.key),
                     value: bytes(&record.value),
+                    producer_id: record.producer_id,
+                    committed: record.committed,
                 },
             )
         });

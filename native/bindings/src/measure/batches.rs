@@ -30,5 +30,5 @@ pub(crate) fn build_batch<'py>(
     records: Vec<Bound<'py, PyAny>>,
     timestamp_ms: i64,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    Ok(PyBytes::new(py, &batch_of(&records, timestamp_ms)?))
+    Ok(PyBytes::new(py, &batch_of(&records, timestamp_ms, None)?))
 }

@@ -15,7 +15,9 @@ use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_replica::IsrProposal;
 use pybroker_server::config::LogLevel;
-use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
+use pybroker_server::control_plane::{
+    Busy, ControlPlane, ControlRequest, Lane, TransactionQuestion,
+};
 
 use super::wake::WakeFd;
 
@@ -35,6 +37,8 @@ pub(crate) enum Item {
     Completed(Completed),
     /// What a leader here asks of the controller.
     Proposed(IsrProposal),
+    /// A leader here asks the coordinator of a transaction.
+    Asked(TransactionQuestion),
     /// Partitions that can be served no more: their log directory has failed.
     Offline(Vec<TopicIdPartition>),
     /// No log directory is left, with the last reason.
@@ -68,6 +72,8 @@ struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
     completed: VecDeque<Completed>,
     proposed: VecDeque<IsrProposal>,
+    /// Bounded by the connections: each has one.
+    asked: VecDeque<TransactionQuestion>,
     offline: Vec<TopicIdPartition>,
     failed: Option<String>,
     log: VecDeque<(LogLevel, String)>,
@@ -84,6 +90,7 @@ impl Inner {
         self.lanes.iter().all(VecDeque::is_empty)
             && self.completed.is_empty()
             && self.proposed.is_empty()
+            && self.asked.is_empty()
             && self.offline.is_empty()
             && self.failed.is_none()
             && self.log.is_empty()
@@ -195,7 +202,7 @@ impl ControlQueue {
     }
 
     /// Takes at most `items_max`, and before all the news of what does not work any more: inter-broker
-    /// requests, completions, proposals, session requests, admin requests.
+    /// requests, completions, proposals, questions, session requests, admin requests.
     pub(crate) fn drain(&self, items_max: usize) -> Vec<Item> {
         let mut inner = self.inner.lock();
         let mut items = Vec::with_capacity(items_max.min(64));
@@ -216,6 +223,11 @@ impl ControlQueue {
             && let Some(proposal) = inner.proposed.pop_front()
         {
             items.push(Item::Proposed(proposal));
+        }
+        while items.len() < items_max - admin
+            && let Some(question) = inner.asked.pop_front()
+        {
+            items.push(Item::Asked(question));
         }
         self.take_requests(&mut inner, Lane::Session, items_max - admin, &mut items);
         self.take_requests(&mut inner, Lane::Admin, items_max, &mut items);
@@ -263,6 +275,7 @@ impl ControlQueue {
         let lanes = std::mem::take(&mut inner.lanes);
         inner.completed.clear();
         inner.proposed.clear();
+        inner.asked.clear();
         inner.bytes = 0;
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
@@ -294,6 +307,14 @@ impl ControlPlane for ControlQueue {
         inner.lanes[position(request.lane)].push_back(request);
         self.signal(&mut inner);
         Ok(())
+    }
+
+    fn ask(&self, question: TransactionQuestion) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            inner.asked.push_back(question);
+            self.signal(&mut inner);
+        }
     }
 
     fn poll_ready(&self, lane: Lane, context: &mut Context<'_>) -> Poll<()> {

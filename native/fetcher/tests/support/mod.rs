@@ -26,7 +26,9 @@ use pybroker_server::clock::{SystemClock, now_ms};
 use pybroker_server::config::{
     DynamicSettings, ListenerConfig, SecurityProtocol as ListenerSecurity, ServerConfig,
 };
-use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
+use pybroker_server::control_plane::{
+    Busy, ControlPlane, ControlRequest, Lane, TransactionQuestion,
+};
 use pybroker_server::metadata_view::{
     MetadataDelta, MetadataHolder, PartitionMetadata, TopicMetadata,
 };
@@ -43,6 +45,8 @@ const FIRST_ID: u128 = 1 << 64;
 struct NoControlPlane;
 
 impl ControlPlane for NoControlPlane {
+    fn ask(&self, _: TransactionQuestion) {}
+
     fn submit(&self, request: ControlRequest) -> Result<(), Busy> {
         Err(Busy(Box::new(request)))
     }

@@ -4,9 +4,10 @@
 use super::schema_file::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 110] = [
+pub(super) static CLIENT: [SchemaFile; 111] = [
     SchemaFile::new("stored/consumer_offsets.schema", None, &["StoredGroup", "StoredOffset"], include_str!("../../schema/stored/consumer_offsets.schema")),
     SchemaFile::new("stored/metadata_log.schema", None, &["ConfigRecord", "PartitionChangeRecord", "PartitionRecord", "ProducerIdsRecord", "RemoveTopicRecord", "TopicRecord"], include_str!("../../schema/stored/metadata_log.schema")),
+    SchemaFile::new("stored/transaction_state.schema", None, &["StoredTransactionKey", "StoredTransaction"], include_str!("../../schema/stored/transaction_state.schema")),
     SchemaFile::new("client/data.schema", None, &["AbortedTxn", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "ControlRecordTypeSchema", "DefaultPrincipalData", "EndTxnMarker", "GroupMetadataKey", "GroupMetadataValue", "KRaftVersionRecord", "LeaderChangeMessage", "OffsetCommitKey", "OffsetCommitValue", "SnapshotFooterRecord", "SnapshotHeaderRecord", "VotersRecord"], include_str!("../../schema/client/data.schema")),
     SchemaFile::new("client/headers.schema", None, &["RequestHeader", "ResponseHeader"], include_str!("../../schema/client/headers.schema")),
     SchemaFile::new("client/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/client/k000_produce.schema")),
@@ -118,7 +119,7 @@ pub(super) static CLIENT: [SchemaFile; 110] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static INTER_BROKER: [SchemaFile; 21] = [
+pub(super) static INTER_BROKER: [SchemaFile; 23] = [
     SchemaFile::new("interbroker/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/interbroker/k000_produce.schema")),
     SchemaFile::new("interbroker/k001_fetch.schema", Some(1), &["FetchRequest", "FetchResponse"], include_str!("../../schema/interbroker/k001_fetch.schema")),
     SchemaFile::new("interbroker/k002_list_offsets.schema", Some(2), &["ListOffsetsRequest", "ListOffsetsResponse"], include_str!("../../schema/interbroker/k002_list_offsets.schema")),
@@ -139,5 +140,7 @@ pub(super) static INTER_BROKER: [SchemaFile; 21] = [
     SchemaFile::new("interbroker/k32163_reopen_topics.schema", Some(32163), &["ReopenTopicsRequest", "ReopenTopicsResponse"], include_str!("../../schema/interbroker/k32163_reopen_topics.schema")),
     SchemaFile::new("interbroker/k32164_submit_event.schema", Some(32164), &["SubmitEventRequest", "SubmitEventResponse"], include_str!("../../schema/interbroker/k32164_submit_event.schema")),
     SchemaFile::new("interbroker/k32165_ingest_order.schema", Some(32165), &["IngestOrderRequest", "IngestOrderResponse"], include_str!("../../schema/interbroker/k32165_ingest_order.schema")),
+    SchemaFile::new("interbroker/k32166_verify_transaction.schema", Some(32166), &["VerifyTransactionRequest", "VerifyTransactionResponse"], include_str!("../../schema/interbroker/k32166_verify_transaction.schema")),
+    SchemaFile::new("interbroker/k32167_end_transaction.schema", Some(32167), &["EndTransactionRequest", "EndTransactionResponse"], include_str!("../../schema/interbroker/k32167_end_transaction.schema")),
     SchemaFile::new("interbroker/k32170_probe_broker.schema", Some(32170), &["ProbeBrokerRequest", "ProbeBrokerResponse"], include_str!("../../schema/interbroker/k32170_probe_broker.schema")),
 ];

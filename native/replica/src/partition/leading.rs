@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLockReadGuard;
 use pybroker_model::{ProduceRules, TimestampType, ValidBatches};
-use pybroker_storage::{AppendOrigin, Attached, FlushMode};
+use pybroker_storage::{ActiveProducer, AppendOrigin, Attached, FlushMode};
 
 use super::Partition;
 use crate::{
@@ -42,6 +42,22 @@ impl Partition {
         now_ms: i64,
     ) -> Result<AppendInfo, PartitionError> {
         self.append_from(AppendOrigin::Client, -1, batches, required_acks, now_ms)
+    }
+
+    /// Whether a transactional batch of this producer would begin a transaction here, as leader.
+    pub fn may_begin_transaction(&self, producer_id: i64, epoch: i16) -> bool {
+        self.log()
+            .is_some_and(|log| !log.is_in_transaction(producer_id, epoch))
+    }
+
+    /// The producers that its log knows, as leader.
+    ///
+    /// # Errors
+    /// `NotLeader`, `Deleted`, `Storage`.
+    pub fn producers(&self) -> Result<Vec<ActiveProducer>, PartitionError> {
+        let role = self.progress.role();
+        let (_, hosted) = self.led(&role)?;
+        Ok(hosted.log.producers())
     }
 
     /// Appends as leader. `leader_epoch`: the one under which a coordinator has loaded what it writes upon, -1: any.

@@ -5,9 +5,11 @@
 //! the reply is written at once, except for the error codes: they are patched if a commit fails or comes too late
 //! (`timeout_ms` → REQUEST_TIMED_OUT, with the offsets that were assigned, as Kafka answers).
 //!
-//! Refused: transactional producers (until there is a coordinator: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no
-//! client retries), acks other than −1, 0, 1, internal topics (as Kafka, unless the client calls itself
-//! `__admin_client`). With acks=0 a failure closes the connection: there is no other way to say so.
+//! The first records of a transaction in a partition are appended when its coordinator has said that the partition is
+//! part of it (KIP-890); from v12 on it becomes part of it so.
+//!
+//! Refused: acks other than −1, 0, 1, internal topics (as Kafka, unless the client calls itself `__admin_client`),
+//! transactional records without the right to their transactional id. With acks=0 a failure closes the connection: there is no other way to say so.
 
 mod append;
 mod commit;
@@ -15,6 +17,8 @@ mod hand_over;
 mod old_versions;
 mod pending;
 mod refusal;
+mod verified;
+mod verify;
 
 use pybroker_protocol::hot::produce_request::VERSIONS;
 
@@ -23,6 +27,8 @@ pub(crate) use pending::PendingProduce;
 use self::append::{Done, Tally, append_all};
 use self::hand_over::{append_elsewhere, slow_dir};
 use self::old_versions::run_unsupported;
+use self::verified::Verified;
+use self::verify::ask;
 use super::{Answer, Call};
 use crate::close::CloseReason;
 use crate::shared::ThreadState;
@@ -41,13 +47,18 @@ pub(crate) fn run(
     request
         .decode(body, call.wire_version())
         .map_err(|error| call.bad_request(error))?;
+    if request.transactional_id.is_some()
+        && let Some(pending) = ask(call, request, body)
+    {
+        return Ok(Answer::Later(Box::new(PendingProduce::Verifying(pending))));
+    }
     if let Some(dir) = slow_dir(call, &mut thread.flushes, request, body) {
         thread.metrics.slow_appends.add(1);
         let pending = append_elsewhere(call, dir, body);
         return Ok(Answer::Later(Box::new(PendingProduce::Appending(pending))));
     }
     let mut tally = Tally::default();
-    let done = append_all(call, request, body, out, &mut tally);
+    let done = append_all(call, request, &Verified::default(), body, out, &mut tally);
     tally.note(&thread.metrics);
     Ok(match done? {
         Done::Written => Answer::Written,

@@ -63,7 +63,8 @@ pub(crate) fn lane(api_key: i16) -> Lane {
         }
         Some(
             SaslHandshake | SaslAuthenticate | Heartbeat | OffsetCommit | OffsetFetch
-            | FindCoordinator | JoinGroup | SyncGroup | LeaveGroup | InitProducerId,
+            | FindCoordinator | JoinGroup | SyncGroup | LeaveGroup | InitProducerId
+            | AddPartitionsToTxn | AddOffsetsToTxn | EndTxn | TxnOffsetCommit,
         ) => Lane::Session,
         _ => Lane::Admin,
     }

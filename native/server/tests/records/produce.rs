@@ -241,7 +241,7 @@ fn versions_0_to_2_of_produce_are_told_so() {
 
 // checklist: R20
 #[test]
-fn a_transactional_producer_is_refused_for_good() {
+fn transactional_records_need_a_transactional_id() {
     let server = server_with_a(1);
     let mut client = server.connect();
     let mut builder = pybroker_model::BatchBuilder::new(Codec::None)

@@ -28,7 +28,9 @@ use pybroker_server::clock::SystemClock;
 use pybroker_server::config::{
     DynamicSettings, ListenerConfig, Registry, SecurityProtocol, ServerConfig,
 };
-use pybroker_server::control_plane::{Busy, ControlPlane, ControlRequest, Lane};
+use pybroker_server::control_plane::{
+    Busy, ControlPlane, ControlRequest, Lane, TransactionQuestion,
+};
 use pybroker_server::limits::Limits;
 use pybroker_server::metadata_view::{
     Broker, Endpoint, MetadataDelta, MetadataHolder, PartitionMetadata, TopicMetadata,
@@ -84,6 +86,11 @@ impl FakeControlPlane {
 }
 
 impl ControlPlane for FakeControlPlane {
+    fn ask(&self, question: TransactionQuestion) {
+        let codes = vec![0; question.partitions.len()];
+        question.answer.send(codes);
+    }
+
     fn submit(&self, request: ControlRequest) -> Result<(), Busy> {
         let mut state = self.state.lock();
         if state

@@ -126,6 +126,7 @@ pub(crate) fn read(content: &[u8]) -> Option<ProducerState> {
                 last_timestamp,
                 batches: if has_batch { vec![last] } else { Vec::new() },
                 transaction_start: (start >= 0).then_some(start),
+                last_marker: -1,
             },
         );
     }

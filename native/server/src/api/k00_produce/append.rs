@@ -8,10 +8,13 @@ use pybroker_protocol::hot::produce_request::{
     ProducePartition, ProduceRequest, ProduceTopic, is_by_id,
 };
 use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, ProduceResponseWriter};
+use pybroker_protocol::primitives::Span;
 use pybroker_replica::{AppendInfo, Partition};
+use pybroker_storage::AppendOrigin;
 
 use super::commit::{PendingCommit, Wait};
-use super::refusal::{Refusal, refuse_internal, refuse_whole};
+use super::refusal::{Refusal, refuse_acks, refuse_internal};
+use super::verified::Verified;
 use crate::api::Call;
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
@@ -54,6 +57,7 @@ pub(super) enum Done {
 pub(super) fn append_all(
     call: &Call<'_>,
     request: &ProduceRequest,
+    verified: &Verified,
     body: &mut [u8],
     out: &mut Vec<u8>,
     tally: &mut Tally,
@@ -71,6 +75,8 @@ pub(super) fn append_all(
         view: &view,
         naming,
         acks: request.acks,
+        transactional: request.transactional_id.is_some(),
+        verified,
         writer: ProduceResponseWriter::new(out, call.wire_version(), request.topics.len()),
         waits: Vec::new(),
         leaders: Vec::new(),
@@ -123,6 +129,9 @@ struct Appending<'a, 'c> {
     view: &'a MetadataView,
     naming: Naming,
     acks: i16,
+    /// The request names a transactional id, and the client may write with it.
+    transactional: bool,
+    verified: &'a Verified,
     writer: ProduceResponseWriter<'a>,
     /// What is not committed yet.
     waits: Vec<Wait>,
@@ -137,7 +146,10 @@ impl Appending<'_, '_> {
     fn topics(&mut self, request: &ProduceRequest, body: &mut [u8]) {
         let map = self.call.shared.replicas.snapshot();
         let access = self.call.access();
-        let refused_whole = refuse_whole(request.transactional_id.is_some(), request.acks);
+        let transactional_id = request.transactional_id.map(|id| text(id, body));
+        let refused_whole = access
+            .refuse_transactional_id(transactional_id)
+            .or_else(|| refuse_acks(request.acks));
         for topic in &request.topics {
             let partitions = &request.partitions[topic.partitions()];
             let name = name_of(topic, body);
@@ -181,13 +193,20 @@ impl Appending<'_, '_> {
         let now_ms = self.call.now_ms;
         let rules = partition.produce_rules(self.call.version >= ZSTD, now_ms);
         let batches = validate_produce(records, &rules).map_err(|error| Refusal::batch(&error))?;
-        if batches.first().is_transactional() {
-            return Err(Refusal::code(
-                ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            ));
-        }
+        let origin = if batches.first().is_transactional() {
+            if !self.transactional {
+                return Err(Refusal::code(
+                    ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                ));
+            }
+            self.verified
+                .origin(partition.tip())
+                .map_err(Refusal::code)?
+        } else {
+            AppendOrigin::Client
+        };
         let info = partition
-            .append(batches, self.acks, now_ms)
+            .append_from(origin, -1, batches, self.acks, now_ms)
             .map_err(|error| Refusal::partition(&error, self.naming))?;
         self.tally.bytes += bytes;
         Ok((partition, info))
@@ -230,6 +249,10 @@ impl Appending<'_, '_> {
 
 /// The name that a request by name gives a topic.
 pub(super) fn name_of<'b>(topic: &ProduceTopic, body: &'b [u8]) -> &'b str {
+    text(topic.name, body)
+}
+
+fn text(span: Span, body: &[u8]) -> &str {
     // Checked to be UTF-8 when it was decoded.
-    core::str::from_utf8(topic.name.of(body)).unwrap_or_default()
+    core::str::from_utf8(span.of(body)).unwrap_or_default()
 }

@@ -12,6 +12,7 @@ use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
 use tokio::sync::oneshot;
 
 use super::append::{Done, Tally, append_all, name_of};
+use super::verified::Verified;
 use crate::api::Call;
 use crate::close::CloseReason;
 use crate::slow_appends::FlushWatch;
@@ -65,7 +66,14 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
             let mut reply = Vec::new();
             // It was decoded without error by the data thread.
             let done = match request.decode(&body, call.wire_version()) {
-                Ok(()) => append_all(&call, &request, &mut body, &mut reply, &mut tally),
+                Ok(()) => append_all(
+                    &call,
+                    &request,
+                    &Verified::default(),
+                    &mut body,
+                    &mut reply,
+                    &mut tally,
+                ),
                 Err(error) => Err(call.bad_request(error)),
             };
             // The connection may have gone meanwhile.

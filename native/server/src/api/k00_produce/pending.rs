@@ -6,11 +6,14 @@ use std::time::Instant;
 use super::append::Done;
 use super::commit::PendingCommit;
 use super::hand_over::PendingAppend;
+use super::verify::PendingVerification;
 use crate::close::CloseReason;
 use crate::metrics::ThreadMetrics;
 
 /// See the module.
 pub(crate) enum PendingProduce {
+    /// The coordinator of its transaction is asked.
+    Verifying(PendingVerification),
     /// Another thread appends it, because a log or its disk is slow.
     Appending(PendingAppend),
     /// Appended; its commits are still to come.
@@ -25,8 +28,13 @@ impl PendingProduce {
         now: Instant,
         metrics: &ThreadMetrics,
     ) -> Poll<Result<Vec<u8>, CloseReason>> {
-        if let PendingProduce::Appending(pending) = self {
-            let (done, reply, tally) = match pending.poll(context) {
+        let appended = match self {
+            PendingProduce::Verifying(pending) => Some(pending.poll(context)),
+            PendingProduce::Appending(pending) => Some(pending.poll(context)),
+            PendingProduce::Committing(_) => None,
+        };
+        if let Some(appended) = appended {
+            let (done, reply, tally) = match appended {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(Err(CloseReason::Draining)),
                 Poll::Ready(Some(appended)) => appended,
@@ -40,19 +48,23 @@ impl PendingProduce {
         }
         match self {
             PendingProduce::Committing(pending) => pending.poll(context, now).map(Ok),
-            PendingProduce::Appending(_) => Poll::Pending,
+            PendingProduce::Verifying(_) | PendingProduce::Appending(_) => Poll::Pending,
         }
     }
 
     /// Whether a later Produce of the connection must stay behind it.
     pub(crate) fn is_unappended(&self) -> bool {
-        matches!(self, PendingProduce::Appending(_))
+        matches!(
+            self,
+            PendingProduce::Verifying(_) | PendingProduce::Appending(_)
+        )
     }
 
-    /// When it must be answered at the latest; an append on a slow disk has no end of its own.
+    /// When it must be answered at the latest; an append on a slow disk and a question to a coordinator have no end of
+    /// their own.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self {
-            PendingProduce::Appending(_) => None,
+            PendingProduce::Verifying(_) | PendingProduce::Appending(_) => None,
             PendingProduce::Committing(pending) => Some(pending.deadline),
         }
     }
@@ -60,6 +72,7 @@ impl PendingProduce {
     /// When the request came.
     pub(crate) fn received(&self) -> Instant {
         match self {
+            PendingProduce::Verifying(pending) => pending.received,
             PendingProduce::Appending(pending) => pending.received,
             PendingProduce::Committing(pending) => pending.received,
         }
@@ -68,6 +81,7 @@ impl PendingProduce {
     /// Memory held.
     pub(crate) fn bytes(&self) -> usize {
         match self {
+            PendingProduce::Verifying(pending) => pending.bytes,
             PendingProduce::Appending(pending) => pending.bytes,
             PendingProduce::Committing(pending) => pending.bytes(),
         }

@@ -92,14 +92,8 @@ fn told(rejected: &RejectedRecord) -> (i32, Option<String>) {
 }
 
 /// The error for everything that a request carries.
-pub(super) fn refuse_whole(transactional: bool, acks: i16) -> Option<ErrorCode> {
-    if transactional {
-        Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    } else if !(-1..=1).contains(&acks) {
-        Some(ErrorCode::INVALID_REQUIRED_ACKS)
-    } else {
-        None
-    }
+pub(super) fn refuse_acks(acks: i16) -> Option<ErrorCode> {
+    (!(-1..=1).contains(&acks)).then_some(ErrorCode::INVALID_REQUIRED_ACKS)
 }
 
 /// The error for a topic that is the broker's own.

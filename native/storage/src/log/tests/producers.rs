@@ -113,3 +113,34 @@ fn transactions_are_bounded_indexed_and_recovered() {
         f.open();
     }
 }
+
+#[test]
+fn a_transaction_begins_only_where_its_coordinator_was_asked() {
+    let f = Fixture::new(LogConfig::default());
+    let transactional = |sequence, origin| {
+        let mut builder = BatchBuilder::new(Codec::None)
+            .producer(1, 0, sequence)
+            .transactional();
+        builder.push(NOW, None, Some(b"t"));
+        let bytes = builder.build().expect("builds");
+        let batch = ValidBatches::checked_owned(bytes).expect("valid");
+        f.log().append_as_leader(batch, 0, origin, NOW)
+    };
+    let refused = |result| matches!(result, Err(AppendError::InvalidTxnState { .. }));
+    assert!(!f.log().is_in_transaction(1, 0));
+    assert!(refused(transactional(0, AppendOrigin::Client)));
+    let asked = AppendOrigin::Verified(f.log().log_end_offset());
+    transactional(0, asked).expect("appends");
+    assert!(f.log().is_in_transaction(1, 0) && !f.log().is_in_transaction(1, 1));
+    transactional(1, AppendOrigin::Client).expect("it is open");
+    let bytes = end_transaction_marker(1, 0, ControlType::Abort, 0, NOW).expect("builds");
+    let marker = ValidBatches::checked_owned(bytes).expect("valid");
+    f.log()
+        .append_as_leader(marker, 0, AppendOrigin::Coordinator, NOW)
+        .expect("appends");
+    // The answer was on its way while the transaction ended.
+    assert!(refused(transactional(2, asked)));
+    assert_eq!(f.log().open_transactions(), []);
+    let asked = AppendOrigin::Verified(f.log().log_end_offset());
+    transactional(2, asked).expect("another one begins");
+}

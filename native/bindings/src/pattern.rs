@@ -1,0 +1,28 @@
+//! Regular expressions of clients, in linear time (RE2's dialect, near enough).
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use regex::{Regex, RegexBuilder};
+
+/// What a compiled expression may take: a few characters can ask for gigabytes.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+/// A regular expression that a whole text has to match.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct Pattern(Regex);
+
+#[pymethods]
+impl Pattern {
+    #[new]
+    fn new(pattern: &str) -> PyResult<Self> {
+        RegexBuilder::new(&format!("^(?:{pattern})$"))
+            .size_limit(COMPILED_BYTES_MAX)
+            .build()
+            .map(Self)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}

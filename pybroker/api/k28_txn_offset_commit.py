@@ -1,0 +1,109 @@
+"""TxnOffsetCommit (key 28), versions 0–6: offsets of a group as part of a producer's transaction.
+
+They count when the transaction is committed. v3 names the group's member and generation, which are checked (KIP-447);
+v4 knows TRANSACTION_ABORTABLE; from v5 on (KIP-890) the group's partition of the offsets topic becomes part of the
+transaction by this; v6 names topics by id.
+"""
+
+from __future__ import annotations
+
+from pybroker.api.transactional import require_transactional_id
+from pybroker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.coordinators.shards.ports import Topics
+from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponse_TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic,
+)
+from pybroker.requests.context import RequestContext
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
+
+API_KEY = 28
+
+KNOWS_LOADING = 2
+KNOWS_ABORTABLE = 4
+ADDS = 5
+BY_ID = 6
+
+
+async def handle(
+    commits: TransactionalCommits,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse:
+    """Answers when what is accepted is on disk."""
+    version = context.api_version
+    by_id = version >= BY_ID
+    denied = []
+    for topic in request.topics:
+        # An id that nobody has is unknown before anything is asked of the authorizer.
+        name = topics.topic_name(topic.topic_id) if by_id else topic.name
+        denied.append(name is not None and not authorizer.permits_topic(context, AclOperation.READ, name))
+    items = tuple(
+        CommitItem(
+            None if by_id else topic.name,
+            topic.topic_id if by_id else None,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+        )
+        for topic, refused in zip(request.topics, denied, strict=True)
+        if not refused
+        for partition in topic.partitions
+    )
+    try:
+        require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
+        authorizer.require_group(context, AclOperation.READ, request.group_id)
+        codes = await commits.commit(
+            request.transactional_id,
+            CommitRequest(
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                items,
+                producer=(request.producer_id, request.producer_epoch),
+            ),
+            adds=version >= ADDS,
+            abortable=version >= KNOWS_ABORTABLE,
+        )
+    except KafkaError as error:
+        codes = [ErrorCode(error.code)] * len(items)
+    return _response(request, denied, [_told(code, version) for code in codes])
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
+
+
+def _response(
+    request: TxnOffsetCommitRequest, denied: list[bool], codes: list[ErrorCode]
+) -> TxnOffsetCommitResponse:
+    """`codes` are in the order of the request's partitions that were not denied."""
+    remaining = iter(codes)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponse_TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else next(remaining),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic, refused in zip(request.topics, denied, strict=True)
+        ]
+    )

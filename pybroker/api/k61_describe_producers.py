@@ -1,0 +1,88 @@
+"""DescribeProducers (key 61), version 0: who writes idempotently or in transactions to partitions that are led here
+(KIP-664).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pybroker.api.transactional import part_of
+from pybroker.coordinators.shards.ports import Topics
+from pybroker.native import ActiveProducer, NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersResponse_PartitionResponse,
+    DescribeProducersResponse_ProducerState,
+    DescribeProducersResponse_TopicResponse,
+)
+from pybroker.requests.context import RequestContext
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
+
+API_KEY = 61
+
+
+class Partitions(Protocol):
+    """The partitions hosted here (`NativePartitions`)."""
+
+    def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
+        """Raises NativeError where it is not led here."""
+        ...
+
+
+def handle(
+    partitions: Partitions,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse:
+    """A plain function: everything is in memory."""
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse_TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(partitions, topics, topic.name, index)
+                    if authorizer.permits_topic(context, AclOperation.READ, topic.name)
+                    else _refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(
+    partitions: Partitions, topics: Topics, name: str, index: int
+) -> DescribeProducersResponse_PartitionResponse:
+    part = part_of(topics, name, index)
+    if part is None:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}.")
+    try:
+        found = partitions.producers(part.topic_id, index)
+    except NativeError as error:
+        return _refused(index, ErrorCode(error.code), error.message)
+    return DescribeProducersResponse_PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            DescribeProducersResponse_ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start,
+            )
+            for producer in found
+        ],
+    )
+
+
+def _refused(index: int, code: ErrorCode, message: str) -> DescribeProducersResponse_PartitionResponse:
+    return DescribeProducersResponse_PartitionResponse(
+        partition_index=index, error_code=code, error_message=message
+    )

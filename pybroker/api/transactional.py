@@ -1,0 +1,35 @@
+"""What the requests of transactional producers share: the right to the id, codes by version, names of partitions."""
+
+from __future__ import annotations
+
+from pybroker.coordinators.shards.ports import Topics
+from pybroker.coordinators.transaction.transaction import Part
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
+
+
+def require_transactional_id(
+    authorizer: Authorizer, context: RequestContext, operation: AclOperation, transactional_id: str
+) -> None:
+    """Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+    if not authorizer.permits(context, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional id authorization failed.")
+
+
+def told(code: int, version: int, knows_fenced: int) -> ErrorCode:
+    """A code as a client of this version knows it: below `knows_fenced` a producer that was replaced has an invalid
+    epoch (KIP-588)."""
+    if code == ErrorCode.PRODUCER_FENCED and version < knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode(code)
+
+
+def part_of(topics: Topics, name: str, partition: int) -> Part | None:
+    """The partition that a name means now; None if there is none."""
+    topic_id = topics.topic_id(name)
+    if topic_id is None or not 0 <= partition < topics.partition_count(topic_id):
+        return None
+    return Part(name, topic_id, partition)

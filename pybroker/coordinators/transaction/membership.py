@@ -1,0 +1,119 @@
+"""Whether partitions are part of a transaction: asked by who leads them before its first records are written (KIP-890).
+
+A producer of version 1 says so beforehand (AddPartitionsToTxn); one of version 2 only writes, and what it writes to
+becomes part of its transaction. The coordinator may be another broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from pybroker.coordinators.shards.hashing import partition_for
+from pybroker.coordinators.shards.ports import Topics
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.ports import TRANSACTIONS_TOPIC
+from pybroker.coordinators.transaction.transaction import VERSION_2, Part, Producer
+from pybroker.errors import KafkaError
+from pybroker.native import TransactionQuestion
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""What the coordinator cannot say now. Producers are told NOT_ENOUGH_REPLICAS, which every client retries."""
+
+
+class Colleagues(Protocol):
+    """Coordinators on other brokers."""
+
+    async def verify(
+        self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+    ) -> list[ErrorCode]:
+        """As `Membership.judge`, at that broker. KafkaError if it cannot be reached."""
+        ...
+
+
+class Membership:
+    """See the module. `colleagues`: None of a broker that is alone."""
+
+    def __init__(
+        self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, colleagues: Colleagues | None
+    ) -> None:
+        self._broker_id = broker_id
+        self._coordinator = coordinator
+        self._topics = topics
+        self._colleagues = colleagues
+
+    async def verify(
+        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool, abortable: bool
+    ) -> list[ErrorCode]:
+        """A code for each partition, as the client of that version is to be told. `adds`: what is not part of the
+        transaction becomes part of it."""
+        try:
+            codes = await self._ask(transactional_id, who, parts, adds=adds)
+        except KafkaError as error:
+            codes = [ErrorCode(error.code)] * len(parts)
+        return [
+            ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE and not abortable else code
+            for code in codes
+        ]
+
+    async def _ask(self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool) -> list[ErrorCode]:
+        topic_id = self._topics.topic_id(TRANSACTIONS_TOPIC)
+        if topic_id is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        partitions = self._topics.partition_count(topic_id)
+        leader, _ = self._topics.leader(topic_id, partition_for(transactional_id, partitions))
+        if leader == self._broker_id:
+            return await self.judge(transactional_id, who, parts, adds=adds)
+        if leader < 0 or self._colleagues is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await self._colleagues.verify(leader, transactional_id, who, parts, adds=adds)
+
+    async def judge(
+        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+    ) -> list[ErrorCode]:
+        """As this broker coordinates it: TRANSACTION_ABORTABLE for what is not part of the transaction. KafkaError."""
+        if adds:
+            await self._coordinator.add(transactional_id, who, parts, VERSION_2)
+            return [ErrorCode.NONE] * len(parts)
+        held = self._coordinator.holds(transactional_id, who, parts)
+        return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
+
+    async def answer(self, question: TransactionQuestion) -> None:
+        """Answers a leader of this broker (a Produce that would begin a transaction in its partition)."""
+        codes: list[ErrorCode] = []
+        try:
+            parts = [
+                Part(self._topics.topic_name(topic_id) or "", topic_id, partition)
+                for topic_id, partition in question.partitions
+            ]
+            codes = await self.verify(
+                question.transactional_id,
+                Producer(question.producer_id, question.producer_epoch),
+                parts,
+                adds=question.adds,
+                abortable=question.abortable,
+            )
+        except Exception:
+            log.exception("a transaction could not be verified: this is a bug in pybroker")
+            codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
+        finally:
+            question.answer([_for_produce(code) for code in codes])
+
+
+def _for_produce(code: ErrorCode) -> ErrorCode:
+    if code in TRY_AGAIN:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    # Produce has one code for a producer that was replaced, as ever.
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

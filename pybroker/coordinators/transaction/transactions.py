@@ -1,0 +1,24 @@
+"""All of transactions that a broker has, as one thing to hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pybroker.clock import Clock
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.markers import LocalMarkers
+from pybroker.coordinators.transaction.membership import Membership
+from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
+
+
+class Transactions(NamedTuple):
+    """What handlers are bound to."""
+
+    coordinator: TransactionCoordinator
+    membership: Membership
+    markers: LocalMarkers
+    commits: TransactionalCommits
+    clock: Clock
+    disconnect: Callable[[], None] | None
+    """Ends the connections to other brokers, at a stop; None of a broker that is alone."""

@@ -1,0 +1,105 @@
+"""Transactions over brokers: partitions that are led by all of them, a coordinator and leaders that are killed in the
+middle. What is committed is there once, what is aborted is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from pybroker.client import NewTopic, blocking
+from pybroker.protocol import messages as m
+from tests.groups.kit import WAIT_S
+from tests.support.cluster import BrokerCluster, isr, running_cluster, until
+from tests.transactions.test_straight_path import committed, read, send_offsets, transactional, write
+from tests.wire.client import WireClient
+
+TOPIC, SOURCE, GROUP, ID = "target", "source", "group", "copy"
+PARTITIONS = 6
+STATE = "__transaction_state"
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "min.insync.replicas": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path_factory.mktemp("transactions"), 3, SETTINGS) as cluster:
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(SOURCE, 1, 3)])
+        yield cluster
+
+
+def coordinator(cluster: BrokerCluster) -> int:
+    found: list[int] = []
+
+    def told() -> bool:
+        for broker in cluster.brokers.values():
+            try:
+                with WireClient(broker.port, timeout_s=5.0) as client:
+                    request = m.FindCoordinatorRequest(key_type=1, coordinator_keys=[ID])
+                    (one,) = client.call(request, 4).coordinators
+            except OSError:
+                continue
+            if one.error_code == 0 and cluster.brokers[one.node_id].running:
+                found.append(one.node_id)
+                return True
+        return False
+
+    until(told)
+    return found[-1]
+
+
+def fill(producer: Producer, round_: int) -> None:
+    for partition in range(PARTITIONS):
+        write(producer, TOPIC, f"{round_}", partition=partition)
+
+
+def seen(cluster: BrokerCluster) -> list[list[str]]:
+    return [read(cluster.bootstrap, TOPIC, partition=partition) for partition in range(PARTITIONS)]
+
+
+@pytest.mark.checklist("E7", "E10", "E12", "E13")
+def test_a_coordinator_is_killed_in_the_middle(cluster: BrokerCluster) -> None:
+    """The transaction goes on at the next coordinator, and so does what was decided and not yet written everywhere."""
+    producer = transactional(cluster.bootstrap, ID)
+    expected: list[str] = []
+    for round_ in range(4):
+        producer.begin_transaction()
+        fill(producer, round_)
+        send_offsets(producer, cluster.bootstrap, GROUP, SOURCE, 10 + round_)
+        gone = coordinator(cluster)
+        if round_ in (1, 2):
+            cluster.brokers[gone].kill()
+        if round_ == 1:
+            producer.abort_transaction(WAIT_S)
+        else:
+            producer.commit_transaction(WAIT_S)
+            expected.append(f"{round_}")
+        if round_ in (1, 2):
+            cluster.brokers[gone].start()
+            until(lambda: isr(cluster, STATE) == [{1, 2, 3}])
+            until(lambda: all(one == {1, 2, 3} for one in isr(cluster, TOPIC)))
+    assert seen(cluster) == [expected] * PARTITIONS
+    assert committed(cluster.bootstrap, GROUP, SOURCE) == 13
+
+
+@pytest.mark.checklist("E9")
+def test_what_nobody_ends_is_aborted_wherever_it_is_led(cluster: BrokerCluster) -> None:
+    before = seen(cluster)
+    lost = transactional(cluster.bootstrap, "lost", **{"transaction.timeout.ms": 1_000})
+    lost.begin_transaction()
+    fill(lost, 100)
+    kept = transactional(cluster.bootstrap, "kept")
+    kept.begin_transaction()
+    fill(kept, 200)
+    kept.commit_transaction(WAIT_S)
+    until(lambda: seen(cluster) == [[*one, "200"] for one in before])

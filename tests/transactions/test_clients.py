@@ -1,0 +1,118 @@
+"""Every client family that has transactions: three of them with records in two partitions, the second one aborted;
+where the family can, offsets of a group go with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.structs import TopicPartition as AioPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaProducer
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as PythonPartition
+
+from tests.conftest import StartBroker
+from tests.groups.kit import WAIT_S, create_topic
+from tests.support.go import built
+from tests.support.java import compiled, java_command
+from tests.support.maven import CLIENTS, jars
+from tests.transactions.test_straight_path import committed, read
+
+HERE = Path(__file__).parent
+GIVE_UP_S = 200.0
+"""A failure only waits so long; longer than any family tries again."""
+
+
+def java(bootstrap: str, topic: str) -> None:
+    classes = compiled(HERE / "java" / "Transactions.java", jars(CLIENTS))
+    command = java_command(classes, "Transactions", [bootstrap, topic])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_S, check=False)
+    assert done.stdout.strip() == "done", done.stdout + done.stderr[-3000:]
+
+
+def librdkafka(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": "group"})
+    producer.init_transactions(WAIT_S)
+    for round_ in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, f"{round_}a", partition=0)
+        producer.produce(topic, f"{round_}b", partition=1)
+        assert producer.flush(WAIT_S) == 0
+        offsets = [TopicPartition(topic, 0, 10 + round_)]
+        producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), WAIT_S)
+        (producer.abort_transaction if round_ == 1 else producer.commit_transaction)(WAIT_S)
+    member.close()
+
+
+def kafka_python(bootstrap: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
+    try:
+        producer.init_transactions()
+        for round_ in range(3):
+            producer.begin_transaction()
+            producer.send(topic, f"{round_}a".encode(), partition=0)
+            producer.send(topic, f"{round_}b".encode(), partition=1)
+            producer.flush(WAIT_S)
+            producer.send_offsets_to_transaction(
+                {PythonPartition(topic, 0): OffsetAndMetadata(10 + round_, "", -1)}, "group"
+            )
+            (producer.abort_transaction if round_ == 1 else producer.commit_transaction)()
+    finally:
+        producer.close(timeout=WAIT_S)
+
+
+def aiokafka(bootstrap: str, topic: str) -> None:
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
+        await producer.start()
+        try:
+            for round_ in range(3):
+                await producer.begin_transaction()
+                await producer.send_and_wait(topic, f"{round_}a".encode(), partition=0)
+                await producer.send_and_wait(topic, f"{round_}b".encode(), partition=1)
+                await producer.send_offsets_to_transaction({AioPartition(topic, 0): 10 + round_}, "group")
+                await (producer.abort_transaction if round_ == 1 else producer.commit_transaction)()
+        finally:
+            await producer.stop()
+
+    asyncio.run(asyncio.wait_for(run(), GIVE_UP_S))
+
+
+def go(family: str) -> Callable[[str, str], None]:
+    def run(bootstrap: str, topic: str) -> None:
+        command = [str(built(HERE / "go")), family, bootstrap, topic]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_S, check=False)
+        assert done.stdout.strip() == "done", done.stdout + done.stderr[-3000:]
+
+    return run
+
+
+FAMILIES: dict[str, tuple[Callable[[str, str], None], int]] = {
+    "java": (java, 12),
+    "librdkafka": (librdkafka, 12),
+    "kafka-python": (kafka_python, 12),
+    "aiokafka": (aiokafka, 12),
+    "franz-go": (go("franz"), -1001),
+    "sarama": (go("sarama"), 12),
+}
+"""Family → its three transactions, and what its group has committed then."""
+
+
+@pytest.mark.checklist("E10", "E11")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_family_commits_is_seen(start_broker: StartBroker, family: str) -> None:
+    broker = start_broker()
+    topic = create_topic(broker.bootstrap, 2)
+    run, offset = FAMILIES[family]
+    run(broker.bootstrap, topic)
+    assert read(broker.bootstrap, topic) == ["0a", "2a"]
+    assert read(broker.bootstrap, topic, partition=1) == ["0b", "2b"]
+    assert read(broker.bootstrap, topic, "read_uncommitted") == ["0a", "1a", "2a"]
+    assert committed(broker.bootstrap, "group", topic) == offset
