@@ -122,6 +122,7 @@ class Simulation:
         self.port = LocalPort(1)
         self.channels = AnsweringChannels()
         self.controller = self._controller()
+        self._before: Controller | None = None
 
     def _controller(self) -> Controller:
         self.port = LocalPort(1)
@@ -154,6 +155,8 @@ class Simulation:
         """As another broker does when the controller is gone."""
         await self.controller.stop()
         await self._store.delete(znodes.CONTROLLER)
+        # The one before was in another process: what it knew is not freed here.
+        self._before = self.controller
         self.controller = self._controller()
         await self.start()
 

@@ -97,11 +97,12 @@ async def load_cluster(
         made.large = sum(map(len, read)) > NODES_MANY
         topics, configs, admin, acls, extended_acls, ingest = read
         nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data)
-        # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
-        local_ids = await find_local_ids() if lacks_ids(nodes) else {}
-        topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
         # On a thread: of 200,000 partitions it takes a second, and this broker serves others meanwhile.
-        loaded = await asyncio.get_running_loop().run_in_executor(
+        loop = asyncio.get_running_loop()
+        # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
+        local_ids = await find_local_ids() if await loop.run_in_executor(None, lacks_ids, nodes) else {}
+        topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
+        loaded = await loop.run_in_executor(
             None, partial(_load, read, partial(load_image, office.epoch, nodes, local_ids, topic_ids=topic_ids))
         )
     for part in in_parts(loaded.repairs):

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import typing
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from pybroker.cluster.packed import pack, unpack
+from pybroker.cluster.packed import UnreadableError, pack, unpack
 from pybroker.metadata import control_messages as control
 from pybroker.metadata.control_messages import ControlRequest, ControlResponse
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import message_schema, use_classes
 from pybroker.protocol import interbroker as wire
 
-APART_BYTES_MIN = 256 * 1024
+APART_BYTES_MIN = 16 * 1024
 """Of a change of the cluster: so much takes some milliseconds to read."""
+IMAGE_BYTES_MAX = 1 << 30
+"""Of a whole image; one of 200,000 partitions has 30 MB, and a tenth of that on the wire."""
 
 _SAME: tuple[tuple[str, type], ...] = (
     ("LeaderAndIsrRequest", control.LeaderAndIsrRequest),
@@ -68,7 +71,8 @@ class _Packed:
     def of(self, change: ClusterImage | ImageDelta) -> bytes:
         """The change as bytes."""
         if change is not self._change:
-            self._change, self._data = change, pack(change)
+            data = pack(change)
+            self._change, self._data = change, zlib.compress(data, 1) if isinstance(change, ClusterImage) else data
         return self._data
 
 
@@ -114,7 +118,8 @@ async def received(message: Any) -> ControlRequest:
 def request_from_wire(message: Any) -> ControlRequest:
     """What the receiver obeys. Raises UnreadableError."""
     if isinstance(message, wire.UpdateClusterRequest):
-        change = unpack(ClusterImage if message.whole else ImageDelta, message.change)
+        data = message.change
+        change = unpack(ClusterImage, _inflated(data)) if message.whole else unpack(ImageDelta, data)
         return control.UpdateCluster(
             message.controller_id, message.controller_epoch, message.broker_epoch, message.number, change
         )
@@ -124,6 +129,17 @@ def request_from_wire(message: Any) -> ControlRequest:
         )
     request: ControlRequest = message
     return request
+
+
+def _inflated(data: bytes) -> bytes:
+    inflating = zlib.decompressobj()
+    try:
+        image = inflating.decompress(data, IMAGE_BYTES_MAX)
+    except zlib.error as problem:
+        raise UnreadableError(f"the image of the cluster: {problem}") from None
+    if not inflating.eof:
+        raise UnreadableError(f"the image of the cluster is cut off, or larger than {IMAGE_BYTES_MAX} bytes")
+    return image
 
 
 def response_to_wire(response: ControlResponse) -> Any:
