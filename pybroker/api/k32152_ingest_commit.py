@@ -31,9 +31,17 @@ async def handle(
     outcome = await ingests.commit(key, request.epoch, _listed(request))
     record, problem = outcome.record, outcome.problem
     own = record.batch_id == request.batch_id and record.state == COMMITTED
+    if problem is not None:
+        problem = KafkaError(problem.code, f"Decided, but not attached yet: {problem.message}")
+    elif own and record.lost:
+        problem = KafkaError(
+            ErrorCode.LOG_DIR_NOT_FOUND,
+            f"Committed, but every replica that had it staged has lost it (their disks are empty) before it was "
+            f"attached to partitions {sorted(record.lost)[:10]}: those records are lost.",
+        )
     return IngestCommitResponse(
         error_code=0 if problem is None else problem.code,
-        error_message=None if problem is None else f"Decided, but not attached yet: {problem.message}",
+        error_message=None if problem is None else problem.message,
         state=wire_state(record.state if record.batch_id == request.batch_id else COMMITTED),
         repeated=outcome.repeated,
         partitions=[

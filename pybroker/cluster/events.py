@@ -385,6 +385,16 @@ class FinishIngest(Event[IngestRecord], frozen=True):
     """Base and end offset."""
 
 
+class LoseIngest(Event[IngestRecord], frozen=True):
+    """A leader has nothing of what a decided commit brings to partitions: another replica in sync leads, or, if there
+    is none, those records are lost. Reply: the record, COMMITTED once no partition waits."""
+
+    key: IngestKey
+    broker_id: int
+    partitions: Mapping[int, int]
+    """Its leader epoch of each."""
+
+
 class DropIngests(Event[list[IngestRecord]], frozen=True):
     """Ends open ingests, with their epoch, and forgets committed ones, with their batch. Reply: the records of the open
     ones."""

@@ -14,6 +14,5 @@ def attaching(image: ClusterImage, topic_id: Uuid) -> set[int]:
         index
         for record in image.committed_ingests.values()
         if record.state == COMMITTING and record.topic_id == topic_id
-        for index, part in record.partitions.items()
-        if part.base_offset < 0
+        for index in record.pending
     }

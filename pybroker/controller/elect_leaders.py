@@ -48,7 +48,7 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
             if event.partitions is not None:
                 outcomes.append(ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, _not_needed(before)))
             continue
-        if event.unclean and index in attaching(image, topic.topic_id):
+        if event.unclean and not alive.issuperset(before.isr) and index in attaching(image, topic.topic_id):
             problem = f"{name}-{index} waits for a replica that has what a staged ingest brings."
             outcomes.append(ElectionOutcome(name, index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, problem))
             continue

@@ -16,17 +16,22 @@ from pybroker.cluster.events import (
     CommitIngest,
     DropIngests,
     FinishIngest,
+    LoseIngest,
     ReopenIngest,
     TouchIngests,
 )
 from pybroker.cluster.lookup import unknown_topic
 from pybroker.controller.decision import Decision, decides, nothing
+from pybroker.controller.leader_election import elect
+from pybroker.controller.partition_states import next_state, set_state, with_partitions
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.ingest_records import (
     COMMITTED,
     COMMITTING,
+    LOST,
     OPEN,
+    PENDING,
     IngestedPartition,
     IngestKey,
     IngestRecord,
@@ -191,16 +196,60 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
         return nothing(known)
     partitions = {
         index: msgspec.structs.replace(part, base_offset=found[0], end_offset=found[1])
-        if part.base_offset < 0 and (found := event.offsets.get(index)) is not None
+        if part.base_offset == PENDING and (found := event.offsets.get(index)) is not None
         else part
         for index, part in known.partitions.items()
     }
-    record = msgspec.structs.replace(known, partitions=partitions)
-    if all(part.base_offset >= 0 for part in partitions.values()):
-        record = record.committed()
-    elif partitions == known.partitions:
+    record = _finished(known, partitions)
+    if record == known:
         return nothing(known)
     return Decision((Set(record.path, record.encode()),), ImageDelta(committed_ingests=(record,)), record)
+
+
+def _finished(known: IngestRecord, partitions: Mapping[int, IngestedPartition]) -> IngestRecord:
+    """COMMITTED once no partition waits."""
+    record = msgspec.structs.replace(known, partitions=partitions)
+    return record if record.pending else record.committed()
+
+
+@decides(LoseIngest)
+def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
+    """Of a leader that is not the one that says so any more, nothing: who leads now may have it."""
+    known = image.committed_ingests.get(series_of(event.key))
+    if known is None or known.key != event.key:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
+    topic = image.topic_by_id(known.topic_id)
+    if known.state == COMMITTED or topic is None:
+        return nothing(known)
+    alive = frozenset(image.brokers) - image.leaving
+    states, parts = list(topic.partitions), dict(known.partitions)
+    operations: list[Operation] = []
+    for index, epoch in event.partitions.items():
+        before = states[index]
+        if index not in known.pending or (before.leader, before.leader_epoch) != (event.broker_id, epoch):
+            continue
+        others = tuple(member for member in before.isr if member != event.broker_id)
+        if others:
+            found = elect(msgspec.structs.replace(before, isr=others), alive)
+            states[index] = next_state(image, before, found)
+            operations.append(set_state(topic.name, index, states[index], before))
+        else:
+            parts[index] = msgspec.structs.replace(parts[index], base_offset=LOST, end_offset=LOST)
+    record = _finished(known, parts)
+    if record != known:
+        operations.append(Set(record.path, record.encode()))
+    if not operations:
+        return nothing(known)
+    lost = sorted(set(record.lost) - set(known.lost))
+    warnings = (
+        f"ingest {record.ingest_id!r} of topic {topic.name} (batch {record.batch_id}) was committed, and every replica "
+        f"that had it staged has lost it: its records are missing in partitions {lost}",
+    )
+    delta = ImageDelta(
+        topics=(with_partitions(topic, states),) if states != list(topic.partitions) else (),
+        committed_ingests=(record,) if record != known else (),
+    )
+    return Decision(tuple(operations), delta, record, warnings=warnings if lost else ())
 
 
 @decides(DropIngests)

@@ -39,8 +39,9 @@ def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | C
             over.append(old)
         if new is not None and new.state == COMMITTED and (old is None or old != new):
             over.append(new)
-    whole = isinstance(change, ClusterImage)
-    return IngestChanges(opened, reopened, over, whole or bool(change.topics or change.committed_ingests))
+    # Of topics that are known only the states of partitions are told.
+    may_attach = isinstance(change, ClusterImage) or bool(change.topics or change.states or change.committed_ingests)
+    return IngestChanges(opened, reopened, over, may_attach)
 
 
 def _is_attached(after: ClusterImage, record: IngestRecord) -> bool:

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
 from pybroker.clock import Clock
-from pybroker.cluster.events import CommitIngest, Event, FinishIngest, ReopenIngest
+from pybroker.cluster.events import CommitIngest, Event, FinishIngest, LoseIngest, ReopenIngest
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
@@ -19,7 +19,7 @@ from pybroker.ingest.preparing import Preparing
 from pybroker.ingest.removal import Removal
 from pybroker.metadata.image import ClusterImage
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, IngestRecord
-from pybroker.native import ListedAttempt
+from pybroker.native import ListedAttempt, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class Commits:
                     if record.state == COMMITTED:
                         return record, None
                     await shown.wait()
-        missing = [index for index, part in record.partitions.items() if part.base_offset < 0]
+        missing = record.pending
         late = KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not every replica in sync of partitions {missing[:10]} has it yet"
         )
@@ -208,28 +208,37 @@ class Commits:
     def _own(self, record: IngestRecord) -> list[int]:
         """The partitions that this broker leads, as it has heard, and that are not known to have the records."""
         if self._alone:
-            return list(record.partitions)
+            return [index for index in record.partitions if index not in record.lost]
         topic = self._view.image.topic_by_id(record.topic_id)
         states = () if topic is None else topic.partitions
         return [
             index
-            for index, part in record.partitions.items()
-            if part.base_offset < 0 and index < len(states) and states[index].leader == self._broker_id
+            for index in record.pending
+            if index < len(states) and states[index].leader == self._broker_id
         ]
+
+    def _epochs(self, topic_id: Uuid) -> dict[int, int]:
+        """Leader epochs of a topic's partitions."""
+        topic = self._view.image.topic_by_id(topic_id)
+        return {} if topic is None else {index: one.leader_epoch for index, one in enumerate(topic.partitions)}
 
     async def _attach(self, record: IngestRecord) -> IngestRecord:
         own = self._own(record)
         if not own:
             return record
         started = self._clock.monotonic_ms()
-        offsets, problem = await self._leader.attach(record, own)
-        if problem is not None and (self._alone or not offsets):
-            raise problem
+        epochs = self._epochs(record.topic_id)
+        here = await self._leader.attach(record, own)
+        if here.missing:
+            lost = {index: epochs[index] for index in here.missing}
+            record = await self._decide(LoseIngest(record.key, self._broker_id, lost))
+        if here.problem is not None and (self._alone or not here.offsets):
+            raise here.problem
         attached_ms = self._clock.monotonic_ms() - started
-        finished = await self._decide(FinishIngest(record.key, offsets))
-        if problem is not None:
-            raise problem
-        if finished.state != COMMITTED:
+        finished = await self._decide(FinishIngest(record.key, here.offsets)) if here.offsets else record
+        if here.problem is not None:
+            raise here.problem
+        if finished.state != COMMITTED or finished.lost:
             return finished
         log.info(
             "ingest %r committed: %d bytes, %d records, attached to %d partitions of topic %s in %d ms",

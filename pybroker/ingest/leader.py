@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from pybroker.errors import KafkaError
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord
 from pybroker.native import AttachedPartition, IngestPreparation, ListedAttempt, NativeError, NativeIngests, Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 PAUSE_S = 0.01
 PAUSE_MAX_S = 0.25
@@ -34,6 +35,17 @@ class StagedIngest(NamedTuple):
     writers: int
     partitions: Mapping[int, tuple[int, int]]
     """Rows and bytes by partition, every attempt counted."""
+
+
+class AttachedHere(NamedTuple):
+    """What has become of the partitions of a commit that this broker leads."""
+
+    offsets: Mapping[int, tuple[int, int]]
+    """Base and end offset of those that have the records."""
+    missing: Sequence[int]
+    """Those of which nothing is staged here."""
+    problem: BaseException | None
+    """Why another one has them not yet."""
 
 
 class IngestLeader:
@@ -70,20 +82,23 @@ class IngestLeader:
 
     async def attach(
         self, record: IngestRecord, partitions: Sequence[int]
-    ) -> tuple[dict[int, tuple[int, int]], BaseException | None]:
+    ) -> AttachedHere:
         """After the decision: these partitions get their records, once, however often this is called, on every replica
-        in sync. Gives base and end offset of those that have them, and why another one has not."""
+        in sync."""
         offsets: dict[int, tuple[int, int]] = {}
+        missing: list[int] = []
         problem = None
         # All of them come to their end, also when one fails.
         attaching = [self._attach_one(record, index) for index in partitions]
         results = await asyncio.gather(*attaching, return_exceptions=True)
         for index, result in zip(partitions, results, strict=True):
-            if isinstance(result, BaseException):
+            if isinstance(result, KafkaError) and result.code == ErrorCode.LOG_DIR_NOT_FOUND:
+                missing.append(index)
+            elif isinstance(result, BaseException):
                 problem = problem or result
             else:
                 offsets[index] = (result.base_offset, result.end_offset)
-        return offsets, problem
+        return AttachedHere(offsets, missing, problem)
 
     async def _attach_one(self, record: IngestRecord, index: int) -> AttachedPartition:
         arguments = record.topic_id, index, record.directory, record.plan, record.append_time

@@ -36,13 +36,18 @@ SeriesKey = tuple[Uuid, str, bool]
 """(topic id, ingest id, whether it is a stream): what is remembered of the committed has one entry for a stream."""
 
 
+PENDING = -1
+LOST = -2
+
+
 class IngestedPartition(msgspec.Struct, frozen=True):
-    """What a commit brings to one partition. Offsets are -1 until it is attached; `end_offset` is exclusive."""
+    """What a commit brings to one partition. Offsets are PENDING until it is attached, LOST if every replica that had
+    it staged has lost it; `end_offset` is exclusive."""
 
     rows: int
     bytes: int
-    base_offset: int = -1
-    end_offset: int = -1
+    base_offset: int = PENDING
+    end_offset: int = PENDING
 
 
 class IngestRecord(msgspec.Struct, frozen=True):
@@ -83,6 +88,16 @@ class IngestRecord(msgspec.Struct, frozen=True):
     def directory(self) -> str:
         """Name of the directory of its files; another one for each epoch."""
         return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
+
+    @property
+    def pending(self) -> list[int]:
+        """Partitions that are not known to have the records."""
+        return [index for index, part in self.partitions.items() if part.base_offset == PENDING]
+
+    @property
+    def lost(self) -> list[int]:
+        """Partitions that will never have the records."""
+        return [index for index, part in self.partitions.items() if part.base_offset == LOST]
 
     @property
     def append_time(self) -> bool:

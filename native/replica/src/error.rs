@@ -78,8 +78,8 @@ pub enum PartitionError {
     /// The disk failed, or the partition's directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
     #[error("storage: {0}")]
     Storage(Arc<str>),
-    /// It is taken for in sync, and nothing of it is on disk (`LOG_DIR_NOT_FOUND`).
-    #[error("nothing of the log is left")]
+    /// It is taken for in sync, and nothing of its log, or of what is to be attached, is on disk (`LOG_DIR_NOT_FOUND`).
+    #[error("nothing of it is on disk any more")]
     Missing,
     /// What is on disk at this offset is no batch any more; other offsets can be read (`CORRUPT_MESSAGE`).
     #[error("damaged on disk: {0}")]

@@ -94,6 +94,23 @@ impl LogDir {
         place.attempt(writer, attempt).is_dir()
     }
 
+    /// Whether what a commit lists in that plan is here, attached or not.
+    ///
+    /// # Errors
+    /// [`StorageError`] when nobody can say.
+    pub fn has_plan(&self, place: &StagedPartition) -> Result<bool, StorageError> {
+        self.check()?;
+        for path in [place.plan_path(), place.intent_path()] {
+            if path
+                .try_exists()
+                .map_err(StorageError::io("look for", &path))?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether any ingest has staged records for the partition, or is attaching them: it must stay on this disk then.
     ///
     /// # Errors

@@ -112,7 +112,7 @@ impl Partition {
     /// when it returns. Followers that have it staged hear where. Blocks on the disk.
     ///
     /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`; it can be tried again.
+    /// `NotLeader`, `Deleted`, `Storage`; it can be tried again. `Missing`: it never will be here.
     pub fn attach(
         &self,
         directory: &str,
@@ -127,9 +127,15 @@ impl Partition {
         if self.is_fenced() {
             return Err(PartitionError::NotLeader);
         }
-        let place = hosted.log_dir.staged_partition(self.tip, directory);
+        let place = hosted
+            .log_dir
+            .staged_partition(self.tip, directory)
+            .with_plan(plan);
+        if !hosted.log_dir.has_plan(&place)? {
+            return Err(PartitionError::Missing);
+        }
         let attached = hosted.log.attach_and_announce(
-            &place.with_plan(plan),
+            &place,
             leader.leader_epoch,
             timestamps,
             now_ms,

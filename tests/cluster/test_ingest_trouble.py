@@ -1,0 +1,198 @@
+"""Staged ingests while brokers are paused, replicas move, and disks are lost: each comes to an end, and its client
+hears which."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
+from pybroker.protocol.error_codes import ErrorCode
+from tests.cluster.test_ingest_deaths import Dying
+from tests.ingest.client import COMMITTED, COMMITTING, Attempt
+from tests.support.cluster import running_cluster, until
+from tests.support.cluster_ingest import ClusterIngest, client, leaders, records, staged_files
+from tests.support.cluster_state import ClusterState
+from tests.support.replicas import same_logs, state
+
+
+@pytest.fixture(scope="module")
+def trouble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
+    folder = tmp_path_factory.mktemp("trouble")
+    settings = {"ingest.copy.bytes.max": "0", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "1"}
+    module = ("tests.support.dying_cluster", str(folder))
+    with running_cluster(folder, settings=settings, module=module) as running:
+        yield Dying(running, folder)
+
+
+def on(trouble: Dying, topic: str, *replicas: int) -> None:
+    """A topic of one partition."""
+    with blocking.AdminClient({"bootstrap.servers": trouble.cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic(topic, replica_assignments={0: list(replicas)})])
+    until(lambda: all(topic in names(trouble, number) for number in trouble.cluster.brokers))
+
+
+def names(trouble: Dying, number: int) -> set[str]:
+    with blocking.AdminClient({"bootstrap.servers": trouble.cluster.brokers[number].bootstrap}) as admin:
+        return set(admin.list_topics())
+
+
+def begun(trouble: Dying, topic: str, values: list[str], at: int = 1) -> tuple[ClusterIngest, Attempt]:
+    """An ingest with some records staged."""
+    ingest = ClusterIngest(trouble.cluster, topic, "job")
+    ingest.begin(at)
+    attempt = Attempt(0)
+    ingest.append(attempt, 0, values)
+    return ingest, attempt
+
+
+def nothing_staged(trouble: Dying, number: int) -> bool:
+    return not staged_files(trouble.cluster, number)
+
+
+def lose_disk(trouble: Dying, number: int) -> None:
+    """It has ended. With other directories it is another broker, as long as its session lasts."""
+    with ClusterState(trouble.cluster.zookeeper.address) as state:
+        until(lambda: number not in state.brokers())
+    for each in trouble.cluster.brokers[number].data_dir.iterdir():
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, at: int) -> None:
+    """However often it is asked; the ingest is over."""
+    for _ in range(2):
+        with client(trouble.cluster, at) as connection:
+            answer = connection.commit(ingest.topic_id, ingest.ingest_id, ingest.epoch, [attempt])
+        assert answer.error_code == ErrorCode.LOG_DIR_NOT_FOUND, answer
+        assert "those records are lost" in answer.error_message
+        assert answer.state == COMMITTED
+
+
+def next_job(trouble: Dying, topic: str) -> None:
+    """Whoever tries again gets it done."""
+    ingest = ClusterIngest(trouble.cluster, topic, "again")
+    ingest.begin(1)
+    attempt = Attempt(0)
+    ingest.append(attempt, 0, ["next"])
+    ingest.commit([attempt], 1)
+    assert records(trouble.cluster, topic, 1) == [["next"]]
+
+
+@pytest.mark.checklist("R33")
+def test_what_its_only_replica_has_lost_is_not_waited_for(trouble: Dying) -> None:
+    """It is decided, and its broker dies; it is back with an empty disk."""
+    on(trouble, "single", 3)
+    ingest, attempt = begun(trouble, "single", ["gone"])
+    trouble.dies(3, "before attach")
+    with ThreadPoolExecutor(1) as beside:
+        asking = beside.submit(ask, trouble, ingest, attempt)
+        until(lambda: trouble.has_died(3))
+        lose_disk(trouble, 3)
+        trouble.dies(3, "")
+        trouble.cluster.brokers[3].start()
+        asking.result()
+    until(lambda: ingest.state(1) == COMMITTED)
+    committed_but_lost(trouble, ingest, attempt, 1)
+    next_job(trouble, "single")
+
+
+def ask(trouble: Dying, ingest: ClusterIngest, attempt: Attempt) -> None:
+    """Until it is decided."""
+
+    def decided() -> bool:
+        with client(trouble.cluster, 1) as connection:
+            connection.commit(ingest.topic_id, ingest.ingest_id, ingest.epoch, [attempt])
+        return ingest.state(1) in (COMMITTING, COMMITTED)
+
+    until(decided)
+
+
+@pytest.mark.checklist("R33", "R29")
+def test_what_all_in_sync_have_lost_ends_with_an_unclean_election(trouble: Dying) -> None:
+    on(trouble, "both", 2, 3)
+    ingest, attempt = begun(trouble, "both", ["gone"])
+    for number in (2, 3):
+        trouble.dies(number, "before attach")
+    with ThreadPoolExecutor(1) as beside:
+        asking = beside.submit(ask, trouble, ingest, attempt)
+        for number in (2, 3):
+            until(partial(trouble.has_died, number))
+        for number in (2, 3):
+            lose_disk(trouble, number)
+            trouble.dies(number, "")
+            trouble.cluster.brokers[number].start()
+        with blocking.AdminClient({"bootstrap.servers": trouble.cluster.brokers[1].bootstrap}) as admin:
+
+            def led() -> bool:
+                admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition("both", 0)])
+                return state(trouble.cluster, "both").leader != -1
+
+            until(led)
+        asking.result()
+    until(lambda: ingest.state(1) == COMMITTED)
+    committed_but_lost(trouble, ingest, attempt, 1)
+    next_job(trouble, "both")
+
+
+@pytest.mark.checklist("R33")
+@pytest.mark.parametrize("role", ["follower", pytest.param("leader", marks=pytest.mark.slow)])
+def test_a_broker_is_paused_while_an_ingest_is_committed(trouble: Dying, role: str) -> None:
+    """A commit waits for it until it is out of sync, or another one leads; when it goes on it has all of it, too."""
+    topic = f"paused-{role}"
+    on(trouble, topic, 2, 3, 1)
+    ingest, attempt = begun(trouble, topic, ["a", "b"])
+    victim = trouble.cluster.brokers[3 if role == "follower" else 2]
+    os.kill(victim.pid, signal.SIGSTOP)
+    try:
+        ingest.commit([attempt], 1)
+    finally:
+        os.kill(victim.pid, signal.SIGCONT)
+    same_logs(trouble.cluster, topic)
+    assert records(trouble.cluster, topic, 1) == [["a", "b"]]
+    for number in trouble.cluster.brokers:
+        until(partial(nothing_staged, trouble, number))
+
+
+@pytest.mark.checklist("R33")
+def test_replicas_move_while_records_are_staged(trouble: Dying) -> None:
+    """The new replicas get what was staged before they join, and what is staged later; the old ones keep nothing."""
+    on(trouble, "moving", 1, 2)
+    ingest, attempt = begun(trouble, "moving", ["a", "b"])
+    with blocking.AdminClient({"bootstrap.servers": trouble.cluster.bootstrap}) as admin:
+        admin.alter_partition_reassignments({TopicPartition("moving", 0): [3, 2]})
+        ingest.append(attempt, 0, ["c"])
+        until(lambda: set(state(trouble.cluster, "moving").replicas) == {2, 3})
+        until(lambda: state(trouble.cluster, "moving").isr == {2, 3})
+    ingest.append(attempt, 0, ["d"])
+    ingest.commit([attempt], 1)
+    same_logs(trouble.cluster, "moving")
+    assert records(trouble.cluster, "moving", 1) == [["a", "b", "c", "d"]]
+    for number in trouble.cluster.brokers:
+        until(partial(nothing_staged, trouble, number))
+
+
+@pytest.mark.checklist("R33")
+def test_who_came_into_sync_between_staging_and_decision_leads_what_was_decided(trouble: Dying) -> None:
+    """The follower was away while records were staged. It is back in sync, with what was staged; the leader dies
+    before it attaches anything, and the follower attaches from what it has."""
+    on(trouble, "joined", 2, 3)
+    trouble.cluster.brokers[3].kill()
+    until(lambda: state(trouble.cluster, "joined").isr == {2})
+    ingest, attempt = begun(trouble, "joined", ["a", "b"])
+    trouble.cluster.brokers[3].start()
+    until(lambda: state(trouble.cluster, "joined").isr == {2, 3})
+    assert any(ingest.topic_id.hex in path for path in staged_files(trouble.cluster, 3))
+    trouble.dies(2, "before attach")
+    ingest.commit([attempt], 1)
+    assert trouble.has_died(2)
+    assert leaders(trouble.cluster, "joined") == [3]
+    assert records(trouble.cluster, "joined", 1) == [["a", "b"]]
+    trouble.dies(2, "")
+    trouble.cluster.brokers[2].start()
+    same_logs(trouble.cluster, "joined")
