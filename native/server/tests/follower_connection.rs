@@ -83,8 +83,8 @@ fn a_connection_speaks_the_layouts_that_its_registry_names() {
     }
 
     // What a registry does not have is not sent.
-    let body = follows(0, 12);
-    let refused = broker.send(fetch, 12, &[&body]).expect_err("no layout");
+    let body = follows(0, 11);
+    let refused = broker.send(fetch, 11, &[&body]).expect_err("no layout");
     assert_eq!(refused.code(), ErrorCode::UNSUPPORTED_VERSION);
-    client.send(fetch, 12, &[&body]).expect("sent");
+    client.send(fetch, 11, &[&body]).expect("sent");
 }
