@@ -27,11 +27,14 @@ UNCLEAN = "unclean.leader.election.enable"
 
 def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
     """`suspect` may have lost the end of what they held: those that were in sync are noted. Of `anew`, which have begun
-    another life, what was told of their logs before does not count."""
+    another life, what was told of their logs before does not count; but a log that may begin empty still may."""
     known = {one.broker_id: one for one in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
     told = tuple(
-        LogEnd(member, -1, UNKNOWN_END) if member in suspect or member in anew else known[member] for member in members
+        LogEnd(member, -1, UNKNOWN_END)
+        if (member in suspect or member in anew) and not begins_empty(partition, member)
+        else known[member]
+        for member in members
     )
     return partition if told == partition.suspect else msgspec.structs.replace(partition, suspect=told)
 
@@ -69,7 +72,8 @@ def elect(
     else:
         furthest = _furthest(partition, alive - barred)
         if furthest is not None:
-            return Election(furthest, (furthest,), _beginning(partition, furthest), len(partition.replicas) > 1)
+            doubtful = len(partition.replicas) > 1 and not begins_empty(partition, furthest)
+            return Election(furthest, (furthest,), _beginning(partition, furthest), doubtful)
     if unclean:
 
         def rank(replica: int) -> tuple[bool, bool, int, int]:
@@ -103,7 +107,7 @@ def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
 
 
 def begins_empty(partition: PartitionImage, replica: int) -> bool:
-    """Whether a replica was elected although nothing is left of its log."""
+    """Whether a replica leads, or was to, without a log: nothing was left of it, or it was not made yet."""
     return bool(partition.suspect) and any(
         one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
     )

@@ -30,6 +30,7 @@ from pybroker.metadata.image import (
 )
 from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Create, Delete, Operation, Set
+from pybroker.metadata.znodes import MISSING_LOG, LogEnd
 from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -168,6 +169,8 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
 
 
 def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
+    """A leader that dies before it has made its log makes it when it is back, though others were down and do not know
+    that there is nothing to be lost. Where all replicas are there, they tell that nobody has a log."""
     alive = tuple(broker for broker in replicas if broker in image.brokers)
     return PartitionImage(
         replicas=replicas,
@@ -176,6 +179,7 @@ def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -
         isr=alive or replicas[:1],
         controller_epoch=image.controller_epoch,
         state_version=0,
+        suspect=(LogEnd(alive[0], leader_epoch, MISSING_LOG),) if alive and len(alive) < len(replicas) else (),
     )
 
 

@@ -64,13 +64,17 @@ class Churn(threading.Thread):
         self._random = random.Random(seed)
         self._numbers: dict[Uuid, int] = {}
         """Of the next record of each incarnation."""
+        self._asked_in_vain: set[Uuid] = set()
+        """What a broker was asked to delete that did not answer. One that hung does so when it is back, whatever has
+        become of the topic meanwhile."""
         self.enough = threading.Event()
 
     def run(self) -> None:
         try:
             life: Uuid | None = None
             while True:
-                if life is None or self._random.random() >= UNDELETED or not self._bring_back(life):
+                stays_dead = self._random.random() >= UNDELETED or life in self._asked_in_vain
+                if life is None or stays_dead or not self._bring_back(life):
                     life = self._make()
                 if life is None or not self._fill(life) or self.enough.is_set() or not self._remove(life):
                     return
@@ -133,7 +137,11 @@ class Churn(threading.Thread):
 
     def _remove(self, life: Uuid) -> bool:
         def attempt(lives: Lives) -> bool | None:
+            known = life in self._asked_in_vain
+            self._asked_in_vain.add(life)
             answer = lives.delete(life)
+            if not known and answer.error_code != ErrorCode.REQUEST_TIMED_OUT:
+                self._asked_in_vain.remove(life)
             if answer.error_code in (0, ErrorCode.UNKNOWN_TOPIC_ID):
                 # Of an unknown one: by an attempt whose answer was lost.
                 return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from pybroker.client import KafkaError, NewTopic, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.cluster.dies_told import DIED
 from tests.support.cluster import ClusterBroker, running_cluster, until
-from tests.support.replicas import create, produce, read, same_logs, state, topic_id
+from tests.support.replicas import controller, create, produce, read, same_logs, state, topic_id
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -52,6 +54,28 @@ def test_a_topic_can_be_made_again_with_all_replicas_while_a_broker_is_down(tmp_
         same_logs(cluster, "again")
         assert topic_id(cluster.brokers[3], "again") == made
         assert read(cluster, "again") == ["new"]
+
+
+
+def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None:
+    """The others were down and do not know that nothing was written. It makes the log when it is back, which an empty
+    one may not be taken for otherwise."""
+    dies = tmp_path / "dies"
+    with running_cluster(tmp_path, 2, module=("tests.cluster.dies_told", str(dies))) as cluster:
+        create(cluster, "before", [1, 2])
+        cluster.brokers[2].kill()
+        until(lambda: state(cluster, "before").isr == {1})
+        until(lambda: controller(cluster) == 1)
+        dies.touch()
+        with suppress(OSError):
+            create_at(cluster.brokers[1], "young", [1, 2])
+        until(lambda: cluster.brokers[1].ended() == DIED)
+        dies.unlink()
+        cluster.brokers[2].start()
+        cluster.brokers[1].start()
+        until(lambda: state(cluster, "young").isr == {1, 2})
+        assert produce(cluster.brokers[1], "young", "first").error_code == ErrorCode.NONE
+        same_logs(cluster, "young")
 
 
 def create_at(broker: ClusterBroker, name: str, replicas: list[int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import time
 from typing import Any
 
@@ -64,6 +65,14 @@ def metadata(client: WireClient, version: int, *topics: str | Uuid, create: bool
 def batch(*values: bytes) -> bytes:
     """One record batch, of now: retention takes what is old at any moment."""
     return native.build_batch([(None, value) for value in values], int(time.time() * 1000))
+
+
+def idempotent(producer_id: int, sequence: int, *values: bytes) -> bytes:
+    """A batch of an idempotent producer, epoch 0."""
+    made = bytearray(batch(*values))
+    struct.pack_into(">qhi", made, 43, producer_id, 0, sequence)
+    struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
+    return bytes(made)
 
 
 def produce(client: WireClient, topic: str | Uuid, records: bytes, version: int = 13, partition: int = 0) -> Any:

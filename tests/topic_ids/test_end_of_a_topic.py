@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from pybroker import native
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
-from tests.topic_ids.kit import batch, create, delete, fetch, fetch_request, produce, recreate, unique
+from tests.topic_ids.kit import batch, create, delete, fetch, fetch_request, idempotent, produce, recreate, unique
 from tests.topic_ids.lives import Lives, until
 from tests.wire.client import WireClient
 
@@ -126,14 +124,6 @@ def test_every_produce_in_flight_has_its_answer_and_what_was_promised_is_kept(br
     assert lives.undelete(topic_id).error_code == 0
     there = dict(enumerate(lives.read(topic_id)))
     assert acknowledged.items() <= there.items()
-
-
-def idempotent(producer_id: int, sequence: int, *values: bytes) -> bytes:
-    """A batch of an idempotent producer, epoch 0."""
-    made = bytearray(batch(*values))
-    struct.pack_into(">qhi", made, 43, producer_id, 0, sequence)
-    struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
-    return bytes(made)
 
 
 @pytest.mark.checklist("A30", "R5", "U2")

@@ -8,6 +8,7 @@ mod attaches;
 mod following;
 mod leading;
 mod reading;
+mod refused;
 mod role_changes;
 
 pub use following::FetchFrom;
@@ -21,6 +22,7 @@ use pybroker_model::TopicIdPartition;
 use pybroker_storage::{Log, LogDir};
 
 use attaches::Attaches;
+use refused::Refused;
 
 use crate::progress::{Progress, Proposals};
 use crate::{Leader, PartitionError, Role, TopicConfig};
@@ -41,6 +43,7 @@ pub struct Partition {
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,
     attaches: Attaches,
+    refused: Refused,
 }
 
 #[derive(Debug)]
@@ -135,6 +138,7 @@ impl Partition {
             progress: Arc::new(Progress::new(role, config, known)),
             proposals,
             attaches: Attaches::default(),
+            refused: Refused::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use pybroker_model::{ProduceRules, TimestampType, ValidBatches};
 use pybroker_storage::{ActiveProducer, AppendOrigin, Attached, FlushMode};
 
 use super::Partition;
+use super::refused::Sequenced;
 use crate::{
     AppendInfo, Commit, IsrProposal, Leader, PartitionError, Proposal, Role, check_leader_epoch,
 };
@@ -66,8 +67,28 @@ impl Partition {
     ///
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and what the
-    /// producer state refuses.
+    /// producer state refuses; a batch behind one that was refused for now hears the same as that.
     pub fn append_from(
+        &self,
+        origin: AppendOrigin,
+        leader_epoch: i32,
+        batches: ValidBatches<'_>,
+        required_acks: i16,
+        now_ms: i64,
+    ) -> Result<AppendInfo, PartitionError> {
+        let sequenced = Sequenced::of(batches.first());
+        let appended = self.append_now(origin, leader_epoch, batches, required_acks, now_ms);
+        match (sequenced, appended) {
+            (Some(batch), Ok(info)) => {
+                self.refused.appended(batch);
+                Ok(info)
+            }
+            (Some(batch), Err(error)) => Err(self.refused.told(batch, error, now_ms)),
+            (None, appended) => appended,
+        }
+    }
+
+    fn append_now(
         &self,
         origin: AppendOrigin,
         leader_epoch: i32,

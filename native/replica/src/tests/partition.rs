@@ -207,6 +207,47 @@ fn too_few_in_sync_replicas() {
     );
 }
 
+/// Of several requests under way the first is refused, and then the cause is over: what follows it waits for it.
+#[test]
+fn a_batch_behind_a_refused_one_is_refused_likewise() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 3);
+    order.isr = [1, 2].into();
+    order.replicas = [1, 2].into();
+    order.config = Arc::new(TopicConfig {
+        min_insync_replicas: 2,
+        ..TopicConfig::default()
+    });
+    let partition = lead(&host, &order);
+    append_from(&partition, 0).expect("appends");
+    let alone = PartitionOrder {
+        isr: [1].into(),
+        version: order.version + 1,
+        ..order.clone()
+    };
+    lead(&host, &alone);
+    let refused = PartitionError::NotEnoughReplicas {
+        isr: 1,
+        required: 2,
+    };
+    assert_eq!(append_from(&partition, 1), Err(refused.clone()));
+    let both = PartitionOrder {
+        version: order.version + 2,
+        ..order.clone()
+    };
+    lead(&host, &both);
+    assert_eq!(append_from(&partition, 2), Err(refused.clone()));
+    append_from(&partition, 0).expect("a duplicate");
+    assert_eq!(append_from(&partition, 3), Err(refused));
+    append_from(&partition, 1).expect("it comes again");
+    append_from(&partition, 2).expect("so does the next");
+    assert!(matches!(
+        append_from(&partition, 4),
+        Err(PartitionError::OutOfOrderSequence(_))
+    ));
+}
+
 #[test]
 fn followers_hold_the_high_watermark_back() {
     let dir = tempfile::tempdir().expect("temp dir");

@@ -1,0 +1,32 @@
+"""A broker that dies when it is told what to lead, as long as a file is there: `python -m tests.cluster.dies_told FILE
+start …`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.api.control import ControlReceiver
+from pybroker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest
+
+DIED = 9
+"""The exit code."""
+
+
+def _die_told(file: Path) -> None:
+    handle = ControlReceiver.handle
+
+    async def told(receiver: ControlReceiver, request: ControlRequest, **more: Any) -> Any:
+        if isinstance(request, LeaderAndIsrRequest) and os.path.exists(file):  # noqa: ASYNC240  # a moment
+            os._exit(DIED)
+        return await handle(receiver, request, **more)
+
+    ControlReceiver.handle = told  # type: ignore[method-assign]  # for this process
+
+
+if __name__ == "__main__":
+    _die_told(Path(sys.argv.pop(1)))
+    main()
