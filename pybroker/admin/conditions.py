@@ -19,9 +19,12 @@ from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from pybroker.native import Uuid
 
 TOPICS_A_TURN = 200
-CONSUMER_OFFSETS = "__consumer_offsets"
 MIN_ISR = "min.insync.replicas"
-OFFSETS_REPLICAS = "offsets.topic.replication.factor"
+GUARDED: Mapping[str, str] = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+}
+"""Internal topics, and the settings that say how many replicas they are to have."""
 
 
 class Counts(msgspec.Struct):
@@ -95,7 +98,7 @@ class Conditions:
         self._own = Counts()
         self._leaders: Counter[int] = Counter()
         self._replicas: Counter[int] = Counter()
-        self._at: tuple[ClusterImage, int, int] | None = None
+        self._at: tuple[ClusterImage, int, tuple[int, ...]] | None = None
         """What the sums are about: image and settings."""
 
     @property
@@ -143,7 +146,8 @@ class Conditions:
 
     def _changes(self) -> Iterator[None]:
         """Brings the sums up to date, a topic at a time. Whoever comes in between goes on with it."""
-        now = (self._view.image, self._config.get_int(MIN_ISR), self._config.get_int(OFFSETS_REPLICAS))
+        wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
+        now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
         if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
             return
         image, known = now[0], self._counted
@@ -178,8 +182,8 @@ class Conditions:
         except (KeyError, ValueError):  # not set for this topic, or by another version in words of its own
             min_isr = self._config.get_int(MIN_ISR)
         # A broker that is alone has no place for more, and is not asked for more.
-        guarded = self._config.in_cluster and topic.name == CONSUMER_OFFSETS
-        return min_isr, self._config.get_int(OFFSETS_REPLICAS) if guarded else 0
+        setting = GUARDED.get(topic.name) if self._config.in_cluster else None
+        return min_isr, 0 if setting is None else self._config.get_int(setting)
 
 
 def _is_offline(state: PartitionImage) -> bool:

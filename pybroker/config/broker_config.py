@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
+from pybroker.config import one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.listener_settings import ListenerSecurity, listener_security
@@ -183,7 +184,7 @@ class BrokerConfig(Mapping[str, Any]):
             if member in layer
         ]
         for member in family:
-            default = BROKER_SETTINGS[member].default
+            default = _default(member, in_cluster=self.in_cluster)
             if default is not None:
                 found.append((ConfigSource.DEFAULT_CONFIG, member, render_value(default)))
         return found
@@ -204,11 +205,19 @@ def _parse(name: str, text: str) -> Value:
         raise ConfigError(f"{name}={text}: {problem}") from None
 
 
+def _default(name: str, *, in_cluster: bool) -> Value:
+    """What holds where nothing is said."""
+    if not in_cluster and name in one_node.REPLICAS:
+        return one_node.BROKERS
+    return BROKER_SETTINGS[name].default
+
+
 def _effective(layers: Mapping[ConfigSource, Mapping[str, str]]) -> dict[str, Value]:
     """The value of every setting: of the strongest layer that has it. Names that this version does not know are passed
     over.
     """
-    values: dict[str, Value] = {name: key.default for name, key in BROKER_SETTINGS.items()}
+    in_cluster = layers[ConfigSource.STATIC_BROKER_CONFIG].get(METADATA_STORE) == ZOOKEEPER
+    values: dict[str, Value] = {name: _default(name, in_cluster=in_cluster) for name in BROKER_SETTINGS}
     for source in (
         ConfigSource.STATIC_BROKER_CONFIG,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,

@@ -50,8 +50,8 @@ OFFSETS = (
     ConfigKey(
         "offsets.topic.replication.factor",
         SHORT,
-        1,
-        "Replicas of __consumer_offsets (Kafka: 3; one node can hold one).",
+        3,
+        "Replicas of __consumer_offsets; one node holds one.",
         at_least(1),
     ),
     ConfigKey(

@@ -46,15 +46,15 @@ TRANSACTIONS = (
     ConfigKey(
         "transaction.state.log.replication.factor",
         SHORT,
-        1,
-        "Replicas of __transaction_state (Kafka: 3; one node can hold one).",
+        3,
+        "Replicas of __transaction_state; one node holds one.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.state.log.min.isr",
         INT,
-        1,
-        "min.insync.replicas of __transaction_state (Kafka: 2; one node has one).",
+        2,
+        "min.insync.replicas of __transaction_state; of one node it is one.",
         at_least(1),
     ),
     ConfigKey(

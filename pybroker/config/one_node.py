@@ -20,7 +20,7 @@ REPLICAS = (
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
 )
-"""Settings that name a number of replicas."""
+"""Settings that name a number of replicas; what they say for several brokers is no default for one."""
 
 
 def problem(name: str, text: str) -> str | None:

@@ -80,7 +80,7 @@ def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
     cluster.settle()
     said = run(cluster, "cluster", "health", code=1).stdout.splitlines()
     assert said == [
-        f"{OFFSETS}-{number} has 1 replicas, offsets.topic.replication.factor is 3: pybroker cluster balance"
+        f"{OFFSETS}-{number} has 1 replicas, the brokers' settings ask for 3: pybroker cluster balance"
         for number in range(4)
     ]
 

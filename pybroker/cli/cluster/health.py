@@ -102,7 +102,7 @@ def _of_partition(row: Any) -> Iterator[Problem]:
         there = f"leader {row.leader_id}, ISR {isr}"
         what, says = "under_replicated", f"is under-replicated: {missing} not in sync ({there})"
     elif "too_few_replicas" in found:
-        few = f"has {len(row.replica_nodes)} replicas, offsets.topic.replication.factor is {row.replicas_wanted}"
+        few = f"has {len(row.replica_nodes)} replicas, the brokers' settings ask for {row.replicas_wanted}"
         what, says = "too_few_replicas", f"{few}: pybroker cluster balance"
     else:
         return  # being moved, which is no problem

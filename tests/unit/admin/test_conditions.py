@@ -75,6 +75,8 @@ def test_internal_topics_have_to_have_their_replicas_in_a_cluster() -> None:
     conditions = Conditions(view, BrokerConfig(in_cluster), 1)
     assert conditions.counts().too_few_replicas == 1
     assert [one.replicas_wanted for one in conditions.troubled()] == [3]
+    view.put("__transaction_state", changed(replicas=(1,), isr=(1,)))
+    assert conditions.counts().too_few_replicas == 2
     alone = Conditions(view, BrokerConfig({"offsets.topic.replication.factor": "3"}), 1)
     assert alone.counts().too_few_replicas == 0
 

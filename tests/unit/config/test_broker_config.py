@@ -128,3 +128,15 @@ def test_native_settings_are_plain_values() -> None:
     assert native["log.retention.ms"] is None
     assert native["log.flush.mode"] == "commit"
     assert {type(value) for value in native.values()} <= {int, float, str, bool, type(None)}
+
+
+def test_internal_topics_have_as_many_replicas_as_kafkas_in_a_cluster_and_one_alone() -> None:
+    names = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    )
+    cluster, alone = BrokerConfig({"metadata.store": "zookeeper"}), BrokerConfig()
+    assert [cluster[name] for name in names] == [3, 3, 2]
+    assert [alone[name] for name in names] == [1, 1, 1]
+    assert [alone.occurrences(name) for name in names] == [[(ConfigSource.DEFAULT_CONFIG, name, "1")] for name in names]
