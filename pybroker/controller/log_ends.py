@@ -17,7 +17,23 @@ from pybroker.controller.partition_states import (
 )
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.metadata.store import Operation
-from pybroker.metadata.znodes import MISSING_LOG, LogEnd
+from pybroker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
+
+
+def _is_young(partition: PartitionImage) -> bool:
+    """Whether nothing has happened to it since it was made, but that its controller or leader died at once, and what
+    followed from that: then its logs may not have been made."""
+    return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
+
+
+def _asking_all(partition: PartitionImage) -> PartitionImage:
+    """With all that were in sync without a log, the others are asked as well: whose log goes furthest leads, if only
+    with an empty one."""
+    known = {one.broker_id: one.end for one in partition.suspect}
+    if any(known.get(member) != MISSING_LOG for member in partition.isr):
+        return partition
+    asked = tuple(LogEnd(one, -1, UNKNOWN_END) for one in partition.replicas if one not in known)
+    return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
 
 
 @decides(LogEndsTold)
@@ -67,6 +83,8 @@ def _election(image: ClusterImage, topic: TopicImage, before: PartitionImage, to
         # It has a leader to copy from.
         return None
     after = telling(before, told)
+    if missing and _is_young(before):
+        after = _asking_all(after)
     if before.leader not in (NO_LEADER, told.broker_id):
         left = tuple(member for member in before.isr if member != told.broker_id)
         return Election(before.leader, left, after.suspect) if left != before.isr else None

@@ -363,7 +363,7 @@ async def test_a_header_by_its_name(admin: AdminClient, bootstrap: str, name: st
 
 
 def test_transactions_are_not_served() -> None:
-    with pytest.raises(ClientConfigError, match=r"transactional\.id: .*not served"):
+    with pytest.raises(ClientConfigError, match=r"transactional\.id: .*has no transactions yet"):
         Producer({"bootstrap.servers": "127.0.0.1:1", "transactional.id": "t"})
 
 

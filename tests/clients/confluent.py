@@ -78,6 +78,12 @@ class ConfluentMember(Member):
             self._consumer.commit(offsets=wanted, asynchronous=False)
 
     def close(self) -> None:
+        # First nothing is assigned any more: now and then a close that has to tell what was revoked asks librdkafka's
+        # main thread for the group's protocol when that has stopped answering, and waits for ever.
+        self._consumer.unsubscribe()
+        give_up = time.monotonic() + TIMEOUT_S
+        while self._consumer.assignment() and time.monotonic() < give_up:
+            self._consumer.poll(0.02)
         self._consumer.close()
 
 

@@ -72,8 +72,9 @@ def _lives_and_dies(large: Large) -> None:
     left = large.killed_when(
         lambda at: brokers.at(at).try_create(NAME, large.partitions, replicas=2), lambda: large.store.exists(TOPIC)
     )
-    until(lambda: large.led(left) == large.partitions)
+    # A log that is not there may have been lost, until each that counts as in sync has said that it has none.
     brokers.cluster.brokers[3 - left].start()
+    until(lambda: large.led(left) == large.partitions)
     topic_id = brokers.at(left).metadata(NAME).topic_id
     until(lambda: all(large.led(number) == large.partitions for number in (1, 2)))
     # Dead, and its name free, with what is left of it in the store.
