@@ -13,14 +13,14 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.api.committed_offsets import Wanted
+from pybroker.coordinators.group.commits import CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     OffsetCommitRequest,
-    OffsetCommitRequest_OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponse_OffsetCommitResponsePartition,
     OffsetCommitResponse_OffsetCommitResponseTopic,
@@ -41,22 +41,8 @@ def handle(
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Answers at once when nothing has to be written, else when it is."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
-    by_id = context.api_version >= 10
-    denied = [_denied(topics, authorizer, context, topic, by_id=by_id) for topic in request.topics]
-    items = tuple(
-        CommitItem(
-            None if by_id else topic.name,
-            topic.topic_id if by_id else None,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata,
-            partition.commit_timestamp,
-        )
-        for topic, refused in zip(request.topics, denied, strict=True)
-        if not refused
-        for partition in topic.partitions
-    )
+    wanted = Wanted(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
+    items = tuple(wanted.permitted())
     try:
         outcome = groups.commit(
             CommitRequest(
@@ -70,47 +56,27 @@ def handle(
             )
         )
     except KafkaError as error:
-        return _response(request, denied, [ErrorCode(error.code)] * len(items))
+        return _response(wanted, [ErrorCode(error.code)] * len(items))
     if isinstance(outcome, asyncio.Future):
-        return _wait(request, denied, outcome)
-    return _response(request, denied, outcome)
+        return _wait(wanted, outcome)
+    return _response(wanted, outcome)
 
 
-def _denied(
-    topics: Topics,
-    authorizer: Authorizer,
-    context: RequestContext,
-    topic: OffsetCommitRequest_OffsetCommitRequestTopic,
-    *,
-    by_id: bool,
-) -> bool:
-    """An id that nobody has is unknown before anything is asked of the authorizer."""
-    name = topics.topic_name(topic.topic_id) if by_id else topic.name
-    return name is not None and not authorizer.permits_topic(context, AclOperation.READ, name)
+async def _wait(wanted: Wanted, outcome: asyncio.Future[list[ErrorCode]]) -> OffsetCommitResponse:
+    return _response(wanted, await outcome)
 
 
-async def _wait(
-    request: OffsetCommitRequest, denied: list[bool], outcome: asyncio.Future[list[ErrorCode]]
-) -> OffsetCommitResponse:
-    return _response(request, denied, await outcome)
-
-
-def _response(request: OffsetCommitRequest, denied: list[bool], codes: list[ErrorCode]) -> OffsetCommitResponse:
-    """`codes` are in the order of the request's partitions that were not denied."""
-    remaining = iter(codes)
+def _response(wanted: Wanted, codes: list[ErrorCode]) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse_OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponse_OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else next(remaining),
-                    )
-                    for partition in topic.partitions
+                    OffsetCommitResponse_OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in partitions
                 ],
             )
-            for topic, refused in zip(request.topics, denied, strict=True)
+            for topic, partitions in wanted.answers(codes)
         ]
     )

@@ -7,8 +7,9 @@ transaction by this; v6 names topics by id.
 
 from __future__ import annotations
 
+from pybroker.api.committed_offsets import Wanted
 from pybroker.api.transactional import require_transactional_id
-from pybroker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.coordinators.group.commits import CommitRequest
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.errors import KafkaError
@@ -40,25 +41,8 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     """Answers when what is accepted is on disk."""
     version = context.api_version
-    by_id = version >= BY_ID
-    denied = []
-    for topic in request.topics:
-        # An id that nobody has is unknown before anything is asked of the authorizer.
-        name = topics.topic_name(topic.topic_id) if by_id else topic.name
-        denied.append(name is not None and not authorizer.permits_topic(context, AclOperation.READ, name))
-    items = tuple(
-        CommitItem(
-            None if by_id else topic.name,
-            topic.topic_id if by_id else None,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata,
-        )
-        for topic, refused in zip(request.topics, denied, strict=True)
-        if not refused
-        for partition in topic.partitions
-    )
+    wanted = Wanted(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
+    items = tuple(wanted.permitted())
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
         authorizer.require_group(context, AclOperation.READ, request.group_id)
@@ -77,7 +61,7 @@ async def handle(
         )
     except KafkaError as error:
         codes = [ErrorCode(error.code)] * len(items)
-    return _response(request, denied, [_told(code, version) for code in codes])
+    return _response(wanted, [_told(code, version) for code in codes])
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
@@ -86,24 +70,17 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
-def _response(
-    request: TxnOffsetCommitRequest, denied: list[bool], codes: list[ErrorCode]
-) -> TxnOffsetCommitResponse:
-    """`codes` are in the order of the request's partitions that were not denied."""
-    remaining = iter(codes)
+def _response(wanted: Wanted, codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    TxnOffsetCommitResponse_TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else next(remaining),
-                    )
-                    for partition in topic.partitions
+                    TxnOffsetCommitResponse_TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in partitions
                 ],
             )
-            for topic, refused in zip(request.topics, denied, strict=True)
+            for topic, partitions in wanted.answers(codes)
         ]
     )

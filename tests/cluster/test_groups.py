@@ -114,8 +114,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
             cluster.brokers[2].start()
             yield cluster
         finally:
-            for broker in cluster.brokers.values():
-                broker.kill()
+            cluster.kill()
 
 
 @pytest.fixture(scope="module")

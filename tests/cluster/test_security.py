@@ -98,8 +98,7 @@ def secure_cluster(folder: Path, mechanism: str, settings: Mapping[str, str]) ->
             cluster.start()
             yield brokers
         finally:
-            for broker in cluster.brokers.values():
-                broker.kill()
+            cluster.kill()
 
 
 def add_user(broker: PybrokerProcess, user: str, mechanism: str) -> None:

@@ -38,8 +38,8 @@ class PowerCut:
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
+        cluster.kill()
         for broker in cluster.brokers.values():
-            broker.kill()
             broker.boot_id = f"after {broker.boot_id}"
 
     def keep(self, number: int, topic: str, batches: int) -> None:
@@ -165,8 +165,7 @@ def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
         taken(cluster.brokers[replicas[0]], name, "kept")
     whole = {name: same_logs(cluster, name) for name in ("led", "followed")}
     told = said(cluster)
-    for broker in cluster.brokers.values():
-        broker.kill()
+    cluster.kill()
     for name in whole:
         shutil.rmtree(cluster.brokers[2].data_dir / f"{name}-0")
     cluster.start()
@@ -199,8 +198,7 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
     until(lambda: state(cluster, "last").leader == 3)
     same_logs(cluster, "last")
     assert read(cluster, "last") == ["kept"]
-    for broker in cluster.brokers.values():
-        broker.kill()
+    cluster.kill()
     for number in (2, 3):
         shutil.rmtree(cluster.brokers[number].data_dir / "last-0")
     cluster.start()

@@ -84,8 +84,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield Servers(cluster, ensemble, links)
     finally:
         links.close()
-        for broker in cluster.brokers.values():
-            broker.kill()
+        cluster.kill()
         for server in ensemble.servers:
             server.kill()
 

@@ -12,6 +12,7 @@ from pybroker.client import blocking
 from pybroker.testing.cluster import SESSION_MS, cluster_settings
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.links import CLIENTS, ZOOKEEPER, Links
+from tests.support.processes import kill_all
 from tests.support.wire import free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
@@ -111,6 +112,12 @@ class BrokerCluster:
         for broker in self.brokers.values():
             broker.await_answers()
 
+    def kill(self) -> None:
+        """kill -9 of all at once: no one lives to see another one die, nor takes its partitions."""
+        kill_all([broker.pid for broker in self.brokers.values() if broker.running])
+        for broker in self.brokers.values():
+            broker.kill()
+
 
 @contextmanager
 def running_cluster(
@@ -138,8 +145,7 @@ def running_cluster(
             cluster.start()
             yield cluster
         finally:
-            for broker in cluster.brokers.values():
-                broker.kill()
+            cluster.kill()
 
 
 class Network(NamedTuple):
@@ -199,8 +205,7 @@ class ClusterProcess(BrokerProcess):
             broker.stop()
 
     def kill(self) -> int:
-        for broker in self.cluster.brokers.values():
-            broker.kill()
+        self.cluster.kill()
         return 0
 
     def end(self) -> None:
