@@ -284,6 +284,7 @@ class Broker:
         if parts is not None and dispatcher is not None:
             # Groups answer their parked requests themselves; the rest gets a moment, then an error.
             await parts.services.transactions.coordinator.stop()
+            await parts.services.transactions.owed.stop()
             await parts.services.groups.stop()
             await dispatcher.cancel_parked(PARKED_GRACE_S)
         if parts is not None:

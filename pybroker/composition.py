@@ -47,6 +47,8 @@ from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
 from pybroker.coordinators.transaction import ports as transaction_ports
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.dead_topics import KeptOutcomes, OwedMarkers
+from pybroker.coordinators.transaction.finishing import Finishing
 from pybroker.coordinators.transaction.markers import LocalMarkers, OnlyHere
 from pybroker.coordinators.transaction.membership import Colleagues
 from pybroker.coordinators.transaction.membership import Membership as TransactionMembership
@@ -421,12 +423,12 @@ def _transactions(
         )
         writer = colleagues = everywhere
         close = everywhere.close
-    coordinator = TransactionCoordinator(
-        ports, transaction_ports.Settings(ground.config), ids, writer, between.port
-    )
+    finishing = Finishing(ports.topics, writer, between.port, KeptOutcomes(between.port), ground.clock)
+    coordinator = TransactionCoordinator(ports, transaction_ports.Settings(ground.config), ids, finishing)
+    owed = OwedMarkers(ground.broker_id, between.view, between.port, ground.native.partitions, markers)
     membership = TransactionMembership(ground.broker_id, coordinator, ports.topics, colleagues)
     commits = TransactionalCommits(groups, membership, ports.topics, ports.creator)
-    return Transactions(coordinator, membership, markers, commits, ground.clock, close)
+    return Transactions(coordinator, membership, markers, owed, commits, ground.clock, close)
 
 
 def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) -> ControlReceiver:
@@ -441,6 +443,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
             on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],
         ),
         closing=TopicClosing(ground.native.partitions, followers.groups, local.view),
+        on_led=followers.transactions.owed.led,
     )
 
 

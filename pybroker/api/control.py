@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from pybroker.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from pybroker.metadata.control_messages import (
@@ -36,12 +37,15 @@ class ControlReceiver:
         replicas: ReplicaManager,
         metadata: MetadataUpdates,
         closing: TopicClosing,
+        on_led: Callable[[LeaderAndIsrRequest], None],
     ) -> None:
+        """`on_led` is called when a LeaderAndIsr was obeyed, before its partitions are shown to clients."""
         self._fence = fence
         self._cluster = cluster
         self._replicas = replicas
         self._metadata = metadata
         self._closing = closing
+        self._on_led = on_led
         self._hosts = -1
         """The latest life of this broker that was told by FULL what it hosts."""
         self._told = -1
@@ -70,6 +74,7 @@ class ControlReceiver:
                     applied = await k04_leader_and_isr.handle_by_name(self._replicas, view, request)
                 else:
                     applied = await k04_leader_and_isr.handle(self._replicas, request)
+                self._on_led(request)
                 # Without a type it is the first one that says all that this life of the broker hosts.
                 if by_name or request.type == LeaderAndIsrType.FULL:
                     self._hosts = max(self._hosts, request.broker_epoch)

@@ -155,6 +155,26 @@ class OffsetsRestored(Event[None], frozen=True):
     topic_id: Uuid
 
 
+class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
+    """A transaction has ended that had written to topics which are deleted: their deletion records keep how, for the
+    case that they come back. Reply: those that live (again), and get the marker from the coordinator."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    version: int
+    """Of the transaction."""
+    partitions: tuple[tuple[Uuid, int], ...]
+
+
+class OutcomesWritten(Event[None], frozen=True):
+    """The markers that the record of a topic kept for these partitions are written."""
+
+    topic_id: Uuid
+    partitions: tuple[int, ...]
+
+
 class NewPartitions(msgspec.Struct, frozen=True):
     """Grow a topic to `total` partitions."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pybroker.controller import (
     brokers,
     configs,
+    dead_transactions,
     elect_leaders,
     ingests,
     isr,
@@ -21,6 +22,7 @@ from pybroker.controller import (
 FAMILIES = (
     brokers,
     configs,
+    dead_transactions,
     elect_leaders,
     ingests,
     isr,

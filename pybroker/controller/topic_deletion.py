@@ -195,6 +195,7 @@ def bury(
     own node then says that it is dead: that is the first operation of the last unit.
     """
     last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
+    before = image.deletions.get(topic.topic_id)
     record = DeletionRecord(
         topic=topic.name,
         topic_id=topic.topic_id,
@@ -214,8 +215,9 @@ def bury(
         offsets_for=offsets_for,
         by_order=not image.topic_ids,
         isr=tuple(partition.isr for partition in topic.partitions),
+        # What it was owed when it came back from an earlier deletion, it is still.
+        outcomes=() if before is None else before.outcomes,
     )
-    before = image.deletions.get(topic.topic_id)
     free, gone = _name_given_up(image, topic, record), _belongings(topic)
     path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
     floor = Set(path, data) if topic.name in image.floors else Create(path, data)
@@ -325,7 +327,10 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
     # A tombstone needs no offsets, unless its successor still waits for them.
     offsets = record.offsets if state != REMOVED or record.offsets_for is not None else ()
-    return msgspec.structs.replace(record, state=state, offsets=offsets, by_order=False, missing=None)
+    outcomes = record.outcomes if state != REMOVED else ()
+    return msgspec.structs.replace(
+        record, state=state, offsets=offsets, outcomes=outcomes, by_order=False, missing=None
+    )
 
 
 @decides(CloseDeletions)

@@ -1,8 +1,8 @@
 """Undelete: a deleted topic lives again under its id, while its data still waits. Pure.
 
-    deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored──► (no record)
-                          the name is taken;             its nodes are back;
-                          replicas move their data back  groups get their offsets
+    deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored, OutcomesWritten──► (no
+                          the name is taken;             its nodes are back;                                   record)
+                          replicas move their data back  groups get their offsets, transactions their markers
 
 What cannot be brought back (a removal that has begun, a disk that fails) goes back to `deleting`. Every step is stored
 before anybody hears of it, so each can be repeated by the next controller, and replicas take each order twice.
@@ -150,12 +150,13 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
     )
     topic = msgspec.structs.replace(topic, partitions=_led_by_holders(image, record, topic, event))
     cleared_names = cleared(image, [topic])
-    if not record.offsets:
+    if not (record.offsets or record.outcomes):
         written = forget_operations(record)
         delta = ImageDelta(topics=(topic,), forgotten_deletions=(record.topic_id,), leftovers=cleared_names)
     else:
         after, written = write_operations(
-            record, msgspec.structs.replace(record, state=LIVE, offsets_for=record.topic_id)
+            record,
+            msgspec.structs.replace(record, state=LIVE, offsets_for=record.topic_id if record.offsets else None),
         )
         delta = ImageDelta(topics=(topic,), deletions=(after,), leftovers=cleared_names)
     steps = Steps()
@@ -190,7 +191,7 @@ def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Deci
     record = image.deletions.get(event.topic_id)
     if record is None or record.offsets_for is None:
         return nothing(None)
-    if record.state == LIVE:
+    if record.state == LIVE and not record.outcomes:
         return Decision(tuple(forget_operations(record)), ImageDelta(forgotten_deletions=(record.topic_id,)), None)
     after, operations = write_operations(record, msgspec.structs.replace(record, offsets_for=None))
     return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)

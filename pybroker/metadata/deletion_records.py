@@ -27,7 +27,7 @@ STAGED = "staged"
 UNDELETING = "undeleting"
 """Its replicas are moving its data back; the name that it will have is taken."""
 LIVE = "live"
-"""It lives again; offsets of groups are still to be written back."""
+"""It lives again; offsets of groups, or markers of transactions, are still to be written back."""
 REMOVED = "removed"
 """The data is gone. The record stays as a tombstone: proof that the id is dead."""
 
@@ -45,6 +45,23 @@ PIECE_BYTES_MAX = 512 * 1024
 
 BULK = ("partitions", "offsets", "ends", "isr")
 """Fields that are in the pieces, where there are any."""
+
+
+class TransactionOutcome(msgspec.Struct, frozen=True):
+    """How a transaction ended that had written to the topic before it was deleted: the marker that its partitions are
+    owed if the topic comes back."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    version: int
+    """Of the transaction."""
+    partitions: tuple[int, ...]
+
+
+OUTCOMES_MAX = 10_000
+"""Partitions with an outcome that one record keeps, so that it fits into a node."""
 
 
 class DeletionRecord(msgspec.Struct, frozen=True):
@@ -86,6 +103,8 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """While DELETING: brokers that have not confirmed that their data is staged. None: none has been asked yet."""
     closed: bool = False
     """It cannot be undeleted any more: brokers may remove its data."""
+    outcomes: tuple[TransactionOutcome, ...] = ()
+    """Of transactions that have ended since it was deleted; while it is LIVE: those whose markers are not written."""
     pieces: int = 0
     """Nodes below its own; counted by whoever read or wrote it."""
 
@@ -151,6 +170,7 @@ class _Json(msgspec.Struct):
     isr: tuple[tuple[int, ...], ...] = ()
     missing: tuple[int, ...] | None = None
     closed: bool = False
+    outcomes: tuple[TransactionOutcome, ...] = ()
 
 
 class DeletionHead(msgspec.Struct):
@@ -193,6 +213,7 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
         node.isr,
         node.missing,
         node.closed,
+        node.outcomes,
         pieces,
     )
 

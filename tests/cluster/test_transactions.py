@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from pybroker.client import NewTopic, blocking
+from pybroker.client import ErrorCode, KafkaError, NewTopic, Uuid, blocking
 from pybroker.protocol import messages as m
 from tests.groups.kit import WAIT_S
 from tests.support.cluster import BrokerCluster, isr, running_cluster, until
@@ -105,3 +105,32 @@ def test_what_nobody_ends_is_aborted_wherever_it_is_led(cluster: BrokerCluster) 
     fill(kept, 200)
     kept.commit_transaction(WAIT_S)
     until(lambda: seen(cluster) == [[*one, "200"] for one in before])
+
+
+@pytest.mark.checklist("A31", "U3")
+def test_a_transaction_ends_while_one_of_its_topics_is_deleted(cluster: BrokerCluster) -> None:
+    """Every broker dies behind the commit; the topic comes back with the end of the transaction in each partition."""
+    name = "gone"
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        topic_id = admin.create_topics([NewTopic(name, 3, 3)]).all()[name].topic_id
+        producer = transactional(cluster.bootstrap, "leaves")
+        producer.begin_transaction()
+        for partition in range(3):
+            write(producer, name, "first", partition=partition)
+        admin.delete_topics([name])
+        producer.commit_transaction(WAIT_S)
+    cluster.kill()
+    cluster.start()
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        until(lambda: _undeleted(admin, topic_id, name))
+        until(lambda: all(one == {1, 2, 3} for one in isr(cluster, name)))
+        until(lambda: all(read(cluster.bootstrap, name, partition=partition) == ["first"] for partition in range(3)))
+        until(lambda: all(one.topic_id != topic_id for one in admin.describe_deletions()))
+
+
+def _undeleted(admin: blocking.AdminClient, topic_id: Uuid, name: str) -> bool:
+    try:
+        admin.undelete_topics({topic_id: name})
+    except KafkaError as error:
+        return error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    return True

@@ -20,8 +20,6 @@ from pybroker.coordinators.transaction import transaction as decisions
 from pybroker.coordinators.transaction.finishing import Finishing
 from pybroker.coordinators.transaction.ports import (
     TRANSACTIONS_TOPIC,
-    Knowledge,
-    MarkerWriter,
     ProducerIds,
     Settings,
 )
@@ -61,7 +59,7 @@ class TransactionCoordinator:
     applied."""
 
     def __init__(
-        self, ports: Ports, settings: Settings, producer_ids: ProducerIds, writer: MarkerWriter, knowledge: Knowledge
+        self, ports: Ports, settings: Settings, producer_ids: ProducerIds, finishing: Finishing
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -69,7 +67,7 @@ class TransactionCoordinator:
         self._loop = ports.loop
         self._producer_ids = producer_ids
         self._driver = WheelDriver(ports.clock, ports.loop)
-        self._finishing = Finishing(ports.topics, writer, knowledge, ports.clock)
+        self._finishing = finishing
         self.shards = Shards(
             TRANSACTIONS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )

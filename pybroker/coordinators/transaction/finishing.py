@@ -1,8 +1,8 @@
 """The end of a transaction that is decided: its markers go to every partition, then it is complete.
 
 A marker goes to whoever leads the partition of that topic id; where nobody does, or who did does not any more, it is
-tried again, as long as the topic exists. A topic that is gone needs no marker: what had its name before is not what has
-it now.
+tried again, as long as the topic exists. A topic that is gone gets no marker: what had its name before is not what has
+it now. Its deletion record keeps the outcome instead, for the case that it comes back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.transaction import transaction as decisions
-from pybroker.coordinators.transaction.ports import Knowledge, Marker, MarkerWriter
+from pybroker.coordinators.transaction.ports import DeadTopics, Knowledge, Marker, MarkerWriter
 from pybroker.coordinators.transaction.shard import Entry, TransactionShard
 from pybroker.coordinators.transaction.transaction import Part
 from pybroker.errors import KafkaError
@@ -35,10 +35,13 @@ OVER = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
 class Finishing:
     """Ends transactions. One for each coordinator."""
 
-    def __init__(self, topics: Topics, writer: MarkerWriter, knowledge: Knowledge, clock: Clock) -> None:
+    def __init__(
+        self, topics: Topics, writer: MarkerWriter, knowledge: Knowledge, dead: DeadTopics, clock: Clock
+    ) -> None:
         self._topics = topics
         self._writer = writer
         self._knowledge = knowledge
+        self._dead = dead
         self._clock = clock
 
     async def finish(self, shard: TransactionShard, entry: Entry) -> None:
@@ -54,7 +57,7 @@ class Finishing:
         left = set(decided.partitions)
         wait_s = RETRY_S
         while left and not shard.is_over:
-            await self._leave_out_gone(left)
+            await self._leave_out_gone(marker, left)
             over = await self._try(marker, left)
             if over is None:
                 log.warning(
@@ -69,7 +72,7 @@ class Finishing:
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
         await self._complete(shard, entry)
 
-    async def _leave_out_gone(self, left: set[Part]) -> None:
+    async def _leave_out_gone(self, marker: Marker, left: set[Part]) -> None:
         def unknown() -> set[Part]:
             return {part for part in left if self._topics.topic_name(part.topic_id) is None}
 
@@ -77,11 +80,13 @@ class Finishing:
             # This broker may only not have heard of the topic yet.
             try:
                 await self._knowledge.catch_up(CATCH_UP_MS)
+                gone = unknown()
+                live = await self._dead.keep(marker, sorted(gone)) if gone else frozenset()
             except KafkaError as error:
                 # They stay: absence of information ends no transaction.
                 log.info("whether topics of a transaction exist is not known now: %s", error)
                 return
-            left -= unknown()
+            left -= {part for part in gone if part.topic_id not in live}
 
     async def _try(self, marker: Marker, left: Iterable[Part]) -> set[Part] | None:
         """The partitions that have the marker now; None: another coordinator has taken over."""

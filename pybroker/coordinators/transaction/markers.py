@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from pybroker.clock import Clock
@@ -48,7 +48,16 @@ class LocalMarkers:
 
     async def write(self, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
         """An error code for each partition; NONE once its marker is committed."""
+        return await self.begin(marker, parts)
+
+    def begin(self, marker: Marker, parts: Sequence[Part]) -> Awaitable[list[ErrorCode]]:
+        """`write` whose markers are in the logs when this returns; to be awaited."""
         started = [self._start(marker, part) for part in parts]
+        return self._all_ended(marker, parts, started)
+
+    async def _all_ended(
+        self, marker: Marker, parts: Sequence[Part], started: Sequence[asyncio.Future[Completion]]
+    ) -> list[ErrorCode]:
         return [await self._ended(marker, part, future) for part, future in zip(parts, started, strict=True)]
 
     def _start(self, marker: Marker, part: Part) -> asyncio.Future[Completion]:

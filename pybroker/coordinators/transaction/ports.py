@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pybroker.coordinators.transaction.transaction import Part
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -44,6 +45,15 @@ class Knowledge(Protocol):
     async def catch_up(self, timeout_ms: int | None = None) -> None:
         """Returns when this broker knows all that the controller had decided before. KafkaError if that takes too long.
         """
+        ...
+
+
+class DeadTopics(Protocol):
+    """What becomes of partitions whose topic is deleted (`dead_topics`)."""
+
+    async def keep(self, marker: Marker, parts: Sequence[Part]) -> frozenset[Uuid]:
+        """Has it kept how a transaction ended that had written to these. The topics that live after all: their
+        partitions need the marker. KafkaError."""
         ...
 
 

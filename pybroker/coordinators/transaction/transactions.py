@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pybroker.clock import Clock
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.dead_topics import OwedMarkers
 from pybroker.coordinators.transaction.markers import LocalMarkers
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
@@ -18,6 +19,7 @@ class Transactions(NamedTuple):
     coordinator: TransactionCoordinator
     membership: Membership
     markers: LocalMarkers
+    owed: OwedMarkers
     commits: TransactionalCommits
     clock: Clock
     disconnect: Callable[[], None] | None

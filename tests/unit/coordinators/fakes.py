@@ -203,7 +203,7 @@ class World:
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(
-            ports, TransactionSettings(self.config), nobody, nobody, nobody
+            ports, TransactionSettings(self.config), nobody, nobody
         )
 
     async def restart(self) -> None:

@@ -93,6 +93,7 @@ class Host:
             replicas=self.manager,
             metadata=MetadataUpdates(self.cache, self.view, on_removed=[self._note_removed], on_shown=[]),
             closing=TopicClosing(native.partitions, NoGroups(), self.view),
+            on_led=lambda _: None,
         )
 
     async def close(self, topic_id: Uuid) -> None:
