@@ -1,0 +1,90 @@
+"""A broker that dies at a named record of a transaction: `python -m tests.transactions.dies_writing FILE start …`.
+
+The file says where, e.g. "PREPARE_COMMIT before": with what is to be stored and not yet given to the log; "after": it
+is on disk, and nobody has heard of it. States of `__transaction_state`; MARKER: in partitions; OFFSETS: in the offsets
+topic. No file: it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.transaction.shard import TransactionShard
+from pybroker.native import Completion, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+DIED = 9
+"""The exit code."""
+
+
+class Death:
+    """Where the broker dies."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def at(self, record: str, moment: str) -> None:
+        """Dies here, if the file says so."""
+        if self._file.exists() and self._file.read_text() == f"{record} {moment}":
+            os._exit(DIED)
+
+    def around(self, record: str, written: asyncio.Future[Completion]) -> asyncio.Future[Completion]:
+        """An append that dies when it is on disk; whoever waits for it does not hear of it."""
+
+
+        def done(future: asyncio.Future[Completion]) -> None:
+            if future.exception() is None:
+                self.at(record, "after")
+
+        written.add_done_callback(done)
+        return written
+
+
+def die_at(death: Death) -> None:
+    """Looks at everything that a coordinator of transactions writes."""
+    store, append, append_marker = TransactionShard.store, NativeAppends.append, NativeAppends.append_marker
+    ending: tuple[int, int] | None = None
+
+    def storing(shard: TransactionShard, entry: Any, change: Any, stored: Any) -> None:
+        death.at(change.state.name, "before")
+
+        def told(code: ErrorCode) -> None:
+            death.at(change.state.name, "after")
+            stored(code)
+
+        store(shard, entry, change, told)
+
+    def appending(appends: NativeAppends, *args: Any, **named: Any) -> asyncio.Future[Completion]:
+        if named.get("producer") is None:
+            return append(appends, *args, **named)
+        death.at("OFFSETS", "before")
+        return death.around("OFFSETS", append(appends, *args, **named))
+
+    def marking(
+        appends: NativeAppends, topic_id: Uuid, partition: int, marker: tuple[int, int, int], *args: Any, **named: Any
+    ) -> asyncio.Future[Completion]:
+        nonlocal ending
+        death.at("MARKER", "before")
+        if ending == marker[:2]:
+            # Of the same producer: another partition of its transaction has one already.
+            death.at("MARKER", "between")
+        ending = marker[:2]
+        return append_marker(appends, topic_id, partition, marker, *args, **named)
+
+    for kind, name, function in (
+        (TransactionShard, "store", storing),
+        (NativeAppends, "append", appending),
+        (NativeAppends, "append_marker", marking),
+    ):
+        setattr(kind, name, function)  # for this process
+
+
+if __name__ == "__main__":
+    die_at(Death(Path(sys.argv.pop(1))))
+    main()

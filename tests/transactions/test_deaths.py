@@ -1,0 +1,109 @@
+"""The broker dies at each record that a transaction writes, and the producer goes on with its next life: what is
+committed is there once, what is aborted is not, and nobody waits for what is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+
+from tests.groups.kit import WAIT_S, create_topic
+from tests.support.brokers import PybrokerProcess
+from tests.transactions.dies_writing import DIED
+from tests.transactions.test_straight_path import committed, read, send_offsets, transactional, write
+
+STEPS = [
+    "EMPTY before",
+    "EMPTY after",
+    "ONGOING before",
+    "ONGOING after",
+    "OFFSETS before",
+    "OFFSETS after",
+    "PREPARE_COMMIT before",
+    "PREPARE_COMMIT after",
+    "PREPARE_ABORT before",
+    "PREPARE_ABORT after",
+    "MARKER before",
+    "MARKER between",
+    "COMPLETE_COMMIT before",
+    "COMPLETE_COMMIT after",
+    "COMPLETE_ABORT after",
+]
+GROUP = "group"
+
+Target = tuple[str, int]
+"""A partition."""
+
+
+class DyingBroker(PybrokerProcess):
+    """A broker that dies where it is told, and comes back."""
+
+    @property
+    def where(self) -> Path:
+        """The file that says where."""
+        return self.folder / "dies"
+
+    def command(self) -> list[str]:
+        python, minus_m, _, *rest = super().command()
+        return [python, minus_m, "tests.transactions.dies_writing", str(self.where), *rest]
+
+    def comes_back(self) -> None:
+        """After it has died there. By the main thread: the death of the one that starts it would be the broker's."""
+        assert self.wait() == DIED, self.log_tail()
+        self.where.unlink()
+        self.start()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
+    broker = DyingBroker(
+        tmp_path_factory.mktemp("deaths"),
+        {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},
+    )
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+def run(broker: DyingBroker, targets: list[Target], source: str, step: str, offset: int) -> bool:
+    """A transaction; whether it was committed."""
+    producer = transactional(broker.bootstrap, "copy")
+    producer.begin_transaction()
+    try:
+        for topic, partition in targets:
+            write(producer, topic, step, partition=partition)
+        send_offsets(producer, broker.bootstrap, GROUP, source, offset)
+        if "ABORT" not in step:
+            producer.commit_transaction(WAIT_S)
+            return True
+    except KafkaException as error:
+        # What was under way when it died may have to be given up as a whole; never in part.
+        if not error.args[0].txn_requires_abort():
+            raise
+    producer.abort_transaction(WAIT_S)
+    return False
+
+
+@pytest.mark.checklist("E7", "E9", "E11", "E12", "E13")
+def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
+    first, second = create_topic(broker.bootstrap, 2), create_topic(broker.bootstrap, 1)
+    source = create_topic(broker.bootstrap, 1)
+    targets = [(first, 0), (first, 1), (second, 0)]
+    expected: list[str] = []
+    offset = -1001
+    with ThreadPoolExecutor(1) as pool:
+        for number, step in enumerate(STEPS):
+            broker.where.write_text(step)
+            commits = pool.submit(run, broker, targets, source, step, number)
+            broker.comes_back()
+            if commits.result(WAIT_S):
+                expected.append(step)
+                offset = number
+            assert read(broker.bootstrap, first) == expected, step
+            assert committed(broker.bootstrap, GROUP, source) == offset, step
+    for topic, partition in targets:
+        assert read(broker.bootstrap, topic, partition=partition) == expected
+    assert expected == [step for step in STEPS if "ABORT" not in step], "no commit was given up"
