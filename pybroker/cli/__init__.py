@@ -28,6 +28,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "metadata": "pybroker.cli.metadata:metadata",
     "start": "pybroker.cli.start:start",
     "topics": "pybroker.cli.topics:topics",
+    "transactions": "pybroker.cli.transactions:transactions",
     "users": "pybroker.cli.users:users",
 }
 """Command → `module:attribute` of its click command."""

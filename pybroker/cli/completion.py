@@ -81,6 +81,16 @@ def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
     return _offered(ctx, incomplete, ask)
 
 
+def transactional_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Transactional ids, with their states as help."""
+
+    async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
+        listed = await admin.list_transactions()
+        return [CompletionItem(each.transactional_id, help=each.state) for each in listed]
+
+    return _offered(ctx, incomplete, ask)
+
+
 def broker_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of the brokers that are there, with their addresses as help."""
 

@@ -59,6 +59,12 @@ if TYPE_CHECKING:
         TopicListing,
         TopicPartitionInfo,
     )
+    from pybroker.client.admin.transactions import (
+        OpenTransaction,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+    )
     from pybroker.client.cluster import Cluster, Node, PartitionInfo, TopicIdPartition, TopicPartition
     from pybroker.client.connection.broker_connection import BrokerConnection
     from pybroker.client.consumer.consumer import Consumer
@@ -152,12 +158,14 @@ __all__ = [
     "OffsetSpec",
     "OnDelivery",
     "OpType",
+    "OpenTransaction",
     "PartitionInfo",
     "PartitionReassignment",
     "PatternType",
     "Producer",
     "ProducerInterceptor",
     "ProducerRecord",
+    "ProducerState",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",
@@ -181,6 +189,8 @@ __all__ = [
     "TopicPartition",
     "TopicPartitionInfo",
     "TopicRecreatedError",
+    "TransactionDescription",
+    "TransactionListing",
     "TruncatedTopic",
     "UndeletedTopic",
     "UnknownTopicError",
@@ -252,6 +262,12 @@ _MODULES = {
         "TopicDescription",
         "TopicListing",
         "TopicPartitionInfo",
+    ),
+    "pybroker.client.admin.transactions": (
+        "OpenTransaction",
+        "ProducerState",
+        "TransactionDescription",
+        "TransactionListing",
     ),
     "pybroker.client.cluster": (
         "Cluster",

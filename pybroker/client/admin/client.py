@@ -14,6 +14,7 @@ from pybroker.client.admin.records import RecordsAdmin
 from pybroker.client.admin.security import SecurityAdmin
 from pybroker.client.admin.topic_lives import TopicLivesAdmin
 from pybroker.client.admin.topics import TopicsAdmin
+from pybroker.client.admin.transactions import TransactionsAdmin
 from pybroker.client.cluster import Node
 from pybroker.client.connection.network import Where
 
@@ -36,6 +37,7 @@ class AdminClient(
     GroupsAdmin,
     RecordsAdmin,
     SecurityAdmin,
+    TransactionsAdmin,
 ):
     """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from enum import IntEnum
 from typing import Any, Literal, TypeVar
 
 from pybroker.client.cluster import Cluster, Node, TopicPartition
@@ -55,6 +56,18 @@ class _Place:
         self.backoff = backoff
         self.not_before = 0.0
         self.hung_up = 0
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated, as FindCoordinator has it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    @property
+    def shown(self) -> str:
+        """In messages."""
+        return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
 
 class Network:
@@ -387,18 +400,20 @@ class Network:
         error.__cause__ = cause
         return error
 
-    async def coordinator(self, group: str) -> int:
-        """The node that coordinates a group. Raises KafkaError (COORDINATOR_NOT_AVAILABLE is retriable)."""
+    async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
+        """The node that coordinates a group, or a transactional id. Raises KafkaError (COORDINATOR_NOT_AVAILABLE is
+        retriable).
+        """
 
         async def ask(connection: BrokerConnection) -> Any:
             highest = connection.highest(FindCoordinatorRequest)
-            request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+            request = FindCoordinatorRequest(key=key, key_type=int(kind), coordinator_keys=[key])
             answer = await connection.request(request, min(highest, message_facts(FindCoordinatorRequest).highest))
             return answer.coordinators[0] if highest >= 4 else answer
 
         answer = await self.ask_once(ask)
         if answer.error_code:
-            raise broker_error(answer.error_code, answer.error_message, about=f"coordinator of group {group}")
+            raise broker_error(answer.error_code, answer.error_message, about=f"coordinator of {kind.shown} {key}")
         if self.cluster.node(answer.node_id) is None:
             await self.refresh(())
         return int(answer.node_id)

@@ -1,0 +1,222 @@
+"""`pybroker transactions`: which there are, and those that nobody ends, in the manner of kafka-transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.completion import topic_names, transactional_ids
+from pybroker.cli.grammar import VerbGroup, named
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient, OpenTransaction, TopicPartition
+
+
+@click.group(cls=VerbGroup)
+def transactions() -> None:
+    """Transactions: which are open, in which partitions, and ending those that nobody ends."""
+
+
+@transactions.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state (Ongoing, Empty, …).")
+@click.option("--open-for", type=click.IntRange(min=0), metavar="MS", help="Only open for longer than this.")
+@broker_options
+def list_transactions(states: tuple[str, ...], open_for: int | None, target: Target) -> None:
+    """List transactional ids and their states."""
+    run(_list(target, states, open_for))
+
+
+@transactions.command()
+@named("transactional_id", "ID", "The transactional id.", complete=transactional_ids)
+@broker_options
+def describe(transactional_id: str, target: Target) -> None:
+    """Show the transaction of the transactional id ID and its partitions."""
+    run(_describe(target, transactional_id))
+
+
+@transactions.command("describe-producers")
+@named("topic", "TOPIC", "The topic.", complete=topic_names)
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+@broker_options
+def describe_producers(topic: str, partition: int | None, target: Target) -> None:
+    """Show the producers that the leaders of TOPIC's partitions know."""
+    run(_producers(target, topic, partition))
+
+
+@transactions.command("find-hanging")
+@click.option("--topic", metavar="NAME", shell_complete=topic_names, help="Only in this topic.")
+@click.option(
+    "--idle",
+    "idle_ms",
+    type=click.IntRange(min=0),
+    default=900_000,
+    show_default=True,
+    metavar="MS",
+    help="Only where nothing was written for so long; the brokers' transaction.max.timeout.ms.",
+)
+@broker_options
+def find_hanging(topic: str | None, idle_ms: int, target: Target) -> None:
+    """Find transactions that are open in partitions although no coordinator knows of them."""
+    run(_hanging(target, topic, idle_ms))
+
+
+@transactions.command()
+@named("transactional_id", "ID", "The transactional id.", required=False, complete=transactional_ids)
+@click.option("--topic", metavar="NAME", shell_complete=topic_names, help="Instead of an ID: only in this topic,")
+@click.option("--partition", type=click.IntRange(min=0), help="in this partition,")
+@click.option("--start-offset", type=click.IntRange(min=0), help="what began at this offset (find-hanging shows it).")
+@broker_options
+def abort(
+    transactional_id: str | None,
+    *,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    target: Target,
+) -> None:
+    """Abort the transaction of ID and shut its producer out; or one that hangs in a partition."""
+    if transactional_id is not None and topic is None and partition is None and start_offset is None:
+        run(_terminate(target, transactional_id))
+    elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
+        run(_abort(target, topic, partition, start_offset))
+    else:
+        raise click.UsageError("Say which: an ID, or all of --topic, --partition and --start-offset.")
+
+
+async def _list(target: Target, states: Sequence[str], open_for_ms: int | None) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        found = await admin.list_transactions(states=states, open_for_ms=open_for_ms)
+    rows = [
+        {
+            "transactional_id": each.transactional_id,
+            "state": each.state,
+            "producer_id": each.producer_id,
+            "broker": each.coordinator,
+        }
+        for each in sorted(found, key=lambda each: each.transactional_id)
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, ["transactional_id", "state", "producer_id", "broker"])
+
+
+async def _describe(target: Target, transactional_id: str) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        found = (await admin.describe_transactions([transactional_id]))[transactional_id]
+    row = {
+        "transactional_id": transactional_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "broker": found.coordinator,
+        "timeout_ms": found.timeout_ms,
+        "start_ms": found.start_ms,
+        "partitions": [{"topic": each.topic, "partition": each.partition} for each in sorted(found.partitions)],
+    }
+    if target.json:
+        write_json(row)
+        return
+    shown = {**row, "partitions": [str(each) for each in sorted(found.partitions)]}
+    table([shown], list(shown))
+
+
+async def _partitions(admin: AdminClient, topics: Sequence[str], partition: int | None = None) -> list[TopicPartition]:
+    from pybroker.client import TopicPartition
+
+    described = await admin.describe_topics(topics)
+    every = [
+        TopicPartition(name, each.partition)
+        for name in topics
+        if (topic := described.get(name)) is not None
+        for each in topic.partitions
+    ]
+    return [each for each in every if partition in (None, each.partition)]
+
+
+async def _producers(target: Target, topic: str, partition: int | None) -> None:
+    from pybroker.client import AdminClient, TopicPartition
+
+    async with AdminClient(target.client_config()) as admin:
+        wanted = await _partitions(admin, [topic]) if partition is None else [TopicPartition(topic, partition)]
+        found = await admin.describe_producers(wanted)
+    rows = [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "producer_id": one.producer_id,
+            "producer_epoch": one.producer_epoch,
+            "last_sequence": one.last_sequence,
+            "last_ms": one.last_timestamp_ms,
+            "coordinator_epoch": one.coordinator_epoch,
+            "start_offset": one.transaction_start,
+        }
+        for where, producers in sorted(found.items())
+        for one in producers
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, [*_WHERE, "last_sequence", "last_ms", "coordinator_epoch", "start_offset"])
+
+
+_WHERE = ("topic", "partition", "producer_id", "producer_epoch")
+
+
+async def _hanging(target: Target, topic: str | None, idle_ms: int) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        topics = [topic] if topic is not None else list(await admin.list_topics(list_internal=True))
+        found = await admin.find_hanging_transactions(await _partitions(admin, topics), idle_ms=idle_ms)
+    rows = [_row(one) for one in sorted(found, key=lambda one: one.partition)]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, [*_WHERE, "last_ms", "start_offset"])
+
+
+def _row(one: OpenTransaction) -> dict[str, object]:
+    return {
+        "topic": one.partition.topic,
+        "partition": one.partition.partition,
+        "producer_id": one.producer.producer_id,
+        "producer_epoch": one.producer.producer_epoch,
+        "last_ms": one.producer.last_timestamp_ms,
+        "start_offset": one.producer.transaction_start,
+    }
+
+
+async def _terminate(target: Target, transactional_id: str) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        await admin.terminate_transaction(transactional_id)
+    if target.json:
+        write_json({"transactional_id": transactional_id, "aborted": True})
+    else:
+        click.echo(f"Aborted what was open under {transactional_id}; its producer is shut out.")
+
+
+async def _abort(target: Target, topic: str, partition: int, start_offset: int) -> None:
+    from pybroker.client import AdminClient, OpenTransaction, TopicPartition
+
+    where = TopicPartition(topic, partition)
+    async with AdminClient(target.client_config()) as admin:
+        producers = (await admin.describe_producers([where]))[where]
+        begun = [one for one in producers if one.transaction_start == start_offset]
+        if not begun:
+            raise click.ClickException(f"No transaction that is open in {where} began at offset {start_offset}.")
+        await admin.abort_transaction(OpenTransaction(where, begun[0]))
+    if target.json:
+        write_json({"topic": topic, "partition": partition, "start_offset": start_offset, "aborted": True})
+    else:
+        click.echo(f"Aborted the transaction that began at offset {start_offset} in {where}.")
