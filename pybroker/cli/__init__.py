@@ -7,6 +7,7 @@
 | `options`, `output` | what commands share that talk to a running broker; what they write |
 | `completion` | what a shell offers behind TAB |
 | `spark` | what commands share that run Spark |
+| `records` | `produce` and `consume` |
 | the others | one command each |
 """
 
@@ -23,9 +24,11 @@ LAZY_COMMANDS: dict[str, str] = {
     "cluster": "pybroker.cli.cluster:cluster",
     "completion": "pybroker.cli.completion:completion",
     "configs": "pybroker.cli.configs:configs",
+    "consume": "pybroker.cli.records.consume:consume",
     "groups": "pybroker.cli.groups:groups",
     "ingest": "pybroker.cli.ingest:ingest",
     "metadata": "pybroker.cli.metadata:metadata",
+    "produce": "pybroker.cli.records.produce:produce",
     "start": "pybroker.cli.start:start",
     "topics": "pybroker.cli.topics:topics",
     "transactions": "pybroker.cli.transactions:transactions",

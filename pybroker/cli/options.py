@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,10 +89,17 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Runs a command's work. What the broker refuses and a connection that fails are one line on stderr and exit
     code 1; a bug keeps its traceback.
     """
+    with refusals_told():
+        return asyncio.run(work)
+
+
+@contextlib.contextmanager
+def refusals_told() -> Iterator[None]:
+    """As `run`, for what is done in the block."""
     from pybroker.errors import KafkaError
 
     try:
-        return asyncio.run(work)
+        yield
     except KafkaError as error:
         raise click.ClickException(sentence(error.code, error.message)) from None
     except refusals() as error:

@@ -1,0 +1,192 @@
+"""`pybroker consume`: records of a topic on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.completion import group_names, topic_names
+from pybroker.cli.grammar import named
+from pybroker.cli.options import Target, broker_options, refusals_told
+from pybroker.cli.records import places
+from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option, parsed
+from pybroker.cli.records.places import Place
+from pybroker.cli.records.template import compiled
+
+if TYPE_CHECKING:
+    from pybroker.client import ConsumerRecord
+    from pybroker.client.blocking import Consumer
+
+SETTINGS = {"on.topic.missing": "fail", "allow.auto.create.topics": "false", "auto.offset.reset": "earliest"}
+POLL_S = 0.2
+RECORDS_A_POLL = 10_000
+
+Shown = Callable[["ConsumerRecord"], bytes]
+"""What is written of a record."""
+
+
+def place_option(name: str, parameter: str, what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`--from`, `--to`."""
+    return click.option(name, parameter, callback=parsed(places.parse), metavar="PLACE", help=what)
+
+
+@click.command()
+@named("topic", "NAME", "Which topic.", complete=topic_names)
+@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only these; repeatable.")
+@place_option("--from", "begin", f"Where to begin: {places.GRAMMAR}.")
+@place_option("--to", "stop", "Where to stop; the record there is left out.")
+@click.option("--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option("--group", metavar="NAME", shell_complete=group_names, help="As a member; commits what was written out.")
+@click.option("--format", "template", metavar="TEXT", help="kcat's letters: '%t %p %o %T %k %s\\n' (docs/cli.md).")
+@key_separator_option("Write the key, this, and the value.")
+@delimiter_option("Written behind each record.")
+@null_option("What is written where there is no key or value.")
+@client_settings
+@broker_options
+def consume(
+    topic: str,
+    *,
+    partitions: tuple[int, ...],
+    begin: Place | None,
+    stop: Place | None,
+    follow: bool,
+    limit: int | None,
+    group: str | None,
+    template: str | None,
+    key_separator: bytes | None,
+    delimiter: bytes,
+    null: str | None,
+    settings: dict[str, str],
+    target: Target,
+) -> None:
+    """Write the records of the topic NAME to stdout: those that are there now, from the first one on.
+
+    With --json each record is one line: an object.
+    """
+    if group is not None and (partitions or begin is not None or stop is not None):
+        raise click.UsageError("The group says what is read: no --partition, --from or --to with --group.")
+    if follow and stop is not None:
+        raise click.UsageError("Say where to stop (--to) or --follow.")
+    if template is not None and (target.json or key_separator is not None):
+        raise click.UsageError("Say --format or --json or --key-separator.")
+    show = _shown(target, template, key_separator, delimiter, b"" if null is None else null.encode())
+    output = Output(show, limit)
+    config = {**target.client_config(), **SETTINGS, **settings}
+    with refusals_told():
+        try:
+            if group is None:
+                between = begin or Place("start"), None if follow else stop or Place("end")
+                _read(config, topic, partitions, between, output)
+            else:
+                _read_as_member({**config, "group.id": group}, topic, output, follow=follow)
+        except KeyboardInterrupt:
+            # How one stops following.
+            return
+        except BrokenPipeError:
+            # Who reads has enough, as `head`; what Python flushes at its end must not complain either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Output:
+    """Stdout, for so many records at most."""
+
+    def __init__(self, show: Shown, limit: int | None) -> None:
+        self._show = show
+        self._left = limit
+
+    @property
+    def is_full(self) -> bool:
+        """So many were asked for."""
+        return self._left == 0
+
+    @property
+    def room(self) -> int:
+        """How many records may come at once."""
+        return RECORDS_A_POLL if self._left is None else min(self._left, RECORDS_A_POLL)
+
+    def write(self, records: list[ConsumerRecord]) -> None:
+        """They are out when this returns."""
+        sys.stdout.buffer.write(b"".join([self._show(record) for record in records]))
+        sys.stdout.buffer.flush()
+        if self._left is not None:
+            self._left -= len(records)
+
+
+def _shown(
+    target: Target, template: str | None, key_separator: bytes | None, delimiter: bytes, null: bytes
+) -> Callable[[ConsumerRecord], bytes]:
+    if target.json:
+        from pybroker.cli.records.lines import encode
+
+        return lambda record: encode(record) + b"\n"
+    if template is not None:
+        try:
+            return compiled(template)
+        except ValueError as error:
+            raise click.UsageError(f"--format: {error}") from None
+
+    def text(record: ConsumerRecord) -> bytes:
+        value = null if record.value is None else record.value
+        if key_separator is None:
+            return bytes(value + delimiter)
+        return bytes((null if record.key is None else record.key) + key_separator + value + delimiter)
+
+    return text
+
+
+def _read(
+    config: dict[str, Any], topic: str, only: tuple[int, ...], between: tuple[Place, Place | None], output: Output
+) -> None:
+    """`between`: where to begin, and where to stop if anywhere."""
+    from pybroker.client import TopicPartition
+    from pybroker.client.blocking import Consumer
+
+    with Consumer(config) as consumer:
+        there = [each.partition for each in consumer.partitions_for(topic)]
+        if not there:
+            raise click.ClickException(f"There is no topic {topic} that you may read.")
+        if missing := sorted(set(only) - set(there)):
+            raise click.ClickException(f"Topic {topic} has {len(there)} partitions; there is no {missing[0]}.")
+        reading = [TopicPartition(topic, index) for index in sorted(only or there)]
+        begins = places.offsets(consumer, reading, between[0])
+        stops = None if between[1] is None else places.offsets(consumer, reading, between[1])
+        if stops is not None:
+            reading = [each for each in reading if begins[each] < stops[each]]
+        consumer.assign(reading)
+        for each in reading:
+            consumer.seek(each, begins[each])
+        while reading and not output.is_full:
+            records = consumer.poll(POLL_S, max_records=output.room)
+            if stops is None:
+                output.write(records)
+                continue
+            output.write([one for one in records if one.offset < stops[TopicPartition(topic, one.partition)]])
+            # Control records and what compaction took may stand at the end: the position is what counts.
+            ended = {each for each in reading if consumer.position(each) >= stops[each]}
+            consumer.pause(*ended)
+            reading = [each for each in reading if each not in ended]
+
+
+def _read_as_member(config: dict[str, Any], topic: str, output: Output, *, follow: bool) -> None:
+    """Commits what is out. Unless it is to follow it ends when nothing is left of the partitions that it was given."""
+    from pybroker.client.blocking import Consumer
+
+    with Consumer({**config, "enable.auto.commit": False}) as consumer:
+        consumer.subscribe([topic])
+        while not output.is_full:
+            records = consumer.poll(POLL_S, max_records=output.room)
+            output.write(records)
+            if records:
+                consumer.commit()
+            elif not follow and _is_read(consumer):
+                return
+
+
+def _is_read(consumer: Consumer) -> bool:
+    ours = consumer.assignment()
+    return bool(ours) and all(consumer.lag(each) == 0 for each in ours)

@@ -1,0 +1,94 @@
+"""A record as a line of JSON. What `consume --json` writes, `produce --json` reads.
+
+Bytes that are UTF-8 are text; others are `{"base64": "…"}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pybroker.client import ConsumerRecord
+    from pybroker.client.records import HeaderList
+
+BASE64 = "base64"
+
+
+def encode(record: ConsumerRecord) -> bytes:
+    """The record's line, without an end."""
+    told = {
+        "topic": record.topic,
+        "topic_id": str(record.topic_id),
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": _told(record.key),
+        "value": _told(record.value),
+        "headers": [[name, _told(value)] for name, value in record.headers],
+    }
+    return json.dumps(told, ensure_ascii=False).encode()
+
+
+def _told(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {BASE64: base64.b64encode(data).decode()}
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """`key`, `value`, `headers`, `partition` and `timestamp_ms` of a line, as `Producer.enqueue` takes them; what is
+    not given is None. A value that is a number, a list or an object is taken as JSON text. Other names are left alone.
+
+    Raises ValueError, which says what is wrong.
+    """
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    return {
+        "key": _meant(found, "key"),
+        "value": _meant(found, "value"),
+        "headers": _headers(found.get("headers")),
+        "partition": _whole(found, "partition"),
+        "timestamp_ms": _whole(found, "timestamp_ms"),
+    }
+
+
+def _meant(found: Mapping[str, Any], name: str) -> bytes | None:
+    value = found.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {BASE64}:
+        try:
+            return base64.b64decode(value[BASE64], validate=True)
+        except (TypeError, ValueError):
+            raise ValueError(f"has a {name} that is not base64") from None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _whole(found: Mapping[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ValueError(f"has a {name} that is no whole number")
+
+
+def _headers(given: Any) -> HeaderList:
+    """Pairs, or an object where each name is there once."""
+    if not given:
+        return ()
+    pairs = given.items() if isinstance(given, dict) else given
+    try:
+        return tuple((str(name), _meant({"header": value}, "header")) for name, value in pairs)
+    except (TypeError, ValueError):
+        raise ValueError("has headers that are neither pairs of name and value nor an object") from None

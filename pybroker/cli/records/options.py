@@ -1,0 +1,70 @@
+"""Options that `produce` and `consume` share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pybroker.cli.records.template import unescaped
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """An option's callback: what `parse` makes of its text. ValueError says what is wrong with that."""
+
+    def callback(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> Any:
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
+def _separator(text: str) -> bytes:
+    found = unescaped(text)
+    if not found:
+        raise ValueError("it must not be empty")
+    return found
+
+
+def key_separator_option(what: str) -> Decorator:
+    """`--key-separator`."""
+    return click.option("--key-separator", "-K", callback=parsed(_separator), metavar="TEXT", help=what)
+
+
+def delimiter_option(what: str) -> Decorator:
+    """`--delimiter`."""
+    return click.option(
+        "--delimiter", "-D", callback=parsed(_separator), default="\\n", show_default=True, metavar="TEXT", help=what
+    )
+
+
+def null_option(what: str) -> Decorator:
+    """`--null`."""
+    return click.option("--null", metavar="TEXT", help=what)
+
+
+def client_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--command-property`; the function gets them as `settings`, by name."""
+
+    @click.option(
+        "--command-property",
+        "properties",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="A setting of the client (docs/client.md); repeatable.",
+    )
+    @functools.wraps(command)
+    def with_settings(*args: object, properties: tuple[str, ...], **rest: object) -> None:
+        pairs = [text.partition("=") for text in properties]
+        for text, (name, equals, _) in zip(properties, pairs, strict=True):
+            if not name or not equals:
+                raise click.UsageError(f"--command-property {text}: say KEY=VALUE.")
+        command(*args, settings={name: value for name, _, value in pairs}, **rest)
+
+    return with_settings

@@ -1,0 +1,77 @@
+"""Where `consume` begins and ends: `--from`, `--to`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pybroker.client import TopicPartition
+    from pybroker.client.blocking import Consumer
+
+_SPAN = re.compile(r"-(\d+)(s|m|h|d)")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+GRAMMAR = "start, end, an offset, +N (after the start), -N (before the end), @TIME"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in each partition. `number` goes with all but "start" and "end"; of "time" it is milliseconds."""
+
+    kind: Literal["start", "end", "offset", "after", "before", "time"]
+    number: int = 0
+
+
+def parse(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Place:
+    """A place as the command line says it. Raises ValueError, which says what it may be."""
+    if text in ("start", "beginning", "earliest"):
+        return Place("start")
+    if text in ("end", "latest"):
+        return Place("end")
+    if text.startswith("@"):
+        return Place("time", _time(text[1:], now))
+    if re.fullmatch(r"[+-]?\d+", text):
+        number = int(text)
+        kinds: dict[str, Literal["after", "before"]] = {"+": "after", "-": "before"}
+        return Place(kinds.get(text[0], "offset"), abs(number))
+    raise ValueError(f"{text!r} is no place; a place is {GRAMMAR}")
+
+
+def _time(text: str, now: Callable[[], datetime]) -> int:
+    if text.isdigit():
+        return int(text)
+    if span := _SPAN.fullmatch(text):
+        moment = now() - timedelta(**{_UNITS[span[2]]: int(span[1])})
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(
+                f"@{text} is no time; a time is @ with milliseconds since 1970, 2026-11-05T10:00 or -2h (s, m, h, d)"
+            ) from None
+    return int(moment.timestamp() * 1000)
+
+
+def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: Place) -> dict[TopicPartition, int]:
+    """The offset of the place in each partition, within what is there now."""
+    starts = consumer.beginning_offsets(partitions)
+    ends = consumer.end_offsets(partitions)
+    if place.kind == "start":
+        return starts
+    if place.kind == "end":
+        return ends
+    if place.kind == "time":
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, place.number))
+        return {one: ends[one] if (first := found[one]) is None else first.offset for one in partitions}
+    at = {each: _base(place, starts[each], ends[each]) for each in partitions}
+    return {each: min(max(at[each], starts[each]), ends[each]) for each in partitions}
+
+
+def _base(place: Place, start: int, end: int) -> int:
+    if place.kind == "after":
+        return start + place.number
+    return end - place.number if place.kind == "before" else place.number
