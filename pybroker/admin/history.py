@@ -163,8 +163,8 @@ class HistoryAdmin:
         remaining = self._waiting.remaining_ms(record.topic_id)
         missing = record.unconfirmed
         partitions = []
-        for index, replicas in record.partitions.items():
-            for broker_id in replicas:
+        for index in record.partitions:
+            for broker_id in record.holders(index):
                 confirmed = record.state == DELETING and broker_id not in missing
                 state = STAGED if confirmed else record.state
                 if broker_id != self._broker_id:

@@ -8,7 +8,7 @@ UpdateMetadata shows them to clients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pybroker.controller.leader_election import begins_empty
 from pybroker.metadata.control_messages import (
@@ -68,7 +68,7 @@ class Broadcast:
         new = {broker.broker_id for broker in delta.brokers}
         states = [(topic, _changed(before.topics.get(topic.name), topic)) for topic in delta.topics]
         states = [(topic, indexes) for topic, indexes in states if indexes]
-        lost = _lost(before, states)
+        lost = _lost(before, delta.topics)
         hidden = [_hidden(topic) for topic in delta.removed]
         shown = [_shown(topic, indexes) for topic, indexes in states]
         shows = bool(states or delta.brokers or delta.lost_brokers)
@@ -117,25 +117,30 @@ class Broadcast:
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
         """StopReplica for deletions that a broker has not confirmed."""
-        topics = [
-            _stopped(record, [index for index, replicas in record.partitions.items() if broker_id in replicas])
-            for record in records
-        ]
+        topics = [_stopped(record, record.held_by(broker_id)) for record in records]
         broker = image.brokers[broker_id]
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
 
+    def leave_again(
+        self, image: ClusterImage, broker_id: int, left: Iterable[tuple[TopicImage, Mapping[int, int]]]
+    ) -> StopReplicaRequest:
+        """StopReplica for partitions that were moved away from a broker, which has not confirmed it."""
+        topics = [_departed(topic, epochs) for topic, epochs in left]
+        epoch = image.brokers[broker_id].epoch
+        return StopReplicaRequest(self._controller_id, image.controller_epoch, epoch, True, topics)
+
     def _stop(
-        self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta, lost: Sequence[tuple[TopicImage, list[int]]]
+        self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta, lost: Sequence[StopReplicaTopicState]
     ) -> StopReplicaRequest | None:
         """What was deleted, and what the broker has lost by a reassignment."""
         topics = []
         for record in delta.deletions:
             if record.state != DELETING:
                 continue
-            mine = [index for index, replicas in record.partitions.items() if broker.broker_id in replicas]
+            mine = record.held_by(broker.broker_id)
             if mine:
                 topics.append(_stopped(record, mine))
-        topics += [_removed(topic, indexes) for topic, indexes in lost]
+        topics += lost
         if not topics:
             return None
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
@@ -235,36 +240,34 @@ def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
     return lambda index, broker_id: index >= len(old) or broker_id not in old[index].replicas
 
 
-def _lost(
-    before: ClusterImage, states: Iterable[tuple[TopicImage, Sequence[int]]]
-) -> dict[int, list[tuple[TopicImage, list[int]]]]:
+def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[StopReplicaTopicState]]:
     """By broker, the partitions of which it is no replica any more."""
-    found: dict[int, list[tuple[TopicImage, list[int]]]] = {}
-    for topic, indexes in states:
-        known = before.topics.get(topic.name)
-        if known is None or known.topic_id != topic.topic_id:
+    found: dict[int, list[StopReplicaTopicState]] = {}
+    for topic in topics:
+        if not topic.departed:
             continue
-        here: dict[int, list[int]] = {}
-        for index in indexes:
-            old = known.partitions[index].replicas if index < len(known.partitions) else ()
-            new = topic.partitions[index].replicas
-            if old is not new:
-                for broker_id in old:
-                    if broker_id not in new:
-                        here.setdefault(broker_id, []).append(index)
+        known = before.topics.get(topic.name)
+        told = {} if known is None or known.topic_id != topic.topic_id else known.departed
+        if told is topic.departed:
+            continue
+        here: dict[int, dict[int, int]] = {}
+        for index, brokers in topic.departed.items():
+            for broker_id, epoch in brokers.items():
+                if told.get(index, {}).get(broker_id) != epoch:
+                    here.setdefault(broker_id, {})[index] = epoch
         for broker_id, mine in here.items():
-            found.setdefault(broker_id, []).append((topic, mine))
+            found.setdefault(broker_id, []).append(_departed(topic, mine))
     return found
 
 
-def _removed(topic: TopicImage, indexes: Sequence[int]) -> StopReplicaTopicState:
+def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicState:
+    """The epochs, by partition, are those with which the broker was none of the replicas any more: one that has become
+    one again since then knows a later one, and goes on."""
     return StopReplicaTopicState(
         topic.name,
         topic.topic_id,
-        [StopReplicaPartitionState(index, topic.partitions[index].leader_epoch, True) for index in indexes],
+        [StopReplicaPartitionState(index, epoch, True) for index, epoch in epochs.items()],
     )
-
-
 
 
 def _not_new(index: int, broker_id: int) -> bool:

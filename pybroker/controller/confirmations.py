@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pybroker.cluster.events import Event, LogEndsTold, ReplicasOffline
 from pybroker.controller.deletions import Deletions
+from pybroker.controller.departures import Departures
 from pybroker.controller.events import FinishMigrations
 from pybroker.controller.migration import Migrations
 from pybroker.metadata.control_messages import (
@@ -28,20 +29,26 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 
+class Followers(NamedTuple):
+    """Those who follow what brokers have done."""
+
+    migrations: Migrations
+    deletions: Deletions
+    departures: Departures
+
+
 class Confirmations:
     """Belongs to the controller; runs on the loop's thread."""
 
     def __init__(
         self,
-        migrations: Migrations,
-        deletions: Deletions,
+        followers: Followers,
         image: Callable[[], ClusterImage],
         report: Callable[[Event[Any]], None],
         tell_everything: Callable[[int], None],
     ) -> None:
         """`report` has an event decided; `tell_everything` sends a broker the whole image."""
-        self._migrations = migrations
-        self._deletions = deletions
+        self._migrations, self._deletions, self._departures = followers
         self._image = image
         self._report = report
         self._tell_everything = tell_everything
@@ -61,6 +68,7 @@ class Confirmations:
             self._applied(broker_id, request, response)
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
             self._deletions.stopped(broker_id, request, response)
+            self._departures.stopped(broker_id, request, response)
         elif isinstance(response, RestoreReplicasResponse) and isinstance(request, RestoreReplicasRequest):
             self._deletions.restored(broker_id, request, response)
 

@@ -24,9 +24,10 @@ from pybroker.controller.balance import LeaderBalance
 from pybroker.controller.broadcast import Messages
 from pybroker.controller.broker_watch import BrokerWatch
 from pybroker.controller.closing import Closing
-from pybroker.controller.confirmations import Confirmations
+from pybroker.controller.confirmations import Confirmations, Followers
 from pybroker.controller.decision import Decision, rule_of
 from pybroker.controller.deletions import Deletions
+from pybroker.controller.departures import Departures
 from pybroker.controller.events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.controller.families import FAMILIES
 from pybroker.controller.in_force import Decided, InForce
@@ -83,8 +84,12 @@ class Controller:
         self._deletions = Deletions(
             store, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
         )
+        self._departures = Departures(port, self._send_departures_again)
         self._confirmations = Confirmations(
-            self._migrations, self._deletions, lambda: self._image, self._report, self._send_whole
+            Followers(self._migrations, self._deletions, self._departures),
+            lambda: self._image,
+            self._report,
+            self._send_whole,
         )
         self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
         self._closing = Closing(broker_id, self._outbox)
@@ -128,6 +133,7 @@ class Controller:
         for name in self._image.leftovers:
             self._report(RemoveLeftovers(name))
         self._reassignments.start(self._image)
+        self._departures.start(self._image)
         if self._balance is not None:
             self._balance.start()
         log.info(
@@ -147,6 +153,7 @@ class Controller:
         if self._balance is not None:
             await self._balance.stop()
         await self._reassignments.stop()
+        await self._departures.stop()
         await self._deletions.stop()
         if self._loop is not None:
             self._loop.cancel()
@@ -235,6 +242,7 @@ class Controller:
             if left >= 0:
                 self._report(RemoveLeftovers(name))
         self._reassignments.observe(decision.delta)
+        self._departures.observe(decision.delta)
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
             self._report(FinishMigrations(self._migrations.settled(self._image)))
@@ -318,10 +326,15 @@ class Controller:
         for broker in delta.brokers:
             owed = self._deletions.owed_by(broker.broker_id)
             sent += self._outbox.send_deletions(self._image, broker.broker_id, owed)
+            left = self._departures.owed_by(broker.broker_id)
+            sent += self._outbox.send_departures(self._image, broker.broker_id, left)
         return sent
 
     def _send_deletions_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
         self._outbox.send_deletions(self._image, broker_id, ids)
+
+    def _send_departures_again(self, broker_id: int, topics: Sequence[Uuid]) -> None:
+        self._outbox.send_departures(self._image, broker_id, topics)
 
     def _send_whole(self, broker_id: int) -> None:
         self._outbox.send_whole(self._image, broker_id)

@@ -82,3 +82,10 @@ class AdvanceReassignments(Event[None], frozen=True):
     """Of these topics, what is reassigned and has its new replicas in sync goes on without the old ones."""
 
     topics: tuple[Uuid, ...]
+
+
+class ReplicasGone(Event[None], frozen=True):
+    """Brokers have put aside what was moved away from them: topic, partition, broker, and the leader epoch with which
+    it was told so."""
+
+    confirmed: tuple[tuple[Uuid, int, int, int], ...]

@@ -113,6 +113,14 @@ class Outbox:
             messages.append(restore)
         return tuple(self._send(image, broker_id, messages))
 
+    def send_departures(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> Sent:
+        """Repeats to a broker what was moved away from it."""
+        known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
+        left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
+        if broker_id not in image.brokers or not left:
+            return ()
+        return tuple(self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)]))
+
     def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...]) -> list[SentMessage]:
         """Asks every live broker at once."""
         asked = []

@@ -19,7 +19,7 @@ def away(image: ClusterImage) -> frozenset[int]:
     """The brokers that are down and awaited: they have replicas, or what was deleted meanwhile. One that was drained is
     not among them."""
     hosts = {one for topic in image.topics.values() for partition in topic.partitions for one in partition.replicas}
-    owe = {one for record in image.deletions.values() for one in record.unconfirmed}
+    owe = {one for record in image.deletions.values() for one in record.unconfirmed & record.brokers}
     return frozenset(hosts | owe) - image.brokers.keys()
 
 

@@ -32,6 +32,7 @@ def topic_node(topic: TopicImage, topic_ids: bool) -> bytes:
         {index: partition.replicas for index, partition in enumerate(topic.partitions)},
         {index: part.adding_replicas for index, part in enumerate(topic.partitions) if part.adding_replicas},
         {index: part.removing_replicas for index, part in enumerate(topic.partitions) if part.removing_replicas},
+        topic.departed,
     ).encode()
 
 

@@ -14,13 +14,13 @@ ISR and are still replicas) is a state like any other, from which the next contr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from pybroker.cluster.events import NewReplicas, ReassignPartitions
 from pybroker.controller.decision import Decision, decides
-from pybroker.controller.events import AdvanceReassignments
+from pybroker.controller.events import AdvanceReassignments, ReplicasGone
 from pybroker.controller.leader_election import elect
 from pybroker.controller.partition_states import set_state, with_partitions
 from pybroker.controller.protocol import topic_node
@@ -28,6 +28,7 @@ from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, is_moving, target_replicas
 from pybroker.metadata.store import Operation, Set
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -64,6 +65,45 @@ def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision
     return _decision(image, changed, None)
 
 
+@decides(ReplicasGone)
+def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
+    """Who has become a replica again since, and was moved away once more, still has to confirm that."""
+    operations: list[Operation] = []
+    topics: list[TopicImage] = []
+    by_topic: dict[Uuid, list[tuple[int, int, int]]] = {}
+    for topic_id, *one in event.confirmed:
+        by_topic.setdefault(topic_id, []).append((one[0], one[1], one[2]))
+    for topic_id, confirmed in by_topic.items():
+        topic = image.topic_by_id(topic_id)
+        if topic is None:
+            continue
+        departed = {index: dict(brokers) for index, brokers in topic.departed.items()}
+        for index, broker_id, epoch in confirmed:
+            if departed.get(index, {}).get(broker_id, epoch + 1) <= epoch:
+                del departed[index][broker_id]
+        departed = {index: brokers for index, brokers in departed.items() if brokers}
+        if departed != topic.departed:
+            new = msgspec.structs.replace(topic, departed=departed, node_version=topic.node_version + 1)
+            path = znodes.topic_path(topic.name)
+            operations.append(Set(path, topic_node(new, image.topic_ids), topic.node_version))
+            topics.append(new)
+    return Decision(tuple(operations), ImageDelta(topics=tuple(topics)), None, separable=True)
+
+
+def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
+    """Who is no replica any more, beside those who were not before and have not confirmed that."""
+    departed: dict[int, Mapping[int, int]] = dict(topic.departed)
+    for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
+        if before.replicas is after.replicas:
+            continue
+        lost = dict.fromkeys(before.replicas, after.leader_epoch)
+        known = {**departed.pop(index, {}), **lost}
+        brokers = {one: epoch for one, epoch in known.items() if one not in after.replicas}
+        if brokers:
+            departed[index] = brokers
+    return departed
+
+
 def moving_topics(topics: Iterable[TopicImage]) -> frozenset[str]:
     """Names of those of which partitions are being reassigned."""
     return frozenset(topic.name for topic in topics if any(map(is_moving, topic.partitions)))
@@ -80,7 +120,11 @@ def _decision(image: ClusterImage, changed: dict[str, list[PartitionImage]], rep
                 # One request may name a partition twice; it is written once.
                 partitions[index] = msgspec.structs.replace(after, state_version=before.state_version + 1)
                 operations.append(set_state(name, index, partitions[index], before))
-        new = msgspec.structs.replace(with_partitions(topic, partitions), node_version=topic.node_version + 1)
+        new = msgspec.structs.replace(
+            with_partitions(topic, partitions),
+            departed=_departing(topic, partitions),
+            node_version=topic.node_version + 1,
+        )
         nodes.append(Set(znodes.topic_path(name), topic_node(new, image.topic_ids), topic.node_version))
         topics.append(new)
     return Decision((*operations, *nodes), ImageDelta(topics=tuple(topics)), reply, separable=True)

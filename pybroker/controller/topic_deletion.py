@@ -217,6 +217,7 @@ def bury(
         isr=tuple(partition.isr for partition in topic.partitions),
         # What it was owed when it came back from an earlier deletion, it is still.
         outcomes=() if before is None else before.outcomes,
+        departed={index: tuple(brokers) for index, brokers in topic.departed.items()},
     )
     free, gone = _name_given_up(image, topic, record), _belongings(topic)
     path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
@@ -298,7 +299,9 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
         record = image.deletions.get(topic_id)
         if record is not None and record.unconfirmed & set(brokers):
             missing = tuple(sorted(record.unconfirmed.difference(brokers)))
-            moved[topic_id] = msgspec.structs.replace(record, missing=missing)
+            # The name waits for replicas, not for brokers that have been none for long.
+            by_order = record.by_order and not record.brokers.isdisjoint(missing)
+            moved[topic_id] = msgspec.structs.replace(record, missing=missing, by_order=by_order)
     for state, ids in ((STAGED, event.staged), (REMOVED, event.removed)):
         for topic_id in ids:
             record = moved.get(topic_id) or image.deletions.get(topic_id)
@@ -309,7 +312,7 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
         moved[topic_id], written = write_operations(before, record)
-        if before.by_order and record.state != DELETING:
+        if before.by_order and not record.by_order:
             freed = name_operations(record.topic, len(record.partitions))
             if operations_bytes([*written, *freed]) > DECISION_BYTES_MAX:
                 freed = [Set(znodes.topic_path(record.topic), znodes.encode_leftover(topic_id))]

@@ -148,7 +148,11 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
         lineage=record.lineage.with_event(undeleted).resumed(epoch),
         created_ms=record.created_ms,
     )
-    topic = msgspec.structs.replace(topic, partitions=_led_by_holders(image, record, topic, event))
+    partitions = _led_by_holders(image, record, topic, event)
+    departed = {
+        index: dict.fromkeys(brokers, partitions[index].leader_epoch) for index, brokers in record.departed.items()
+    }
+    topic = msgspec.structs.replace(topic, partitions=partitions, departed=departed)
     cleared_names = cleared(image, [topic])
     if not (record.offsets or record.outcomes):
         written = forget_operations(record)

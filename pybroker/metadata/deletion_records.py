@@ -43,7 +43,7 @@ PIECE_BYTES_MAX = 512 * 1024
 """Of a node's value; stores take 1 MiB."""
 
 
-BULK = ("partitions", "offsets", "ends", "isr")
+BULK = ("partitions", "offsets", "ends", "isr", "departed")
 """Fields that are in the pieces, where there are any."""
 
 
@@ -105,6 +105,8 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """It cannot be undeleted any more: brokers may remove its data."""
     outcomes: tuple[TransactionOutcome, ...] = ()
     """Of transactions that have ended since it was deleted; while it is LIVE: those whose markers are not written."""
+    departed: Mapping[int, tuple[int, ...]] = {}
+    """Brokers that may still have data of partitions that were moved away from them before, by partition."""
     pieces: int = 0
     """Nodes below its own; counted by whoever read or wrote it."""
 
@@ -118,7 +120,17 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         """Brokers of which nobody knows that they have put their data aside."""
         if self.state != DELETING:
             return set()
-        return self.brokers if self.missing is None else set(self.missing)
+        if self.missing is not None:
+            return set(self.missing)
+        return self.brokers.union(*self.departed.values())
+
+    def holders(self, partition: int) -> tuple[int, ...]:
+        """Brokers that have, or may have, data of a partition."""
+        return (*self.partitions[partition], *self.departed.get(partition, ()))
+
+    def held_by(self, broker_id: int) -> list[int]:
+        """The partitions of which a broker has data, or may have."""
+        return [index for index in self.partitions if broker_id in self.holders(index)]
 
     def in_sync(self, partition: int) -> tuple[int, ...]:
         """Who may lead a partition after an undelete."""
@@ -171,6 +183,7 @@ class _Json(msgspec.Struct):
     missing: tuple[int, ...] | None = None
     closed: bool = False
     outcomes: tuple[TransactionOutcome, ...] = ()
+    departed: dict[int, tuple[int, ...]] = {}
 
 
 class DeletionHead(msgspec.Struct):
@@ -214,6 +227,7 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
         node.missing,
         node.closed,
         node.outcomes,
+        node.departed,
         pieces,
     )
 

@@ -68,11 +68,18 @@ class TopicImage(msgspec.Struct, frozen=True):
     config_version: int
     """Version of the config node, -1 when there is none."""
     lineage: TopicLineage = TopicLineage()
+    departed: Mapping[int, Mapping[int, int]] = {}
+    """Brokers from which partitions were moved away and that have not confirmed that they have put their data aside:
+    partition → broker → the leader epoch with which it was none of the replicas any more."""
 
     @property
     def internal(self) -> bool:
         """Topics the broker itself keeps."""
         return self.name in INTERNAL_TOPICS
+
+    def left(self, broker_id: int) -> dict[int, int]:
+        """The partitions that were moved away from a broker which has not confirmed it, with the leader epochs."""
+        return {index: brokers[broker_id] for index, brokers in self.departed.items() if broker_id in brokers}
 
 
 class BrokerImage(msgspec.Struct, frozen=True):

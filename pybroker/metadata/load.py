@@ -253,7 +253,11 @@ class _Topics:
             topic_id = self._id_of_old_topic(name, path, node, repairs)
         if content.topic_id is None and self._topic_ids:
             migrated = znodes.TopicNode(
-                topic_id, content.partitions, content.adding_replicas, content.removing_replicas
+                topic_id,
+                content.partitions,
+                content.adding_replicas,
+                content.removing_replicas,
+                content.departed_replicas,
             )
             repairs.append(Set(path, migrated.encode(), version))
             version += 1
@@ -270,6 +274,7 @@ class _Topics:
             version,
             -1 if config_node is None else config_node.version,
             lineage,
+            content.departed_replicas,
         )
 
     def _id_of_old_topic(self, name: str, path: str, node: Node, repairs: list[Operation]) -> Uuid:

@@ -162,6 +162,8 @@ class TopicNode(msgspec.Struct, frozen=True):
     partitions: Mapping[int, tuple[int, ...]]
     adding_replicas: Mapping[int, tuple[int, ...]] = {}
     removing_replicas: Mapping[int, tuple[int, ...]] = {}
+    departed_replicas: Mapping[int, Mapping[int, int]] = {}
+    """See `TopicImage.departed`. Not in Kafka's node."""
 
     def encode(self) -> bytes:
         """Version 3, fields in the order of the golden example (checklist 44); without an id version 2."""
@@ -174,6 +176,7 @@ class TopicNode(msgspec.Struct, frozen=True):
                 "partitions": self.partitions,
                 "adding_replicas": self.adding_replicas,
                 "removing_replicas": self.removing_replicas,
+                **({"departed_replicas": self.departed_replicas} if self.departed_replicas else {}),
             }
         )
 
@@ -185,6 +188,7 @@ class _TopicJson(msgspec.Struct):
     topic_id: str | None = None
     adding_replicas: dict[int, tuple[int, ...]] | None = None
     removing_replicas: dict[int, tuple[int, ...]] | None = None
+    departed_replicas: dict[int, dict[int, int]] | None = None
 
 
 _topic_decoder = msgspec.json.Decoder(_TopicJson)
@@ -206,6 +210,7 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
         node.partitions,
         node.adding_replicas or {},
         node.removing_replicas or {},
+        node.departed_replicas or {},
     )
 
 

@@ -89,6 +89,8 @@ class KnownTopics:
         if replica.name is not None and replica.name != topic.name:
             return Evidence.OTHER_NAME
         partitions = topic.partitions
+        if self._broker_id in topic.departed.get(replica.partition, ()):
+            return Evidence.DEPARTED
         there = replica.partition >= len(partitions) or self._broker_id in partitions[replica.partition].replicas
         return Evidence.HERE if there else Evidence.ELSEWHERE
 

@@ -39,6 +39,8 @@ class Evidence(Enum):
     """Its deletion record says that it is being undeleted."""
     ELSEWHERE = "elsewhere"
     """It lives, and the partition has no replica here."""
+    DEPARTED = "departed"
+    """The same, and its topic says that the partition was moved away from here."""
     HERE = "here"
     """It lives, with a replica of the partition here; the request does not say so."""
     OTHER_NAME = "other name"
@@ -92,7 +94,7 @@ def decide(found: Found[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, f
     match evidence:
         case Evidence.OTHER_NAME:
             return Outcome.ASIDE
-        case Evidence.DEAD | Evidence.ELSEWHERE:
+        case Evidence.DEAD | Evidence.ELSEWHERE | Evidence.DEPARTED:
             return Outcome.STAGED
         case Evidence.RETURNING | Evidence.HERE:
             return Outcome.KEPT

@@ -14,7 +14,7 @@ What becomes of each is `reconcile.decide`; what is known of its topic, `evidenc
 
 A FULL request that would put aside more than a tenth of what lies here (and more than ten) because its topics are
 elsewhere, unknown, or replaced by what only epochs prove, puts none of them aside and waits for an operator
-(`stale.replicas.max.percent`). What a deletion record proves is not counted: each topic was deleted by name.
+(`stale.replicas.max.percent`). What was ordered is not counted: the topic was deleted, or this replica moved away.
 """
 
 from __future__ import annotations
@@ -96,9 +96,10 @@ class _Plan:
     """What is to be done, gathered from single decisions."""
 
     def __init__(self) -> None:
-        self.dead: list[_Candidate] = []
+        self.proven: list[_Candidate] = []
+        """To be staged because the topic was deleted, or this very replica moved away …"""
         self.staged: list[_Candidate] = []
-        """On less than a deletion record."""
+        """… and on less than that."""
         self.unknown: list[_Candidate] = []
         self.nameless: list[tuple[LocalPartition, Uuid]] = []
         self.copies: list[str] = []
@@ -191,7 +192,7 @@ class Strays:
         if len(plan.staged) + len(plan.unknown) > max(STAGED_MIN, count * self._share_max() // 100):
             self._wait_for_operator(plan, claims, count)
         return [
-            *await self._stage(plan.dead + plan.staged, stop, staging, None if self._known.doubtful() else delay_ms),
+            *await self._stage(plan.proven + plan.staged, stop, staging, None if self._known.doubtful() else delay_ms),
             *await self._stage(plan.unknown, stop, staging, None),
         ]
 
@@ -247,7 +248,8 @@ class Strays:
                 epoch = await asyncio.get_running_loop().run_in_executor(None, last_epoch, path)
             match decide(Found(one.topic_id, epoch), claim, what, full=full):
                 case Outcome.STAGED:
-                    (plan.dead if what is Evidence.DEAD else plan.staged).append(one)
+                    proven = what in (Evidence.DEAD, Evidence.DEPARTED)
+                    (plan.proven if proven else plan.staged).append(one)
                 case Outcome.UNKNOWN:
                     self._unknown(one, plan)
                 case Outcome.ADOPTED:

@@ -68,6 +68,7 @@ def _obey(
             broker = _leader_and_isr(state, broker_id, broker, message, faults)
         case "stop":
             broker = _stop(broker, message, faults)
+            return _confirmed(state, number, broker_id, broker, message)
         case "restore":
             return _restore(state, number, broker_id, broker, message)
     return state._replace(brokers=put(state.brokers, broker_id, broker))
@@ -135,6 +136,25 @@ def _stop(broker: Broker, message: Message, faults: Faults) -> Broker:
         else:
             moved.add(directory)
     return broker._replace(directories=frozenset(moved), served=served)
+
+
+def _confirmed(state: State, number: int, broker_id: int, broker: Broker, message: Message) -> State:
+    """What was moved away is put aside, and the answer becomes part of the topic. It may come after the broker got a
+    replica again and lost that, too."""
+    state = state._replace(brokers=put(state.brokers, broker_id, broker))
+    topic, meant = state.store.topic, message.live
+    if topic is None or topic.topic_id != message.topic_id or meant is None:
+        return state
+    left = frozenset(one for one in topic.departed if one[0] != broker_id or one[1] > meant.epoch)
+    if left == topic.departed:
+        return state
+    told = topic._replace(departed=left)
+    after = write(state, number, state.store._replace(topic=told))
+    if after is None:
+        return resigned(state, number)
+    controller = after.controllers[number]
+    assert controller is not None
+    return after._replace(controllers=put(after.controllers, number, controller._replace(topic=told)))
 
 
 def _restore(state: State, number: int, broker_id: int, broker: Broker, message: Message) -> State:

@@ -36,6 +36,19 @@ def check(state: State) -> None:
                 if not any(one.topic_id == record.topic_id for one in state.brokers[broker_id].directories):
                     raise BrokenError(f"{record.topic_id} can be undeleted, and broker {broker_id} has lost it")
     assert topic is None or topic.topic_id not in known
+    _check_that_holders_are_known(state)
+
+
+def _check_that_holders_are_known(state: State) -> None:
+    """A record is dropped when none of the holders that it names has anything left: then nobody else may."""
+    if state.set_back:
+        return
+    for record in state.store.records:
+        for broker_id, broker in enumerate(state.brokers):
+            if broker_id not in record.holders and any(
+                one.topic_id == record.topic_id and one.place == LIVE for one in broker.directories
+            ):
+                raise BrokenError(f"broker {broker_id} has data of {record.topic_id}, and its deletion does not say so")
 
 
 def settled(state: State, faults: Faults) -> State | None:

@@ -11,6 +11,7 @@ from tests.model.state import (
     CLOSED,
     CONTROLLERS,
     DELETING,
+    LIVE,
     UNDELETING,
     Budget,
     Controller,
@@ -70,8 +71,10 @@ def send_full(controller: Controller, broker_id: int, seen: Seen) -> Controller:
     for record in sorted(controller.records):
         if broker_id in record.holders and record.state != UNDELETING:
             controller = _send(controller, broker_id, "stop", seen, record.topic_id)
-        if broker_id in record.holders and record.state == UNDELETING:
+        if broker_id in record.replicas and record.state == UNDELETING:
             controller = _send(controller, broker_id, "restore", seen, record.topic_id)
+    if controller.topic is not None and any(broker_id == one for one, _ in controller.topic.departed):
+        controller = _send(controller, broker_id, "stop", seen, controller.topic.topic_id)
     return controller
 
 
@@ -125,7 +128,15 @@ def _possible(state: State, controller: Controller, faults: Faults) -> Iterator[
                     [(broker_id, "incremental", 0) for broker_id in replicas],
                 )
     if topic is not None and budget.deletes:
-        record = Record(topic.topic_id, DELETING, _holders(state, topic), topic.isr, topic.committed, frozenset())
+        record = Record(
+            topic.topic_id,
+            DELETING,
+            _holders(state, topic, faults),
+            topic.isr,
+            topic.committed,
+            frozenset(),
+            topic.replicas,
+        )
         yield (
             f"delete {topic.topic_id}",
             store._replace(topic=None, records=store.records | {record}, floor=max(store.floor, topic.epoch)),
@@ -151,27 +162,32 @@ def _possible(state: State, controller: Controller, faults: Faults) -> Iterator[
                     f"undelete {record.topic_id}",
                     store._replace(records=others | {record._replace(state=UNDELETING)}),
                     budget._replace(undeletes=budget.undeletes - 1),
-                    [(broker_id, "restore", record.topic_id) for broker_id in sorted(record.holders)],
+                    [(broker_id, "restore", record.topic_id) for broker_id in sorted(record.replicas)],
                 )
         if record.state == UNDELETING and topic is None:
-            eligible = record.holders if faults.any_replica_leads_after_undelete else record.isr
+            eligible = record.replicas if faults.any_replica_leads_after_undelete else record.isr
             leaders = [broker_id for broker_id in alive if broker_id in record.restored & eligible]
             if faults.any_replica_leads_after_undelete:
                 leaders.reverse()
             if leaders:
+                left = sorted(record.holders - record.replicas)
                 back = Topic(
                     record.topic_id,
-                    record.holders,
+                    record.replicas,
                     frozenset(leaders[:1]),
                     leaders[0],
                     store.floor + 1,
                     record.committed,
+                    frozenset((broker_id, store.floor + 1) for broker_id in left),
                 )
                 yield (
                     f"{record.topic_id} is back",
                     store._replace(topic=back, records=others, floor=back.epoch),
                     budget,
-                    [(broker_id, "incremental", 0) for broker_id in sorted(record.holders)],
+                    [
+                        *((broker_id, "stop", record.topic_id) for broker_id in left),
+                        *((broker_id, "incremental", 0) for broker_id in sorted(record.replicas)),
+                    ],
                 )
         if record.state == CLOSED and not record.holders:
             yield f"forget {record.topic_id}", store._replace(records=others), budget, []
@@ -184,7 +200,11 @@ def _reassignment(state: State, topic: Topic, alive: list[int]) -> Iterator[Deci
     if budget.reassignments and len(topic.replicas) == 2:
         (new,) = set(BROKERS) - topic.replicas
         if new in alive:
-            grown = topic._replace(replicas=topic.replicas | {new}, epoch=topic.epoch + 1)
+            grown = topic._replace(
+                replicas=topic.replicas | {new},
+                epoch=topic.epoch + 1,
+                departed=frozenset(one for one in topic.departed if one[0] != new),
+            )
             yield (
                 f"{new} is to have a replica of {topic.topic_id}",
                 store._replace(topic=grown, floor=grown.epoch),
@@ -199,7 +219,12 @@ def _reassignment(state: State, topic: Topic, alive: list[int]) -> Iterator[Deci
             yield f"{broker_id} is in sync for {topic.topic_id}", store._replace(topic=joined), budget, []
     if len(topic.replicas) == 3 and topic.isr == topic.replicas:
         for old in sorted(topic.replicas - {topic.leader}):
-            moved = topic._replace(replicas=topic.replicas - {old}, isr=topic.isr - {old}, epoch=topic.epoch + 1)
+            moved = topic._replace(
+                replicas=topic.replicas - {old},
+                isr=topic.isr - {old},
+                epoch=topic.epoch + 1,
+                departed=topic.departed | {(old, topic.epoch + 1)},
+            )
             messages = [(broker_id, "incremental", 0) for broker_id in everybody if broker_id != old]
             yield (
                 f"{topic.topic_id} leaves {old}",
@@ -209,12 +234,13 @@ def _reassignment(state: State, topic: Topic, alive: list[int]) -> Iterator[Deci
             )
 
 
-def _holders(state: State, topic: Topic) -> frozenset[int]:
-    """Every broker that ever had a replica and has not confirmed its removal: the product keeps the list, the model
-    looks at the disks."""
-    having = {
+def _holders(state: State, topic: Topic, faults: Faults) -> frozenset[int]:
+    """Every broker that ever had a replica and has not confirmed its removal; those that have put something aside say
+    so in the store."""
+    aside = {
         broker_id
         for broker_id, broker in enumerate(state.brokers)
-        if any(directory.topic_id == topic.topic_id for directory in broker.directories)
+        if any(one.topic_id == topic.topic_id and one.place != LIVE for one in broker.directories)
     }
-    return topic.replicas | having
+    departed = set() if faults.departed_forgotten else {broker_id for broker_id, _ in topic.departed}
+    return topic.replicas | aside | departed

@@ -34,6 +34,8 @@ class Topic(NamedTuple):
     leader: int
     epoch: int
     committed: int
+    departed: frozenset[tuple[int, int]] = frozenset()
+    """Brokers from which it was moved away, with the epoch of that, and that have not confirmed it."""
 
 
 class Record(NamedTuple):
@@ -45,6 +47,7 @@ class Record(NamedTuple):
     isr: frozenset[int]
     committed: int
     restored: frozenset[int]
+    replicas: frozenset[int]
 
 
 class Store(NamedTuple):
@@ -146,6 +149,8 @@ class Faults(NamedTuple):
     """A new controller sends FULL of an image that it has not loaded."""
     stop_by_name: bool = False
     any_replica_leads_after_undelete: bool = False
+    departed_forgotten: bool = False
+    """A deletion record names the replicas at that time only."""
 
 
 NO_FAULTS = Faults()

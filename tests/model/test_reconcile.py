@@ -25,6 +25,7 @@ EVERYTHING = Budget(
     [
         pytest.param(Budget(1, 1, 0, 0, 1, 1, 0, 0), id="a broker dies while a topic is deleted"),
         pytest.param(Budget(1, 0, 0, 1, 0, 1, 0, 1), id="reassignment"),
+        pytest.param(Budget(1, 1, 0, 1, 0, 1, 0, 0), id="reassignment, then deletion"),
         pytest.param(Budget(2, 1, 0, 0, 0, 1, 0, 0), id="re-creation"),
         pytest.param(Budget(1, 1, 1, 0, 0, 1, 0, 1), id="undelete"),
         pytest.param(Budget(1, 1, 0, 0, 0, 2, 0, 0), id="two controllers"),
@@ -70,6 +71,7 @@ def test_larger_budgets(budget: Budget) -> None:
         (Faults(stale_controller_obeyed=True), Budget(2, 1, 0, 0, 0, 2, 0, 0)),
         (Faults(full_before_loaded=True), Budget(1, 0, 0, 0, 0, 2, 0, 0)),
         (Faults(stop_by_name=True), Budget(2, 1, 0, 0, 0, 2, 0, 0)),
+        (Faults(departed_forgotten=True), Budget(1, 1, 0, 1, 0, 1, 0, 0)),
     ],
     ids=lambda value: ",".join(name for name, on in value._asdict().items() if on) if isinstance(value, Faults) else "",
 )
@@ -103,7 +105,7 @@ def test_every_situation_of_a_directory_has_one_outcome() -> None:
             # Proof, never absence: its id is dead or lives elsewhere, or the successor begins above its last epoch.
             assert not own
             succeeded = claim is not None and epoch < claim.leader_epoch and evidence is Evidence.NOTHING
-            assert evidence in (Evidence.DEAD, Evidence.ELSEWHERE) or succeeded
+            assert evidence in (Evidence.DEAD, Evidence.ELSEWHERE, Evidence.DEPARTED) or succeeded
         if outcome is Outcome.SERVED:
             assert own
             assert first

@@ -17,16 +17,25 @@ from pybroker.cluster.events import (
     ReassignPartitions,
     TruncateTopics,
     Truncation,
+    UndeleteTopic,
 )
 from pybroker.controller.broadcast import Broadcast
 from pybroker.controller.brokers import decide_brokers
 from pybroker.controller.decision import Decision
-from pybroker.controller.events import AdvanceReassignments, BrokersChanged
+from pybroker.controller.events import (
+    AdvanceDeletions,
+    AdvanceReassignments,
+    BrokersChanged,
+    FinishUndelete,
+    ReplicasGone,
+)
 from pybroker.controller.isr import decide_alter_isr
-from pybroker.controller.reassignment import decide_advance, decide_reassign, moving_topics
+from pybroker.controller.reassignment import decide_advance, decide_gone, decide_reassign, moving_topics
+from pybroker.controller.topic_deletion import decide_advance as advance_deletions
 from pybroker.controller.topic_deletion import decide_delete
 from pybroker.controller.topics import create_operations, decide_create_partitions
 from pybroker.controller.truncate import decide_truncate
+from pybroker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, StopReplicaRequest
@@ -306,3 +315,65 @@ def walk(
         assert step < 20
     assert state(image).leader in wanted
     assert state(store.successor(99)) is not None
+
+
+def departed(image: ClusterImage) -> dict[int, dict[int, int]]:
+    return {index: dict(brokers) for index, brokers in image.topics["a"].departed.items()}
+
+
+def confirmed(image: ClusterImage, broker_id: int, epoch: int) -> ClusterImage:
+    event = ReplicasGone(((image.topics["a"].topic_id, 0, broker_id, epoch),))
+    return image.apply(decide_gone(image, event).delta)
+
+
+@pytest.mark.checklist("R30")
+def test_who_has_left_is_known_until_it_has_confirmed(image: ClusterImage) -> None:
+    gone, _ = asked(image, (1, 2))
+    first = state(gone).leader_epoch
+    assert departed(gone) == {0: {3: first}}
+    assert confirmed(gone, 2, first) == gone, "it is a replica"
+    decision = decide_gone(gone, ReplicasGone(((gone.topics["a"].topic_id, 0, 3, first),)))
+    (written,) = decision.operations
+    assert isinstance(written, Set)
+    assert znodes.decode_topic("", written.data).departed_replicas == {}
+    assert departed(gone.apply(decision.delta)) == {}
+    back, _ = asked(gone, (1, 2, 3))
+    assert departed(back) == {}
+    again, _ = asked(in_sync(back, 1, 2, 3), (1, 2))
+    assert departed(again) == {0: {3: state(again).leader_epoch}}
+    assert confirmed(again, 3, first) == again, "it is late, and says nothing of what came after it"
+    assert departed(confirmed(again, 3, state(again).leader_epoch)) == {}
+
+
+@pytest.mark.checklist("R30")
+def test_a_deletion_names_who_has_left(image: ClusterImage) -> None:
+    """Also that of an undeleted topic; an incarnation that takes its place knows nobody."""
+    gone, _ = asked(image, (1, 2))
+    topic = gone.topics["a"]
+    dead = gone.apply(decide_delete(gone, DeleteTopics((topic.topic_id,), "User:a", 1, 2)).delta)
+    record = dead.deletions[topic.topic_id]
+    assert (record.brokers, record.unconfirmed, record.held_by(3)) == ({1, 2}, {1, 2, 3}, [0])
+    most = dead.apply(advance_deletions(dead, AdvanceDeletions(confirmed=((topic.topic_id, (1, 2)),))).delta)
+    assert most.deletions[topic.topic_id].unconfirmed == {3}
+    coming = most.apply(decide_undelete(most, UndeleteTopic(topic.topic_id, None, "User:a", 3)).delta)
+    event = FinishUndelete(topic.topic_id, None, {0: (1, 2)})
+    back = coming.apply(decide_finish_undelete(coming, event).delta)
+    assert (state(back).replicas, departed(back)) == ((1, 2), {0: {3: state(back).leader_epoch}})
+    truncation = TruncateTopics((Truncation(topic.topic_id, False),), "User:a", 1, 4)
+    anew = back.apply(decide_truncate(back, truncation).delta)
+    assert departed(anew) == {}
+    assert anew.deletions[topic.topic_id].unconfirmed == {1, 2, 3}
+
+
+@pytest.mark.checklist("R30", 118)
+def test_a_name_does_not_wait_for_who_has_left(image: ClusterImage) -> None:
+    """Without topic ids it waits for every replica: that is no replica any more."""
+    gone, _ = asked(msgspec.structs.replace(image, topic_ids=False), (1, 2))
+    topic_id = gone.topics["a"].topic_id
+    dead = gone.apply(decide_delete(gone, DeleteTopics((topic_id,), "User:a", 1, 2)).delta)
+    one = dead.apply(advance_deletions(dead, AdvanceDeletions(confirmed=((topic_id, (1,)),))).delta)
+    assert dict(one.reserved) == {"a": topic_id}
+    decision = advance_deletions(one, AdvanceDeletions(confirmed=((topic_id, (2,)),)))
+    assert znodes.topic_path("a") in [operation.path for operation in decision.operations]
+    both = one.apply(decision.delta)
+    assert (dict(both.reserved), both.deletions[topic_id].unconfirmed) == ({}, {3})

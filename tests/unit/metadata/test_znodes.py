@@ -35,6 +35,12 @@ def test_golden_topic_node() -> None:
     assert node.encode() == GOLDEN
 
 
+def test_who_has_left_stands_in_the_topic_node_only_while_there_is_somebody() -> None:
+    node = znodes.TopicNode(ID, {0: (0, 1, 3)}, departed_replicas={0: {4: 7}})
+    assert node.encode() == GOLDEN.replace(b"{}}", b'{},"departed_replicas":{"0":{"4":7}}}')
+    assert znodes.decode_topic("/t", node.encode()) == node
+
+
 @pytest.mark.checklist(45)
 def test_older_and_foreign_topic_nodes() -> None:
     assert znodes.decode_topic("/t", b'{"version":1,"partitions":{"0":[1]}}').topic_id is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -124,6 +125,21 @@ async def test_what_deletions_prove_is_never_too_much(host: Host) -> None:
     for number, topic_id in enumerate(ids):
         await host.lead(topic_id, 0, name=f"t{number}")
     await show(host, deletions=tuple(record("t", topic_id, DELETING) for topic_id in ids))
+    await host.lead(A, kind=FULL)
+    assert len(host.staged) == 12
+
+
+@pytest.mark.checklist("R30")
+async def test_what_was_moved_away_is_never_too_much(host: Host) -> None:
+    """The topic says so; what it does not say may be a fault of the controller."""
+    ids = [Uuid.random() for _ in range(12)]
+    for number, topic_id in enumerate(ids):
+        await host.lead(topic_id, 0, name=f"t{number}")
+    live = [topic(f"t{number}", topic_id, 2) for number, topic_id in enumerate(ids)]
+    await show(host, *live)
+    await host.lead(A, kind=FULL)
+    assert host.staged == set()
+    await show(host, *(msgspec.structs.replace(one, departed={0: {1: 1}}) for one in live))
     await host.lead(A, kind=FULL)
     assert len(host.staged) == 12
 

@@ -1,0 +1,161 @@
+"""Replicas that were moved away while their broker was down: topic and deletion know of them until the broker has put
+its data aside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from pybroker.client import TopicPartition, blocking
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from tests.support.cluster import ClusterBroker, running_cluster, until
+from tests.support.lives_in_cluster import Everywhere
+
+SETTINGS = {"replica.lag.time.max.ms": "1000"}
+MANY = 12
+"""More than a broker puts aside without an order."""
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+    """Each test leaves all of them up."""
+    with running_cluster(tmp_path_factory.mktemp("departed"), settings=SETTINGS) as cluster:
+        yield Everywhere(cluster)
+
+
+def move(brokers: Everywhere, name: str, replicas: Sequence[int], partitions: int = 1) -> None:
+    """All partitions, by a broker that keeps one; returns when it has come to its end."""
+    at = replicas[0]
+    with blocking.AdminClient({"bootstrap.servers": brokers.cluster.brokers[at].bootstrap}) as admin:
+        admin.alter_partition_reassignments(
+            {TopicPartition(name, index): list(replicas) for index in range(partitions)}
+        )
+
+        def done() -> bool:
+            shown = brokers.at(at).metadata(name).partitions
+            return all(sorted(one.replica_nodes) == sorted(replicas) for one in shown)
+
+        until(done)
+
+
+def staged(broker: ClusterBroker, topic_id: Uuid) -> list[Path]:
+    """What waits for its removal."""
+    return sorted((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*"))
+
+
+def left(brokers: Everywhere, name: str) -> dict[str, list[str]]:
+    """What the topic's node says: partition → brokers that it has left."""
+    client = KazooClient(hosts=brokers.cluster.zookeeper.address)
+    client.start()
+    try:
+        node: dict[str, Any] = json.loads(client.get(f"/brokers/topics/{name}")[0])
+    finally:
+        client.stop()
+        client.close()
+    return {partition: sorted(epochs) for partition, epochs in node.get("departed_replicas", {}).items()}
+
+
+def receipt(brokers: Everywhere, at: int, topic_id: Uuid) -> dict[int, str]:
+    """Broker → what has become of its part of a deleted topic."""
+    return {
+        one.broker_id: one.state for deletion in brokers.at(at).deletions(topic_id) for one in deletion.partitions
+    }
+
+
+def roles(brokers: Everywhere) -> tuple[int, int, int]:
+    """The controller, another broker, and one that is to be away."""
+    controller = brokers.controller()
+    other, away = sorted({1, 2, 3} - {controller})
+    return controller, other, away
+
+
+@pytest.mark.checklist(5, 59, 65, 70, 105, "X38", "R30", "A10")
+def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path) -> None:
+    """The name lives again, and deletions of that time are forgotten: that of the broker which is away is not."""
+    settings = {**SETTINGS, "delete.topic.delay.ms": "0", "topic.history.max.incarnations": "1"}
+    with running_cluster(tmp_path, settings=settings) as cluster:
+        brokers = Everywhere(cluster)
+        controller, other, number = roles(brokers)
+        away, lives = cluster.brokers[number], brokers.at(controller)
+        topic_id = lives.create_on("moved", [controller, number])
+        brokers.written("moved", "old", at=controller)
+        until(lambda: brokers.isr("moved", controller) == {controller, number})
+        away.kill()
+        move(brokers, "moved", [controller, other])
+        assert lives.delete(topic_id).error_code == 0
+        assert lives.create_on("moved", [controller, other]) != topic_id
+        brokers.written("moved", "new", at=controller)
+        passed = [lives.create_on(f"passing-{index}", [controller, other]) for index in range(3)]
+        for one in passed:
+            assert lives.delete(one).error_code == 0
+        until(lambda: sum(len(lives.deletions(one)) for one in passed) == 1)
+        until(lambda: set(receipt(brokers, controller, topic_id).values()) == {"staged", "removed", "deleting"})
+        assert receipt(brokers, controller, topic_id)[number] == "deleting"
+        assert (away.data_dir / "moved-0").exists()
+        # It keeps its own delay.
+        away.settings["delete.topic.delay.ms"] = "3000"
+        away.start()
+        line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
+        assert line in away.console.read_text()
+        assert not (away.data_dir / "moved-0").exists()
+        until(lambda: not staged(away, topic_id))
+        until(lambda: [one.state for one in lives.deletions(topic_id)] in ([], ["removed"]))
+        assert brokers.read("moved") == ["new"]
+
+
+@pytest.mark.checklist(5, 70, 105, "R30")
+def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> None:
+    controller, other, number = roles(brokers)
+    away, lives = brokers.cluster.brokers[number], brokers.at(controller)
+    topic_id = lives.create_on("returned", [controller, number])
+    brokers.written("returned", "one", at=controller)
+    until(lambda: brokers.isr("returned", controller) == {controller, number})
+    away.kill()
+    move(brokers, "returned", [controller, other])
+    brokers.written("returned", "two", at=controller)
+    assert lives.delete(topic_id).error_code == 0
+    until(lambda: receipt(brokers, controller, topic_id) == {controller: "staged", other: "staged", number: "deleting"})
+    assert lives.undelete(topic_id).error_code == 0
+    assert left(brokers, "returned") == {"0": [str(number)]}
+    away.start()
+    until(lambda: left(brokers, "returned") == {})
+    (aside,) = staged(away, topic_id)
+    assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
+    assert not (away.data_dir / "returned-0").exists()
+    assert lives.deletions(topic_id) == []
+    until(lambda: brokers.read("returned") == ["one", "two"])
+    assert brokers.at(number).fetch("returned").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.checklist(5, 70, "R30", "A32")
+def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere) -> None:
+    """However much that is: each replica was moved by order."""
+    controller, other, number = roles(brokers)
+    away, lives = brokers.cluster.brokers[number], brokers.at(controller)
+    topic_id = lives.create_on("many", *[[controller, number]] * MANY)
+    brokers.written("many", "kept", at=controller)
+
+    def in_sync(*members: int) -> bool:
+        return all(set(one.isr_nodes) == set(members) for one in lives.metadata("many").partitions)
+
+    until(lambda: in_sync(controller, number))
+    away.kill()
+    move(brokers, "many", [controller, other], MANY)
+    assert left(brokers, "many") == {str(index): [str(number)] for index in range(MANY)}
+    away.start()
+    until(lambda: left(brokers, "many") == {})
+    assert len(staged(away, topic_id)) == MANY
+    assert not list(away.data_dir.glob("many-*"))
+    # It gets everything back, and what is moved away from a broker that is up is told and confirmed at once.
+    move(brokers, "many", [controller, number], MANY)
+    until(lambda: in_sync(controller, number) and left(brokers, "many") == {})
+    assert not list(brokers.cluster.brokers[other].data_dir.glob("many-*"))
+    assert staged(away, topic_id) == []
+    assert brokers.records_of(number, "many-0") == brokers.records_of(controller, "many-0")
