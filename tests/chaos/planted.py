@@ -196,6 +196,32 @@ def stale_broker_epoch_taken() -> None:
 
 
 @fault
+def stale_life_taken_into_the_isr() -> None:
+    """Who was in sync in an earlier life comes into the ISR in its present one (KIP-903)."""
+    from pybroker.controller import isr
+
+    refusal = vars(isr)["_refusal"]
+
+    def lenient(image: Any, before: Any, change: Any, leader: int) -> Any:
+        members = tuple(
+            (broker, image.brokers[broker].epoch if broker in image.brokers else epoch) for broker, epoch in change.isr
+        )
+        return refusal(image, before, msgspec.structs.replace(change, isr=members), leader)
+
+    put(isr, "_refusal", lenient)
+
+
+@fault
+def truncation_left_out() -> None:
+    """A follower keeps the end of its log, although the leader has something else there (KIP-279)."""
+    from pybroker.replicas import following
+    from tests.chaos.tampering import forget_epochs, tampered
+
+    make, instead = vars(following)["BrokerAddress"], tampered(forget_epochs)
+    put(following, "BrokerAddress", lambda broker, host, port: make(broker, host, instead(port)))
+
+
+@fault
 def unknown_outcome_taken_for_undone() -> None:
     """The controller writes again what it has no answer for, without a look at what the store has."""
     from pybroker.controller.writer import Writer

@@ -142,6 +142,13 @@ class Scene:
         until(self.state.controller)
         return self.state.controller() or 0
 
+    def controller_is_not(self, number: int) -> None:
+        """Has another broker be it."""
+        if self.controller() == number:
+            self.kill(number)
+            until(lambda: self.state.controller() not in (None, number))
+            self.run(number)
+
     def leader_is_not(self, number: int) -> None:
         """Waits until another broker leads."""
         until(lambda: self.partition().leader not in (number, -1))

@@ -99,6 +99,54 @@ def said_to_a_life_before(scene: Scene) -> None:
     scene.write(1, 5, topic)
 
 
+def in_sync_in_a_life_before(scene: Scene) -> None:
+    """What the leader has asked for an earlier life of a follower is heard in a later one, which lacks records."""
+    scene.controller_is_not(1)
+    topic = scene.create()
+    scene.write(1, 5, topic)
+    controller = scene.controller()
+    late = next(number for number in (3, 2) if number != controller)
+    before = scene.state.life(late)
+    scene.kill(late)
+    until(lambda: scene.partition().isr == {1, controller})
+    scene.links.cut_off(late, 1)
+    assert scene.write(1, 20, topic) == 20
+    scene.run(late)
+    assert scene.state.life(late) > before
+    now = scene.partition()
+    members = [wire.AlterPartitionRequest_BrokerState(broker_id=one) for one in now.isr]
+    members.append(wire.AlterPartitionRequest_BrokerState(broker_id=late, broker_epoch=before))
+    change = wire.AlterPartitionRequest_AlterPartitionPartition(
+        leader_epoch=now.leader_epoch, partition_epoch=now.changes, new_isr_with_epochs=members
+    )
+    asked = wire.AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=scene.state.life(1),
+        topics=[wire.AlterPartitionRequest_AlterPartitionTopic(topic_id=topic, partitions=[change])],
+    )
+    with WireClient(scene.cluster.brokers[controller].between_port, client_id="broker-1", interbroker=True) as client:
+        assert client.call(asked, 3).error_code == 0
+    scene.kill(1, controller)
+    until(lambda: scene.state.controller() == late and scene.partition().leader in (late, -1))
+
+
+def written_by_a_leader_that_was_replaced(scene: Scene) -> None:
+    """It has in its log what nobody else has, where the next leader has something else."""
+    # Who is cut off must not be able to have the others put out of the ISR.
+    scene.controller_is_not(1)
+    topic = scene.create()
+    scene.write(1, 5, topic)
+    scene.links.cut_off(1, 2, 3)
+    assert scene.write(1, 1, topic) == 0
+    scene.kill(1)
+    scene.leader_is_not(1)
+    leader = scene.partition().leader
+    assert scene.write_some(leader, 5, topic) == 5
+    scene.links.heal()
+    scene.run(1)
+    until(lambda: scene.partition().isr == {1, 2, 3})
+
+
 def the_store_is_restored_from_a_backup(scene: Scene) -> None:
     """Brokers that refuse it get the newest state back."""
     server, brokers = scene.cluster.zookeeper, scene.cluster.brokers.values()
@@ -259,6 +307,8 @@ CASES = [
     ),
     Case("restored_store_accepted", the_store_is_restored_from_a_backup, ("is not there",)),
     Case("stale_broker_epoch_taken", said_to_a_life_before, ("not come back in sync", "has no replica")),
+    Case("stale_life_taken_into_the_isr", in_sync_in_a_life_before, ("is lost",)),
+    Case("truncation_left_out", written_by_a_leader_that_was_replaced, ("differ below the high watermark",)),
     Case(
         "unknown_outcome_taken_for_undone",
         an_answer_of_the_store_is_lost,
