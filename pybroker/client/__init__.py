@@ -79,8 +79,10 @@ if TYPE_CHECKING:
         KafkaError,
         KafkaTimeoutError,
         NoOffsetError,
+        ProducerFencedError,
         RecordTooLargeError,
         TopicRecreatedError,
+        TransactionFailedError,
         UnknownTopicError,
         UnsupportedVersionError,
     )
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     )
     from pybroker.client.producer.delivery import Delivery, OnDelivery
     from pybroker.client.producer.producer import Producer
+    from pybroker.client.producer.transactional import TransactionalProducer
     from pybroker.client.records import ProducerRecord, RecordMetadata
     from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
     from pybroker.native import ConsumerRecord, Uuid
@@ -163,6 +166,7 @@ __all__ = [
     "PartitionReassignment",
     "PatternType",
     "Producer",
+    "ProducerFencedError",
     "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
@@ -190,7 +194,9 @@ __all__ = [
     "TopicPartitionInfo",
     "TopicRecreatedError",
     "TransactionDescription",
+    "TransactionFailedError",
     "TransactionListing",
+    "TransactionalProducer",
     "TruncatedTopic",
     "UndeletedTopic",
     "UnknownTopicError",
@@ -289,8 +295,10 @@ _MODULES = {
         "KafkaError",
         "KafkaTimeoutError",
         "NoOffsetError",
+        "ProducerFencedError",
         "RecordTooLargeError",
         "TopicRecreatedError",
+        "TransactionFailedError",
         "UnknownTopicError",
         "UnsupportedVersionError",
     ),
@@ -318,6 +326,7 @@ _MODULES = {
         "OnDelivery",
     ),
     "pybroker.client.producer.producer": ("Producer",),
+    "pybroker.client.producer.transactional": ("TransactionalProducer",),
     "pybroker.client.records": (
         "ProducerRecord",
         "RecordMetadata",

@@ -150,6 +150,22 @@ PRODUCER = ConfigDef(
     )
 )
 
+TRANSACTIONAL = ConfigDef(
+    (
+        *PRODUCER.values(),
+        ConfigKey(
+            "transactional.id",
+            _STRING,
+            None,
+            "Who a TransactionalProducer is, over its restarts; one at a time writes.",
+            not_empty,
+        ),
+        ConfigKey(
+            "transaction.timeout.ms", _INT, 60_000, "A transaction that is open for longer is aborted.", at_least(1)
+        ),
+    )
+)
+
 _RESET = ("earliest", "latest", "none")
 
 CONSUMER = ConfigDef(
@@ -207,9 +223,9 @@ CONSUMER = ConfigDef(
 
 
 NOT_SERVED = {
-    "transactional.id": "this library has no transactions yet; without it a producer is idempotent by default",
+    "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default and has no transactions",
 }
-"""Settings of Kafka's clients that would promise what nobody keeps."""
+"""Settings of Kafka's clients that would promise what a client does not keep."""
 
 
 class ClientConfig:
@@ -224,7 +240,7 @@ class ClientConfig:
         self._given = dict(settings)
         self._values: dict[str, Any] = {}
         for name, value in settings.items():
-            if name in NOT_SERVED:
+            if name in NOT_SERVED and name not in table:
                 raise ClientConfigError(f"{name}: {NOT_SERVED[name]}")
             if name not in table:
                 near = nearest_name(name, table)

@@ -21,8 +21,10 @@ __all__ = [
     "KafkaError",
     "KafkaTimeoutError",
     "NoOffsetError",
+    "ProducerFencedError",
     "RecordTooLargeError",
     "TopicRecreatedError",
+    "TransactionFailedError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
@@ -121,6 +123,23 @@ class CommitFailedError(KafkaError):
     """The group has moved on: the partitions may belong to another member now, and nothing was committed."""
 
     retriable = False
+
+
+class ProducerFencedError(KafkaError):
+    """Another producer has the transactional id, or the transaction took longer than its time-out: this producer can
+    only be closed.
+    """
+
+    retriable = False
+
+
+class TransactionFailedError(KafkaError):
+    """The transaction can only be aborted; what was written in it is not seen by who reads committed records."""
+
+    retriable = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
 
 
 def broker_error(code: int, message: str | None = None, *, about: str = "") -> KafkaError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybroker.client.config import ADMIN, CONSUMER, PRODUCER
+from pybroker.client.config import ADMIN, CONSUMER, PRODUCER, TRANSACTIONAL
 from pybroker.config.values import ConfigKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
@@ -14,8 +14,10 @@ BEGIN, END = "<!-- settings: written by tests.client.settings_table -->\n", "<!-
 def table() -> str:
     """Every setting of every client, once."""
     lines = ["| setting | of | default | what |", "|---|---|---|---|"]
-    for name in dict.fromkeys((*ADMIN, *PRODUCER, *CONSUMER)):
-        whose = [(kind, keys[name]) for kind, keys in (("producer", PRODUCER), ("consumer", CONSUMER)) if name in keys]
+    own = {name: key for name, key in TRANSACTIONAL.items() if name not in PRODUCER}
+    kinds = (("producer", PRODUCER), ("consumer", CONSUMER), ("transactional producer", own))
+    for name in dict.fromkeys((*ADMIN, *PRODUCER, *CONSUMER, *TRANSACTIONAL)):
+        whose = [(kind, keys[name]) for kind, keys in kinds if name in keys]
         everybody = name in ADMIN
         key = ADMIN[name] if everybody else whose[0][1]
         of = "all" if everybody else " and ".join(kind for kind, _ in whose)

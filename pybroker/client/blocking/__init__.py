@@ -14,6 +14,6 @@ from __future__ import annotations
 from pybroker.client.blocking.admin import AdminClient
 from pybroker.client.blocking.consumer import Consumer
 from pybroker.client.blocking.event_loop import loop, run
-from pybroker.client.blocking.producer import Delivery, Producer
+from pybroker.client.blocking.producer import Delivery, Producer, TransactionalProducer
 
-__all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "loop", "run"]
+__all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "TransactionalProducer", "loop", "run"]

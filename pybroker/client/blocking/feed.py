@@ -20,6 +20,7 @@ from pybroker.client.producer import delivery
 from pybroker.client.producer.accumulator import RECORD_BYTES, Batch
 from pybroker.client.producer.delivery import OnDelivery
 from pybroker.client.producer.producer import Producer
+from pybroker.client.producer.transactional import TransactionalProducer
 from pybroker.client.records import Headers, ProducerRecord, RecordMetadata
 from pybroker.client.times import Moment
 
@@ -276,3 +277,10 @@ class FedProducer(Producer):
     async def _stop(self) -> None:
         await self.feed.stop()
         await super()._stop()
+
+
+class FedTransactionalProducer(FedProducer, TransactionalProducer):
+    """The same in transactions."""
+
+    async def _given_up(self) -> None:
+        await self.feed.settled()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Concatenate
 
 from pybroker.client.blocking.event_loop import BlockingClient, Given, Result, made, run, waiting
-from pybroker.client.blocking.feed import NO_EXTRAS, Delivery, Extras, FedProducer
+from pybroker.client.blocking.feed import NO_EXTRAS, Delivery, Extras, FedProducer, FedTransactionalProducer
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.client.plugins.serialization import plain_bytes
 from pybroker.client.producer.accumulator import RECORD_BYTES
@@ -15,7 +16,7 @@ from pybroker.client.producer.delivery import OnDelivery
 from pybroker.client.records import Headers, ProducerRecord
 from pybroker.client.times import Moment
 
-__all__ = ["Delivery", "Producer"]
+__all__ = ["Delivery", "Producer", "TransactionalProducer"]
 
 
 def in_turn(
@@ -37,8 +38,10 @@ def in_turn(
 class Producer(BlockingClient):
     """The blocking `pybroker.client.Producer`."""
 
+    _fed: type[FedProducer] = FedProducer
+
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._inner = inner = run(made(FedProducer, config))
+        self._inner = inner = run(made(self._fed, config))
         self._feed = inner.feed
         self._is_plain = inner.is_plain
 
@@ -90,3 +93,28 @@ class Producer(BlockingClient):
         """This producer's metrics."""
         metrics: ClientMetrics = self._inner.metrics()
         return metrics
+
+
+class TransactionalProducer(Producer):
+    """The blocking `pybroker.client.TransactionalProducer`."""
+
+    _inner: FedTransactionalProducer
+    _fed = FedTransactionalProducer
+
+    init = waiting(FedTransactionalProducer.init)
+    begin = waiting(FedTransactionalProducer.begin)
+    commit = waiting(FedTransactionalProducer.commit)
+    abort = waiting(FedTransactionalProducer.abort)
+    send_offsets = in_turn(FedTransactionalProducer.send_offsets)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """`begin`, then `commit`, or `abort` if the block is left by an exception or the commit fails."""
+        self.begin()
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            if self._inner.can_abort:
+                self.abort()
+            raise

@@ -77,6 +77,10 @@ class Outcomes:
         if unseen:
             raise unseen[0]
 
+    def forget_unseen(self) -> None:
+        """What has failed was given up on purpose."""
+        self._unseen.clear()
+
     def written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
         """The broker has it; -1 for what it does not say."""
         where.in_flight.remove(batch)

@@ -12,12 +12,20 @@ _BY_ID = 13
 """From this version on topics are named by id (KIP-516)."""
 
 
-def version_for(batches: Sequence[Batch], highest: int) -> int:
+_TRANSACTIONS_1 = 11
+"""The newest version in which a transaction's partitions are named beforehand (KIP-890)."""
+
+
+def version_for(batches: Sequence[Batch], highest: int, *, transactional: bool = False) -> int:
     """The version to use with a broker that speaks `highest`: one by name if an id is missing."""
+    if transactional:
+        return min(highest, _TRANSACTIONS_1)
     return highest if all(batch.topic_id for batch in batches) else min(highest, _BY_ID - 1)
 
 
-def produce_request(batches: Sequence[Batch], version: int, *, acks: int, timeout_ms: int) -> m.ProduceRequest:
+def produce_request(
+    batches: Sequence[Batch], version: int, *, acks: int, timeout_ms: int, transactional_id: str | None = None
+) -> m.ProduceRequest:
     """The request; the batches have their wire form already."""
     topics: dict[Any, m.ProduceRequest_TopicProduceData] = {}
     for batch in batches:
@@ -28,7 +36,9 @@ def produce_request(batches: Sequence[Batch], version: int, *, acks: int, timeou
                 name=batch.topic, topic_id=batch.topic_id, partition_data=[]
             )
         topic.partition_data.append(m.ProduceRequest_PartitionProduceData(index=batch.partition, records=batch.wire))
-    return m.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    return m.ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
 
 
 def answer_rows(batches: Sequence[Batch], answer: m.ProduceResponse, version: int) -> list[Any]:

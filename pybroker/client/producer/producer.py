@@ -27,6 +27,7 @@ from pybroker.client.producer.accumulator import RECORD_BYTES, Batch, TopicQueue
 from pybroker.client.producer.appender import Appender, Placed
 from pybroker.client.producer.delivery import Delivery, OnDelivery
 from pybroker.client.producer.sender import Sender
+from pybroker.client.producer.transaction import Transaction
 from pybroker.client.records import HeaderList, Headers, ProducerRecord, RecordMetadata, header_list
 from pybroker.client.times import Moment
 from pybroker.native import partition_of_key
@@ -53,8 +54,10 @@ class Producer(LivingClient):
 
     _kind = "producer"
 
+    _settings = PRODUCER
+
     def __init__(self, config: Mapping[str, Any]) -> None:
-        super().__init__(ClientConfig(PRODUCER, config), PRODUCER_METRICS)
+        super().__init__(ClientConfig(self._settings, config), PRODUCER_METRICS)
         _check(self._config)
         self._interceptors = self._config.plugins("interceptor.classes")
         self._reporters = self._config.plugins("metric.reporters")
@@ -292,8 +295,20 @@ class Producer(LivingClient):
         return self._sender is not None
 
     def _begin(self, network: Network) -> None:
-        self._sender = Sender(self._config, network, self._topics, self._metrics, self._batch_done)
+        self._sender = Sender(
+            self._config,
+            network,
+            self._topics,
+            self._metrics,
+            self._batch_done,
+            transaction=self._transaction_on(network),
+        )
         self._appender = Appender(self._config, self._sender)
+
+    def _transaction_on(self, network: Network) -> Transaction | None:
+        """What its records belong to; None of a producer without transactions."""
+        del network
+        return None
 
     async def _finish(self, patience: Patience) -> None:
         sender, network = self._sender, self._network

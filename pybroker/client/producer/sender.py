@@ -26,6 +26,7 @@ from pybroker.client.producer.outcomes import Outcomes
 from pybroker.client.producer.produce_request import answer_rows, produce_request, version_for
 from pybroker.client.producer.producer_id import ProducerId
 from pybroker.client.producer.topic_watch import TopicWatch
+from pybroker.client.producer.transaction import Transaction, in_transaction
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -56,7 +57,10 @@ class Sender:
         topics: dict[str, TopicQueues],
         metrics: ClientMetrics,
         on_done: Callable[[Batch, Exception | None], None],
+        *,
+        transaction: Transaction | None = None,
     ) -> None:
+        """`transaction`: who it belongs to; None of a producer that has none."""
         self.loop = asyncio.get_running_loop()
         self._config = config
         self._network = network
@@ -71,7 +75,8 @@ class Sender:
         self._busy: dict[PartitionQueue, None] = {}
         self._lanes: dict[int, _Lane] = {}
         self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
-        self._producer = ProducerId(network)
+        self._transaction = transaction
+        self._producer: ProducerId | Transaction = ProducerId(network) if transaction is None else transaction
         self._numbering: asyncio.Task[None] | None = None
         self.overdue = network.overdue
         self._closed = False
@@ -79,6 +84,8 @@ class Sender:
         self._crowded = 0
         network.metadata.on_recreated(self._recreated)
         self._background = WakeLoop(self._dispatch, "The producer's sender")
+        if transaction is not None:
+            transaction.serve(self._background)
         self._watch = TopicWatch(
             network,
             self._background,
@@ -164,6 +171,14 @@ class Sender:
                 self.outcomes.fail(where, batch, error)
         return count
 
+    async def give_up(self, error: Exception) -> None:
+        """What is not on the wire fails; returns when what is on it is answered."""
+        for where in list(self._busy):
+            self.outcomes.fail_unsent(where, error)
+        on_their_way = [batch.done for where in self._busy for batch in where.in_flight]
+        if on_their_way:
+            await asyncio.wait(on_their_way)
+
     async def close(self) -> None:
         """Ends at once. What is still there, because it came late or the wait for it was cancelled, fails."""
         self._closed = True
@@ -190,10 +205,9 @@ class Sender:
             if batch is None or ready_at > now:
                 next_time = min(next_time, ready_at)
                 continue
-            producer = self._producer.current
-            if self._idempotent and producer is None:
-                self._number()
+            if self._waits(where):
                 continue
+            producer = self._producer.current
             node = self._leader(where)
             if node is None:
                 where.not_before = now + 0.02
@@ -223,6 +237,15 @@ class Sender:
         if any(group for group in groups.values()):
             return 0.0  # a partition may have more that is ready
         return max(0.0, next_time - self.loop.time())
+
+    def _waits(self, where: PartitionQueue) -> bool:
+        """Whether it has to be asked first who the producer is, or that it writes to this partition."""
+        if self._transaction is not None:
+            return not self._transaction.takes(where.where)
+        if self._idempotent and self._producer.current is None:
+            self._number()
+            return True
+        return False
 
     def _candidate(self, where: PartitionQueue, now: float, full: bool) -> tuple[Batch | None, float]:
         """The batch to send next and when it may go."""
@@ -274,9 +297,16 @@ class Sender:
                 if connection is None:
                     raise BrokerConnectionError(f"the connection to broker {node} was lost")
                 batches = [batch for _, batch in group]
-                version = version_for(batches, connection.highest(m.ProduceRequest))
+                whose = None if self._transaction is None else self._transaction.transactional_id
+                version = version_for(
+                    batches, connection.highest(m.ProduceRequest), transactional=whose is not None
+                )
                 request = produce_request(
-                    batches, version, acks=self._acks, timeout_ms=self._config["request.timeout.ms"]
+                    batches,
+                    version,
+                    acks=self._acks,
+                    timeout_ms=self._config["request.timeout.ms"],
+                    transactional_id=whose,
                 )
                 self._metrics.add("request-total")
                 await connection.drain()
@@ -313,6 +343,8 @@ class Sender:
             batch.wire = await self.loop.run_in_executor(None, build, producer_id, epoch, batch.sequence)
         else:
             batch.wire = batch.data.build(producer_id, epoch, batch.sequence)
+        if self._transaction is not None:
+            batch.wire = in_transaction(batch.wire)
 
     def _judge(self, group: list[tuple[PartitionQueue, Batch]], answer: Any, version: int) -> None:
         rows = answer_rows([batch for _, batch in group], answer, version)
@@ -362,6 +394,10 @@ class Sender:
 
     def _check_identity(self, where: PartitionQueue) -> None:
         """What came back from the wire after the change was noticed is not sent again, by name least of all."""
+        if self._transaction is not None and self._transaction.failure is not None:
+            # Nothing of it will count.
+            self.outcomes.fail_unsent(where, self._transaction.failure)
+            return
         old, new = where.topic.topic_id, self._network.cluster.topic_id(where.where.topic)
         if not old or not new or old == new or self._topics.get(where.where.topic) is where.topic:
             return
