@@ -127,13 +127,14 @@ class Controller:
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
+        # Before the first brokers are told what they owe.
         self._deletions.start(self._image)
+        self._departures.start(self._image)
         if gone:
             await self._port.submit(FinishMigrations(gone))
         for name in self._image.leftovers:
             self._report(RemoveLeftovers(name))
         self._reassignments.start(self._image)
-        self._departures.start(self._image)
         if self._balance is not None:
             self._balance.start()
         log.info(

@@ -136,7 +136,7 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
 
 @pytest.mark.checklist(5, 70, "R30", "A32")
 def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere) -> None:
-    """However much that is: each replica was moved by order."""
+    """However much that is: each replica was moved by order. Another controller knows of it, too."""
     controller, other, number = roles(brokers)
     away, lives = brokers.cluster.brokers[number], brokers.at(controller)
     topic_id = lives.create_on("many", *[[controller, number]] * MANY)
@@ -149,6 +149,9 @@ def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere)
     away.kill()
     move(brokers, "many", [controller, other], MANY)
     assert left(brokers, "many") == {str(index): [str(number)] for index in range(MANY)}
+    brokers.cluster.brokers[controller].kill()
+    until(lambda: brokers.controller(other) == other)
+    brokers.cluster.brokers[controller].start()
     away.start()
     until(lambda: left(brokers, "many") == {})
     assert len(staged(away, topic_id)) == MANY

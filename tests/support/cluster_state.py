@@ -27,7 +27,7 @@ class PartitionState(NamedTuple):
     topic_id: str
     """32 hexadecimal digits."""
     moves: bool
-    """Whether replicas are being added or removed."""
+    """Whether replicas are being added or removed, or a broker that had one has not put its data aside."""
 
 
 class StateUnknownError(Exception):
@@ -80,7 +80,11 @@ class ClusterState:
             if text is None:
                 continue
             node = json.loads(text)
-            moving = {**node.get("adding_replicas", {}), **node.get("removing_replicas", {})}
+            moving = {
+                **node.get("departed_replicas", {}),
+                **node.get("adding_replicas", {}),
+                **node.get("removing_replicas", {}),
+            }
             for name, replicas in node["partitions"].items():
                 path = f"{TOPICS}/{topic}/partitions/{name}/state"
                 state, version = self._node(path)
