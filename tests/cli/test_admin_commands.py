@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,17 @@ Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 
 
-def pybroker(*arguments: str) -> Done:
-    return subprocess.run(
-        [sys.executable, "-m", "pybroker", *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+def pybroker(*arguments: str, stdin: str = "") -> Done:
+    command = [sys.executable, "-m", "pybroker", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
 @pytest.fixture
 def run(broker: BrokerProcess) -> Run:
     """A command to the running broker; that it succeeds is part of the test unless `code` says otherwise."""
 
-    def command(*arguments: str, code: int = 0) -> Done:
-        done = pybroker(*arguments, "--bootstrap-server", broker.bootstrap)
+    def command(*arguments: str, code: int = 0, stdin: str = "") -> Done:
+        done = pybroker(*arguments, "--bootstrap-server", broker.bootstrap, stdin=stdin)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done
@@ -259,7 +259,8 @@ def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any
     assert ask("groups", "--describe", "--group", group)["positions"][0]["offset"] == 4
     for place, offset in [("--to-latest", 10), ("--to-earliest", 0)]:
         moved = ask("groups", "--reset-offsets", "--group", group, place, "--execute")
-        assert moved["positions"] == [{"topic": name, "partition": 0, "offset": offset}]
+        (one,) = moved["positions"]
+        assert (one["topic"], one["partition"], one["offset"]) == (name, 0, offset)
     moved = ask("groups", "--reset-offsets", "--group", group, "--to-offset", "99", "--execute")
     assert moved["positions"][0]["offset"] == 10, "kept within what is there"
     assert {"group": group, "state": "Empty", "protocol": ""} in ask("groups", "--list")
@@ -267,6 +268,45 @@ def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any
     run("groups", "--delete", "--group", group)
     assert group not in {each["group"] for each in ask("groups", "--list")}
     assert "GROUP_ID_NOT_FOUND" in run("groups", "--delete", "--group", group, code=1).stderr
+
+
+def test_positions_are_moved_as_kafkas_tool_moves_them(run: Run, ask: Callable[..., Any], tmp_path: Path) -> None:
+    name, group = unique("moved"), unique("group")
+    run("topics", "create", name, "--partitions", "2")
+    for partition, times in ((0, [1000, 2000, 3000]), (1, [4000])):
+        lines = "".join(json.dumps({"value": "v", "timestamp_ms": at}) + "\n" for at in times)
+        run("produce", name, "--json", "--partition", str(partition), stdin=lines)
+
+    def moved(*arguments: str) -> list[tuple[int | None, int]]:
+        """Of each partition where it was and where it is to be."""
+        told = ask("groups", "reset-offsets", group, *arguments)
+        return [(each["before"], each["offset"]) for each in told["positions"]]
+
+    assert moved("--topic", name, "--to-datetime", "1970-01-01T00:00:02.000+00:00") == [(None, 1), (None, 0)]
+    assert moved("--topic", f"{name}:0", "--to-offset", "2", "--execute") == [(None, 2)]
+    assert moved("--topic", f"{name}:1", "--to-offset", "0", "--execute") == [(None, 0)]
+    assert moved("--shift-by", "-1") == [(2, 1), (0, 0)], "kept within what is there"
+    assert moved("--to-current", "--all-topics") == [(2, 2), (0, 0)]
+    assert moved("--by-duration", "PT1H", "--dry-run") == [(2, 3), (0, 1)]
+    plan = tmp_path / "plan.csv"
+    plan.write_text(run("groups", "reset-offsets", group, "--shift-by", "1", "--export").stdout)
+    assert plan.read_text() == f"{name},0,3\n{name},1,1\n"
+    assert moved("--from-file", str(plan), "--execute") == [(2, 3), (0, 1)]
+    shown = ask("groups", "describe", group, "--time-lag")["positions"]
+    assert [(each["lag"], each["time_lag_ms"]) for each in shown] == [(0, 0), (0, 0)]
+    run("groups", "reset-offsets", group, "--topic", f"{name}:0", "--to-offset", "1", "--execute")
+    behind, there = ask("groups", "describe", group, "--time-lag")["positions"]
+    written = time.time() * 1000 - behind["time_lag_ms"]
+    assert written == pytest.approx(2000, abs=120_000)
+    assert there["time_lag_ms"] == 0
+    run("groups", "delete-offsets", group, "--topic", f"{name}:0")
+    assert [each["partition"] for each in ask("groups", "describe", group)["positions"]] == [1]
+    assert "no positions there" in run("groups", "delete-offsets", group, "--topic", f"{name}:0", code=1).stderr
+    assert "has 2 partitions" in run("groups", "delete-offsets", group, "--topic", f"{name}:5", code=1).stderr
+    plan.write_text("a,b\n")
+    wrong = run("groups", "reset-offsets", group, "--from-file", str(plan), code=1)
+    assert "line 1: say topic,partition,offset" in wrong.stderr
+    assert "PT90S" in run("groups", "reset-offsets", group, "--by-duration", "1h", code=2).stderr
 
 
 @pytest.mark.checklist(279, 305)

@@ -1,0 +1,21 @@
+"""`pybroker groups`: consumer groups, in the manner of kafka-consumer-groups."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli.grammar import VerbGroup
+
+VERBS: dict[str, str] = {
+    "delete": "pybroker.cli.groups.offsets:delete",
+    "delete-offsets": "pybroker.cli.groups.offsets:delete_offsets",
+    "describe": "pybroker.cli.groups.listing:describe",
+    "list": "pybroker.cli.groups.listing:list_groups",
+    "reset-offsets": "pybroker.cli.groups.offsets:reset_offsets",
+}
+"""Verb → `module:attribute` of its click command."""
+
+
+@click.group(cls=VerbGroup, lazy=VERBS)
+def groups() -> None:
+    """Consumer groups: who is in them, where they are, and moving their positions."""

@@ -1,0 +1,120 @@
+"""Where `reset-offsets` moves positions: Kafka's options, and the file that `--export` writes."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from pybroker.client import TopicPartition
+
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`number`: an offset, milliseconds since 1970, or by how much."""
+
+    kind: Literal["earliest", "latest", "current", "offset", "shift", "time"]
+    number: int = 0
+
+
+def goals(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of which one is to be given; the function gets it as `goal`, a Path for `--from-file`."""
+
+    @click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
+    @click.option("--to-latest", is_flag=True, help="Behind the last record.")
+    @click.option("--to-current", is_flag=True, help="Where they are, within what is there.")
+    @click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+    @click.option("--shift-by", type=int, metavar="N", help="On by N, or back by -N.")
+    @click.option("--to-timestamp", type=int, metavar="MS", help="To the first record of that time (ms since 1970).")
+    @click.option("--to-datetime", metavar="TIME", help="The same: 2026-11-05T10:00:00.000, here or with a zone.")
+    @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older.")
+    @click.option("--from-file", type=click.Path(path_type=Path), help="As lines say: topic,partition,offset.")
+    @functools.wraps(command)
+    def with_goal(
+        *args: object,
+        to_earliest: bool,
+        to_latest: bool,
+        to_current: bool,
+        to_offset: int | None,
+        shift_by: int | None,
+        to_timestamp: int | None,
+        to_datetime: str | None,
+        by_duration: str | None,
+        from_file: Path | None,
+        **rest: object,
+    ) -> None:
+        given: list[Goal | Path] = [
+            *([Goal("earliest")] if to_earliest else []),
+            *([Goal("latest")] if to_latest else []),
+            *([Goal("current")] if to_current else []),
+            *([Goal("offset", to_offset)] if to_offset is not None else []),
+            *([Goal("shift", shift_by)] if shift_by is not None else []),
+            *([Goal("time", to_timestamp)] if to_timestamp is not None else []),
+            *([Goal("time", _moment(to_datetime))] if to_datetime is not None else []),
+            *([Goal("time", _before(by_duration))] if by_duration is not None else []),
+            *([from_file] if from_file is not None else []),
+        ]
+        if len(given) != 1:
+            raise click.UsageError(
+                "Say where to, once: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
+                "--to-timestamp, --to-datetime, --by-duration or --from-file."
+            )
+        command(*args, goal=given[0], **rest)
+
+    return with_goal
+
+
+def _moment(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise click.UsageError(f"--to-datetime {text}: say it as 2026-11-05T10:00:00.000.") from None
+
+
+def _before(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    parts = {unit: float(number) for unit, number in (found.groupdict() if found else {}).items() if number}
+    if not parts:
+        raise click.UsageError(f"--by-duration {text}: say it as P1DT2H30M or PT90S.")
+    return int((time.time() - timedelta(**parts).total_seconds()) * 1000)
+
+
+def csv_line(partition: TopicPartition, offset: int) -> str:
+    """A line of `--export`, as Kafka's tool writes it."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([partition.topic, partition.partition, offset])
+    return line.getvalue()
+
+
+def read_plan(path: Path) -> dict[TopicPartition, int]:
+    """What a file of `--export` says. Raises click.ClickException, which names the line."""
+    from pybroker.client import TopicPartition
+
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{path} cannot be read: {error}") from None
+    plan: dict[TopicPartition, int] = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        if not row:
+            continue
+        if len(row) != 3 or not (row[1].isdigit() and row[2].isdigit()):
+            raise click.ClickException(f"{path}, line {number}: say topic,partition,offset.")
+        plan[TopicPartition(row[0], int(row[1]))] = int(row[2])
+    if not plan:
+        raise click.ClickException(f"{path} has no lines of topic,partition,offset.")
+    return plan

@@ -1,0 +1,134 @@
+"""What groups there are, and where they are: `list`, `describe`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.completion import group_names
+from pybroker.cli.grammar import named
+from pybroker.cli.groups.log import offsets
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
+
+if TYPE_CHECKING:
+    from pybroker.client import TopicPartition
+
+OLDEST_S = 10.0
+"""How long the oldest unread records are waited for."""
+
+
+@click.command("list")
+@broker_options
+def list_groups(target: Target) -> None:
+    """List groups and their states."""
+    run(_list(target))
+
+
+@click.command()
+@named("group", "NAME", "The group.", complete=group_names)
+@click.option("--members", is_flag=True, help="Its members and what they read.")
+@click.option("--time-lag", is_flag=True, help="Also how long the oldest record that is not read waits.")
+@broker_options
+def describe(group: str, *, members: bool, time_lag: bool, target: Target) -> None:
+    """Show the positions of the group NAME and how far behind they are."""
+    run(_members(target, group) if members else _positions(target, group, time_lag))
+
+
+async def _list(target: Target) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        found = await admin.list_groups()
+    rows = [
+        {"group": each.group_id, "state": each.state, "protocol": each.protocol_type}
+        for each in sorted(found, key=lambda each: each.group_id)
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, ["group", "state", "protocol"])
+
+
+async def _positions(target: Target, group: str, time_lag: bool) -> None:
+    from pybroker.client import AdminClient, OffsetSpec
+
+    async with AdminClient(target.client_config()) as admin:
+        described = (await admin.describe_groups([group]))[group]
+        committed = await admin.list_consumer_group_offsets(group)
+        owners = {partition: member.member_id for member in described.members for partition in member.assignment}
+        everything = sorted(committed.keys() | owners.keys())
+        ends = await offsets(admin, everything, OffsetSpec.latest())
+    rows: list[dict[str, object]] = []
+    unread: dict[TopicPartition, int] = {}
+    for partition in everything:
+        at = committed[partition].offset if partition in committed else None
+        end = ends.get(partition)
+        rows.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "offset": at,
+                "end": end,
+                "lag": None if at is None or end is None else max(end - at, 0),
+                "member": owners.get(partition),
+            }
+        )
+        if at is not None and end is not None and at < end:
+            unread[partition] = at
+    columns = ["topic", "partition", "offset", "end", "lag", "member"]
+    if time_lag:
+        written = await _oldest(target, unread)
+        now_ms = int(time.time() * 1000)
+        for partition, row in zip(everything, rows, strict=True):
+            since = written.get(partition) if partition in unread else now_ms
+            row["time_lag_ms"] = None if since is None or row["lag"] is None else max(now_ms - since, 0)
+        columns.insert(5, "time_lag_ms")
+    if target.json:
+        write_json({"group": group, "state": described.state, "positions": rows})
+        return
+    click.echo(f"Group {group}: {described.state or 'unknown'}, {len(described.members)} member(s)")
+    table(rows, columns)
+
+
+async def _oldest(target: Target, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """When the first record at each position, or behind it, was written; without those that nobody can read."""
+    from pybroker.client import Consumer, TopicPartition
+
+    found: dict[TopicPartition, int] = {}
+    async with Consumer({**target.client_config(), "max.partition.fetch.bytes": "1"}) as consumer:
+        consumer.assign(positions)
+        for partition, offset in positions.items():
+            consumer.seek(partition, offset)
+        give_up = asyncio.get_running_loop().time() + OLDEST_S
+        while len(found) < len(positions) and asyncio.get_running_loop().time() < give_up:
+            for record in await consumer.poll(0.2):
+                partition = TopicPartition(record.topic, record.partition)
+                found.setdefault(partition, record.timestamp)
+                consumer.pause(partition)
+    return found
+
+
+async def _members(target: Target, group: str) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        described = (await admin.describe_groups([group]))[group]
+    rows = [
+        {
+            "member": each.member_id,
+            "instance": each.group_instance_id,
+            "client": each.client_id,
+            "host": each.host,
+            "partitions": [str(partition) for partition in each.assignment],
+        }
+        for each in described.members
+    ]
+    if target.json:
+        write_json({"group": group, "state": described.state, "members": rows})
+    else:
+        table(rows, ["member", "instance", "client", "host", "partitions"])
