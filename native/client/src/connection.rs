@@ -284,6 +284,7 @@ impl Connection {
         request.encode(API_VERSIONS, &mut body);
         let key = ApiKey::ApiVersions as i16;
         let answer = explain::explained(self.call(key, API_VERSIONS, &body), settings)?;
+        settings.answered.note(&self.address);
         let unsupported = answer.starts_with(&ErrorCode::UNSUPPORTED_VERSION.0.to_be_bytes());
         let answer = if unsupported {
             // A broker before 2.4: the answer was in version 0, as KIP-511 says; ask in that.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 
 pub use client::{
-    ClientSettings, ConnectionSettings, PemFile, Sasl, SecurityProtocol, Software, Tls,
+    Answered, ClientSettings, ConnectionSettings, PemFile, Sasl, SecurityProtocol, Software, Tls,
 };
 
 /// What a Java `int` holds: most of Kafka's settings are one.

@@ -5,7 +5,9 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pybroker_client::{Connection, ConnectionSettings, Sasl, SecurityProtocol, Software, Tls};
+use pybroker_client::{
+    Answered, Connection, ConnectionSettings, Sasl, SecurityProtocol, Software, Tls,
+};
 use pybroker_protocol::codec::Registry;
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::{ApiKey, ErrorCode};
@@ -30,6 +32,7 @@ fn open(address: SocketAddr, registry: Registry) -> Connection {
         tls: Tls::default(),
         connect_timeout: Duration::from_secs(30),
         request_timeout: Duration::from_secs(30),
+        answered: Answered::default(),
     };
     Connection::open(&address.to_string(), &settings).expect("a connection")
 }

@@ -12,7 +12,8 @@ use crate::settings::ConnectionSettings;
 const DAY_S: u64 = 86_400;
 
 /// The outcome of the first exchange, in words. A certificate that one side does not accept is final, as a refused
-/// login is; a connection that was closed may be a broker that stops, or a listener of another kind.
+/// login is; a connection that was closed may be a broker that stops, or, before it has ever answered, a listener of
+/// another kind.
 pub(super) fn explained<T>(outcome: Result<T>, settings: &ConnectionSettings) -> Result<T> {
     outcome.map_err(|problem| match problem {
         Error::Network { broker, problem } => explain(broker, problem, settings),
@@ -33,7 +34,9 @@ fn explain(broker: String, problem: IoError, settings: &ConnectionSettings) -> E
     };
     let problem = match cause {
         Some(TlsError::InvalidMessage(_)) => ask(&"the answer is not TLS", problem.kind()),
-        _ if is_closed(&problem) => ask(&problem, problem.kind()),
+        _ if is_closed(&problem) && !settings.answered.has(&broker) => {
+            ask(&problem, problem.kind())
+        }
         _ => problem,
     };
     Error::Network { broker, problem }
@@ -329,6 +332,15 @@ mod tests {
                 "{problem}"
             );
         }
+        let settings_that_fit = settings(&[]);
+        settings_that_fit.answered.note("kafka:9093");
+        let problem = Error::Network {
+            broker: "kafka:9093".into(),
+            problem: closed(),
+        };
+        let cut = explained::<()>(Err(problem), &settings_that_fit.clone()).expect_err("trouble");
+        assert!(cut.may_pass());
+        assert!(!cut.to_string().contains(question), "{cut}");
         // After the first answer nobody asks.
         let refused = Error::refused(ErrorCode::INVALID_REQUEST, "ApiVersions", None);
         let text = refused.to_string();

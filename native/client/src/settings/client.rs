@@ -1,5 +1,7 @@
 //! Where the brokers are, and how they are spoken to.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pybroker_protocol::codec::Registry;
@@ -103,6 +105,28 @@ pub struct ConnectionSettings {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub request_timeout: Duration,
+    /// Who has answered what was asked with these settings; clones share it.
+    pub answered: Answered,
+}
+
+/// Brokers, by host and port, that these settings fit: as many as there are addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Answered(Arc<Mutex<BTreeSet<String>>>);
+
+impl Answered {
+    /// This one has answered.
+    pub(crate) fn note(&self, address: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains(address) {
+            known.insert(address.to_owned());
+        }
+    }
+
+    /// Whether it ever has.
+    pub(crate) fn has(&self, address: &str) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(address)
+    }
 }
 
 /// Where the brokers of a cluster are and how they are spoken to.
@@ -225,6 +249,7 @@ impl ConnectionSettings {
             tls: tls(values, protocol)?,
             connect_timeout: values.milliseconds("socket.connection.setup.timeout.ms")?,
             request_timeout: values.milliseconds("request.timeout.ms")?,
+            answered: Answered::default(),
         })
     }
 }

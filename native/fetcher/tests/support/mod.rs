@@ -15,7 +15,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use pybroker_client::{ConnectionSettings, Registry, Sasl, SecurityProtocol, Software, Tls};
+use pybroker_client::{
+    Answered, ConnectionSettings, Registry, Sasl, SecurityProtocol, Software, Tls,
+};
 use pybroker_fetcher::{Assignment, Broker, FetcherSettings, Fetchers};
 use pybroker_model::{BatchBuilder, Codec, TopicId, TopicIdPartition, ValidBatches};
 use pybroker_replica::{
@@ -160,6 +162,7 @@ impl TestBroker {
             tls: Tls::default(),
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
+            answered: Answered::default(),
         };
         let lines = Arc::clone(&self.lines);
         Fetchers::new(
