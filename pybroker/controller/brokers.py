@@ -7,11 +7,10 @@ from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.events import BrokersChanged, FenceBroker
 from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, suspecting
 from pybroker.controller.partition_states import (
+    Losses,
     change_partitions,
-    is_unclean,
     next_state,
     set_state,
-    unclean_warnings,
     waiting_warnings,
     with_partitions,
 )
@@ -131,7 +130,7 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
     out = frozenset(event.partitions)
     operations: list[Operation] = []
     changed: list[TopicImage] = []
-    unclean: list[str] = []
+    losses = Losses()
     by_topic: dict[str, set[int]] = {}
     for topic_id, partition in out:
         name = image.names.get(topic_id)
@@ -151,14 +150,13 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
                 election = elect(before, alive.intersection(_behind(before, event.broker_id)), unclean=True)
             if before.leader == NO_LEADER and election.leader == NO_LEADER:
                 continue
-            if election.doubtful or is_unclean(before, election.leader):
-                unclean.append(f"{name}-{index}")
+            losses.note(f"{name}-{index}", before, election)
             partitions[index] = next_state(image, before, election)
             operations.append(set_state(name, index, partitions[index], before))
         if partitions != list(topic.partitions):
             changed.append(with_partitions(topic, partitions))
     delta = ImageDelta(topics=tuple(changed))
-    return Decision(tuple(operations), delta, None, warnings=unclean_warnings(unclean))
+    return Decision(tuple(operations), delta, None, warnings=losses.warnings())
 
 
 def _behind(partition: PartitionImage, broker_id: int) -> tuple[int, ...]:

@@ -12,11 +12,10 @@ from pybroker.controller.decision import Decision, decides
 from pybroker.controller.events import BalanceLeaders, ElectAnyLeaders
 from pybroker.controller.leader_election import Election, elect, emptied_of, preferred
 from pybroker.controller.partition_states import (
+    Losses,
     change_partitions,
-    is_unclean,
     next_state,
     set_state,
-    unclean_warnings,
     with_partitions,
 )
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, is_moving
@@ -35,7 +34,7 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
     outcomes: list[ElectionOutcome] = []
-    unclean: list[str] = []
+    losses = Losses()
     for name, index in _all(image) if event.partitions is None else event.partitions:
         topic = image.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -56,15 +55,14 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
         if election is None:
             outcomes.append(_unavailable(name, index, before, event.unclean))
             continue
-        if election.doubtful or is_unclean(before, election.leader):
-            unclean.append(f"{name}-{index}")
+        losses.note(f"{name}-{index}", before, election)
         partitions[index] = next_state(image, before, election)
         changed[name] = partitions
         operations.append(set_state(name, index, partitions[index], before))
         outcomes.append(ElectionOutcome(name, index))
     topics = tuple(with_partitions(image.topics[name], partitions) for name, partitions in changed.items())
     delta = ImageDelta(topics=topics)
-    return Decision(tuple(operations), delta, outcomes, separable=True, warnings=unclean_warnings(unclean))
+    return Decision(tuple(operations), delta, outcomes, separable=True, warnings=losses.warnings())
 
 
 def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:

@@ -20,6 +20,8 @@ class Election(NamedTuple):
     suspect: tuple[LogEnd, ...] = ()
     doubtful: bool = False
     """The leader is one of the suspect: others may have seen what it has lost."""
+    unclean: bool = False
+    """It was not waited for others, which may have more."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -83,7 +85,7 @@ def elect(
 
         for replica in sorted(partition.replicas, key=rank):
             if replica in alive:
-                return Election(replica, (replica,), _beginning(partition, replica), replica in told)
+                return Election(replica, (replica,), _beginning(partition, replica), replica in told, unclean=True)
     # Of a single one nothing has to be known.
     kept = trusted or len(told) > 1 or any(one.end == MISSING_LOG for one in told.values())
     return Election(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())

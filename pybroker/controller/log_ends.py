@@ -7,14 +7,7 @@ import msgspec
 from pybroker.cluster.events import LogEndsTold
 from pybroker.controller.decision import Decision, decides, nothing
 from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, telling
-from pybroker.controller.partition_states import (
-    doubt_warnings,
-    is_unclean,
-    next_state,
-    set_state,
-    unclean_warnings,
-    with_partitions,
-)
+from pybroker.controller.partition_states import Losses, next_state, set_state, with_partitions
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.metadata.store import Operation
 from pybroker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
@@ -46,8 +39,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         return nothing(None)
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
-    unclean: list[str] = []
-    doubtful: list[str] = []
+    losses = Losses()
     for topic_id, index, epoch, end in event.ends:
         topic = image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -57,10 +49,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         election = _election(image, topic, before, LogEnd(event.broker_id, epoch, end))
         if election is None:
             continue
-        if election.doubtful:
-            doubtful.append(f"{topic.name}-{index}")
-        elif is_unclean(before, election.leader):
-            unclean.append(f"{topic.name}-{index}")
+        losses.note(f"{topic.name}-{index}", before, election)
         after = next_state(image, before, election)
         if election.leader == before.leader == NO_LEADER:
             # Nobody has anything to do.
@@ -69,8 +58,8 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         changed[topic.name] = partitions
         operations.append(set_state(topic.name, index, after, before))
     topics = tuple(with_partitions(image.topics[name], partitions) for name, partitions in changed.items())
-    warnings = (*unclean_warnings(unclean), *doubt_warnings(doubtful))
-    return Decision(tuple(operations), ImageDelta(topics=topics), None, separable=True, warnings=warnings)
+    delta = ImageDelta(topics=topics)
+    return Decision(tuple(operations), delta, None, separable=True, warnings=losses.warnings())
 
 
 def _election(image: ClusterImage, topic: TopicImage, before: PartitionImage, told: LogEnd) -> Election | None:

@@ -56,10 +56,9 @@ def change_partitions(
     than to be without a leader."""
     changed: list[TopicImage] = []
     operations: list[Operation] = []
-    unclean: list[str] = []
-    doubtful: list[str] = []
+    losses = Losses()
     # Partitions of equal state change equally: one object and one encoding stand for all of them.
-    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, bool] | None] = {}
+    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, Election] | None] = {}
     for topic in topics:
         lossy = may_elect_uncleanly(image, topic)
         partitions = list(topic.partitions)
@@ -71,43 +70,44 @@ def change_partitions(
                 known[key] = None
                 if election is not None:
                     after = next_state(image, before, election)
-                    known[key] = after, encode_state(after), election.doubtful
+                    known[key] = after, encode_state(after), election
             found = known[key]
             if found is not None:
-                partitions[index], data, in_doubt = found
+                partitions[index], data, election = found
                 operations.append(Set(znodes.state_path(topic.name, index), data, before.state_version))
                 touched = True
-                if in_doubt:
-                    doubtful.append(f"{topic.name}-{index}")
-                elif is_unclean(before, found[0].leader):
-                    unclean.append(f"{topic.name}-{index}")
+                losses.note(f"{topic.name}-{index}", before, election)
         if touched:
             changed.append(with_partitions(topic, partitions))
-    return Changed(tuple(changed), tuple(operations), (*unclean_warnings(unclean), *doubt_warnings(doubtful)))
+    return Changed(tuple(changed), tuple(operations), losses.warnings())
 
 
-def is_unclean(before: PartitionImage, leader: int) -> bool:
-    """Whether electing that leader loses what only others had."""
-    return leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect))
+BEHIND = "replicas that were not in sync lead now, since no other was left"
+HURT = "may have lost the end of their logs (a machine lost power with log.flush.mode=os, or data is gone)"
+FURTHEST = f"all that were in sync {HURT}, and the one that has most leads"
+NOT_AWAITED = f"replicas that {HURT} lead now by an unclean election, which waits for no other that may have more"
 
 
-def unclean_warnings(partitions: Sequence[str]) -> tuple[str, ...]:
-    """What the operator is told of unclean elections."""
-    return tuple(
-        "replicas that were not in sync lead now, since no other was left: records that were acknowledged may be lost "
-        f"in {', '.join(partitions[at : at + NAMED_MAX])}"
-        for at in range(0, len(partitions), NAMED_MAX)
-    )
+class Losses:
+    """What elections may lose, for the operator to hear: partitions by what has happened to them."""
 
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {BEHIND: [], NOT_AWAITED: [], FURTHEST: []}
 
-def doubt_warnings(partitions: Sequence[str]) -> tuple[str, ...]:
-    """What the operator is told of leaders that may have lost the end of their logs, as all that was in sync has."""
-    return tuple(
-        "all that were in sync may have lost the end of their logs (a machine lost power with log.flush.mode=os, or "
-        "data is gone), and the one that has most leads: records that were acknowledged may be lost in "
-        f"{', '.join(partitions[at : at + NAMED_MAX])}"
-        for at in range(0, len(partitions), NAMED_MAX)
-    )
+    def note(self, partition: str, before: PartitionImage, election: Election) -> None:
+        """Of one election; most lose nothing."""
+        if election.doubtful:
+            self._found[NOT_AWAITED if election.unclean else FURTHEST].append(partition)
+        elif election.leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect)):
+            self._found[BEHIND].append(partition)
+
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence each, with many partitions in it."""
+        return tuple(
+            f"{what}: records that were acknowledged may be lost in {', '.join(found[at : at + NAMED_MAX])}"
+            for what, found in self._found.items()
+            for at in range(0, len(found), NAMED_MAX)
+        )
 
 
 def waiting_warnings(

@@ -14,7 +14,7 @@ from typing import Any
 from pybroker.cluster.events import AlterIsr, IsrChange, IsrOutcome
 from pybroker.cluster.port import ControllerPort
 from pybroker.errors import KafkaError
-from pybroker.native import IsrProposal, NativeBroker
+from pybroker.native import IsrProposal, NativeBroker, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ PAUSE_S = 0.05
 PAUSE_MAX_S = 2.0
 REFUSED_PAUSE_S = 0.2
 TIMEOUT_MS = 10_000
+SAID_ANEW_S = 60.0
+"""A follower that may not join is proposed with each of its fetches; of a partition it is said that often."""
 
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
 """After these the same is asked again: another controller, or this broker in its new life, gets an answer."""
@@ -55,6 +57,10 @@ class IsrKeeper:
         self._waiting: list[IsrProposal] = []
         self.failed_updates = 0
         """Changes that the controller refused, or could not be asked for."""
+        self._said: set[tuple[Uuid, int]] = set()
+        """Partitions of which it was said …"""
+        self._said_since = -SAID_ANEW_S
+        """… since then that they stay as they are."""
         self._work: asyncio.Task[None] | None = None
         self._judge: asyncio.Task[None] | None = None
 
@@ -89,7 +95,7 @@ class IsrKeeper:
         try:
             await work
         except KafkaError as error:
-            log.info("the ISR of %s-%d stays as it is: %s", proposal.topic_id, proposal.partition, error)
+            self._say_it_stays(proposal, str(error))
             await asyncio.sleep(REFUSED_PAUSE_S)
             # It is proposed again by its next fetch.
             identity = proposal.topic_id, proposal.partition
@@ -144,7 +150,17 @@ class IsrKeeper:
             isr.written(*partition, outcome.leader_epoch, outcome.isr, outcome.version)
             return
         if outcome.error_code != ErrorCode.INVALID_UPDATE_VERSION:
-            reason = error_name(outcome.error_code)
-            log.info("the ISR of %s-%d stays as it is: %s", proposal.topic_id, proposal.partition, reason)
+            self._say_it_stays(proposal, error_name(outcome.error_code))
             self.failed_updates += 1
             isr.refused(*partition, proposal.leader_epoch, proposal.version)
+
+    def _say_it_stays(self, proposal: IsrProposal, reason: str) -> None:
+        """Once in a while for the operator, every time for who looks closely."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._said_since + SAID_ANEW_S:
+            self._said_since = now
+            self._said.clear()
+        partition = proposal.topic_id, proposal.partition
+        level = logging.DEBUG if partition in self._said else logging.INFO
+        self._said.add(partition)
+        log.log(level, "the ISR of %s-%d stays as it is: %s", *partition, reason)

@@ -17,6 +17,7 @@ from pybroker.controller.elect_leaders import (
 from pybroker.controller.events import BalanceLeaders, BrokersChanged, ElectAnyLeaders
 from pybroker.controller.leader_election import UNCLEAN, allows_more, unclean_elections_of
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage
+from pybroker.metadata.znodes import UNKNOWN_END, LogEnd
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import arrival, cluster, created
 
@@ -83,12 +84,35 @@ def test_an_unclean_election_is_for_partitions_without_a_leader_and_is_told(imag
     after = state(without.apply(decision.delta))
     assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 1)
     (warning,) = decision.warnings
+    assert warning.startswith("replicas that were not in sync lead now")
     assert "a-0" in warning
     nobody = without.apply(ImageDelta(lost_brokers=(1, 2)))
     assert elected(nobody, unclean=True)[1] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
     # A member of the ISR is back, and nothing is lost.
     clean = decide_elect_leaders(with_state(image, "a", 0, leader=NO_LEADER, isr=(3,)), ElectLeaders(True, None))
     assert (clean.reply[0].error_code, clean.warnings) == (0, ())
+
+
+def test_what_is_said_of_a_leader_depends_on_what_it_may_have_lost(image: ClusterImage) -> None:
+    """All that were in sync may have lost something: that is not to lead without having been in sync."""
+    hurt = (LogEnd(1, 0, 70), LogEnd(2, -1, UNKNOWN_END))
+    waiting = with_state(image, "a", 0, leader=NO_LEADER, isr=(1, 2), suspect=hurt)
+    event = ElectLeaders(True, (("a", 0),))
+    for decision in (
+        decide_elect_leaders(waiting, event),
+        decide_any_leaders(lossy(waiting), ElectAnyLeaders()),
+        decide_brokers(lossy(waiting), BrokersChanged((arrival(1, 9),))),
+    ):
+        (warning,) = decision.warnings
+        assert "by an unclean election" in warning
+        assert "were not in sync" not in warning
+        assert "has most" not in warning, "nobody knows"
+    known = with_state(image, "a", 0, leader=NO_LEADER, isr=(1, 2), suspect=(LogEnd(1, 0, 70), LogEnd(2, 0, 80)))
+    offline = ReplicasOffline(3, ((image.topics["a"].topic_id, 0),))
+    for decision in (decide_elect_leaders(known, event), decide_offline(known, offline)):
+        (warning,) = decision.warnings
+        assert "the one that has most leads" in warning
+        assert "were not in sync" not in warning
 
 
 def test_replicas_that_are_not_in_sync_lead_only_where_that_is_allowed(image: ClusterImage) -> None:

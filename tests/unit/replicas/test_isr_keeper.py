@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from pybroker.cluster.events import AlterIsr, IsrOutcome
 from pybroker.cluster.port import Answer
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replicas import isr
 from pybroker.replicas.isr import IsrKeeper
 from tests.unit.control_plane import until
 
@@ -57,4 +62,35 @@ async def test_who_is_about_to_stop_is_not_proposed() -> None:
     keeper.proposed(proposal(1, 3, 2))
     await until(lambda: told.sets)
     assert told.sets == [(TOPIC, 0, 5, (1, 3, 2), 8)]
+    await keeper.stop()
+
+
+class Refuses(Port):
+    """A controller that knows none of the brokers that are to join."""
+
+    async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> Answer[Any]:
+        self.asked.append(event)
+        return Answer([IsrOutcome(ErrorCode.INELIGIBLE_REPLICA) for _ in event.changes], True)
+
+
+async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "pybroker.replicas.isr")
+    told = Told()
+    native: Any = SimpleNamespace(isr=told)
+    keeper = IsrKeeper(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]
+
+    async def propose(times: int) -> list[int]:
+        """The levels of what is said."""
+        caplog.clear()
+        told.refusals.clear()
+        for number in range(times):
+            keeper.proposed(proposal(1, 2))
+            await until(lambda number=number: len(told.refusals) > number)  # type: ignore[misc]
+        return [record.levelno for record in caplog.records if "stays as it is" in record.message]
+
+    assert await propose(3) == [logging.INFO, logging.DEBUG, logging.DEBUG]
+    monkeypatch.setattr(isr, "SAID_ANEW_S", 0.0)
+    assert await propose(2) == [logging.INFO, logging.INFO]
     await keeper.stop()
