@@ -83,6 +83,7 @@ from pybroker.replicas.strays import Strays
 from pybroker.security.authorizer import Authorizer
 from pybroker.security.broker_gate import BrokerGate
 from pybroker.security.credentials import Credentials
+from pybroker.security.decided import DecidedRights
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
 from pybroker.services import Services
@@ -223,6 +224,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             settings=ground.config,
             unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
             on_fatal=on_fatal,
+            rights=DecidedRights(ground.config) if authorizer.enabled else None,
         )
 
     office: Alone | Election

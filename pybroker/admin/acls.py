@@ -15,6 +15,7 @@ from pybroker.metadata.acls import (
     AclFilter,
 )
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -47,20 +48,20 @@ class AclAdmin:
         nodes = self._view.image.acls.values()
         return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
-    async def create(self, bindings: Sequence[AclBinding], principal: str) -> list[KafkaError | None]:
+    async def create(self, bindings: Sequence[AclBinding], caller: Caller) -> list[KafkaError | None]:
         """None for each entry that is in force now, in order. Raises KafkaError if nothing is done."""
         self._require_authorizer()
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
         if good:
-            answer = await self._port.submit(CreateAcls(good))
+            answer = await self._port.submit(CreateAcls(good), caller=caller)
             for binding in good:
-                log.info("%r added %s", principal, describe_binding(binding))
+                log.info("%r added %s", caller.principal, describe_binding(binding))
             if answer.late is not None:
                 raise answer.late
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
 
-    async def delete(self, filters: Sequence[AclFilter], principal: str) -> list[Sequence[AclBinding] | KafkaError]:
+    async def delete(self, filters: Sequence[AclFilter], caller: Caller) -> list[Sequence[AclBinding] | KafkaError]:
         """For each filter the entries that it removed. Raises KafkaError if nothing is done."""
         self._require_authorizer()
         results: list[Sequence[AclBinding] | KafkaError] = []
@@ -74,12 +75,12 @@ class AclAdmin:
                 results.append(error)
         if not good:
             return results
-        answer = await self._port.submit(DeleteAcls(tuple(good)))
+        answer = await self._port.submit(DeleteAcls(tuple(good)), caller=caller)
         removed = answer.reply
         found = iter(removed)
         results = [one if isinstance(one, KafkaError) else next(found) for one in results]
         for binding in dict.fromkeys(binding for found in removed for binding in found):
-            log.info("%r removed %s", principal, describe_binding(binding))
+            log.info("%r removed %s", caller.principal, describe_binding(binding))
         if answer.late is not None:
             raise answer.late
         return results

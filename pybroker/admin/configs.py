@@ -40,6 +40,7 @@ from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.dynamic_configs import usable
 
@@ -81,7 +82,7 @@ class ConfigAdmin:
         return config_views.chosen(entries, names)
 
     async def alter(
-        self, resources: Sequence[ResourceOps], validate_only: bool, principal: str
+        self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller
     ) -> list[KafkaError | None]:
         """Changes settings; each resource succeeds or fails by itself. What succeeded is durable and in force when
         this returns."""
@@ -95,7 +96,7 @@ class ConfigAdmin:
                     submitted = self._prepared(resources, left, results, validate_only=validate_only)
                     if validate_only or not submitted:
                         return results
-                    left = await self._submit(submitted, results, principal)
+                    left = await self._submit(submitted, results, caller)
                 except KafkaError as problem:
                     if not attempt:
                         raise
@@ -127,17 +128,16 @@ class ConfigAdmin:
         return found
 
     async def _submit(
-        self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], principal: str
+        self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], caller: Caller
     ) -> list[int]:
         """Notes what became of each. Gives the positions of those whose settings somebody else has changed since."""
-        answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)))
+        answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
         again: list[int] = []
         for (index, change), reply in zip(submitted, answer.reply, strict=True):
             results[index] = reply
             if reply is None:
-                log.info(
-                    "Settings of %s %s changed by %s: %s", change.resource, change.name, principal, _shown(change)
-                )
+                what = f"{change.resource} {change.name}"
+                log.info("Settings of %s changed by %s: %s", what, caller.principal, _shown(change))
                 results[index] = answer.late
             elif reply.code == ErrorCode.INVALID_UPDATE_VERSION:
                 again.append(index)

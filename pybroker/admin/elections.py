@@ -8,6 +8,7 @@ import msgspec
 
 from pybroker.cluster.events import ElectionOutcome, ElectLeaders
 from pybroker.cluster.port import ControllerPort
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -18,14 +19,14 @@ class ElectionAdmin:
         self._port = port
 
     async def elect(
-        self, partitions: Sequence[tuple[str, int]] | None, timeout_ms: int, *, unclean: bool
+        self, partitions: Sequence[tuple[str, int]] | None, timeout_ms: int, *, unclean: bool, caller: Caller
     ) -> list[ElectionOutcome]:
         """One result for each partition, in order; of all (None) those that needed an election. Success means: this
         broker shows the new leader. KafkaError: nobody decides now."""
         if partitions is not None:
             # Elected once; asked twice it would not be needed any more.
             partitions = tuple(dict.fromkeys(partitions))
-        answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms)
+        answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
         if answer.in_force:
             return answer.reply
         late = "The leader is elected; brokers learn of it later."

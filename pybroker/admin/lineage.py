@@ -20,6 +20,7 @@ from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.image import TopicImage
 from pybroker.native import Uuid
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -59,18 +60,18 @@ class LineageAdmin:
     # --- undelete -----------------------------------------------------------------------------------------------------
 
     async def undelete(
-        self, topics: Sequence[Restore], undeleted_by: str, timeout_ms: int
+        self, topics: Sequence[Restore], caller: Caller, timeout_ms: int
     ) -> list[UndeletedTopic | KafkaError]:
         """One result for each, in order. Success means: the topic is in service under its id."""
-        results = [self._undelete(one, undeleted_by, timeout_ms) for one in topics]
+        results = [self._undelete(one, caller, timeout_ms) for one in topics]
         return list(await asyncio.gather(*results))
 
-    async def _undelete(self, one: Restore, undeleted_by: str, timeout_ms: int) -> UndeletedTopic | KafkaError:
+    async def _undelete(self, one: Restore, caller: Caller, timeout_ms: int) -> UndeletedTopic | KafkaError:
         try:
             if one.new_name is not None:
                 check_new_name(one.new_name)
-            event = UndeleteTopic(one.topic_id, one.new_name, undeleted_by, self._clock.wall_ms())
-            answer = await self._port.submit(event, timeout_ms)
+            event = UndeleteTopic(one.topic_id, one.new_name, caller.principal, self._clock.wall_ms())
+            answer = await self._port.submit(event, timeout_ms, caller=caller)
         except KafkaError as error:
             return error
         if not answer.in_force:
@@ -78,13 +79,13 @@ class LineageAdmin:
                 ErrorCode.REQUEST_TIMED_OUT, "The undeletion goes on; `pybroker topics deletions` shows how far it is."
             )
         if isinstance(answer.reply, UndeletedTopic):
-            log.info("%r undeleted topic %s (id %s)", undeleted_by, answer.reply.name, answer.reply.topic_id)
+            log.info("%r undeleted topic %s (id %s)", caller.principal, answer.reply.name, answer.reply.topic_id)
         return answer.reply
 
     # --- truncate -----------------------------------------------------------------------------------------------------
 
     async def truncate(
-        self, topics: Sequence[Truncate], truncated_by: str, timeout_ms: int
+        self, topics: Sequence[Truncate], caller: Caller, timeout_ms: int
     ) -> list[TruncatedTopic | KafkaError]:
         """One result for each, in order. Success means: the new incarnation takes records."""
         if not self._config["delete.topic.enable"]:
@@ -104,10 +105,10 @@ class LineageAdmin:
             found[slot] = topic
             results.append(None)
         if found:
-            event = self._truncation(topics, found, truncated_by)
-            answer = await self._port.submit(event, timeout_ms)
+            event = self._truncation(topics, found, caller.principal)
+            answer = await self._port.submit(event, timeout_ms, caller=caller)
             done = [reply for reply in answer.reply if isinstance(reply, TruncatedTopic)]
-            log_truncated(truncated_by, done, event.now_ms + event.delay_ms)
+            log_truncated(event.truncated_by, done, event.now_ms + event.delay_ms)
             late = KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not in service within the timeout."
             )

@@ -11,6 +11,7 @@ from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import PartitionImage, is_moving
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -22,7 +23,7 @@ class ReassignmentAdmin:
         self._port = port
 
     async def alter(
-        self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool
+        self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool, caller: Caller
     ) -> list[KafkaError | None]:
         """None for each that has begun (or ended) and is shown by this broker, in order; else why it has not.
         KafkaError: nobody decides now."""
@@ -32,7 +33,7 @@ class ReassignmentAdmin:
             msgspec.structs.replace(one, topic_id=topics[one.topic].topic_id) if one.topic in topics else one
             for one in partitions
         )
-        answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms)
+        answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
         if answer.in_force:
             return answer.reply
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The reassignment is decided; brokers learn of it later.")

@@ -34,6 +34,7 @@ from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_t
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import FOUND
 from pybroker.native import INTERNAL_TOPICS, Uuid
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -74,14 +75,21 @@ class TopicAdmin:
         self._port = port
         self._config = config
         self._clock = clock
-        self._creating: dict[str, asyncio.Future[KafkaError | None]] = {}
+        self._creating: dict[tuple[str, Caller | None], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
 
     async def create(
-        self, specs: Sequence[TopicSpec], timeout_ms: int, *, validate_only: bool = False, created_by: str = BY_BROKER
+        self,
+        specs: Sequence[TopicSpec],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+        created_by: str = BY_BROKER,
+        caller: Caller | None = None,
     ) -> list[CreatedTopic | KafkaError]:
-        """One result for each spec, in order. Success means: durable, and its leaders take records."""
+        """One result for each spec, in order. Success means: durable, and its leaders take records. `created_by`: what
+        the topics' history says."""
         names = Counter(spec.name for spec in specs)
         results: list[CreatedTopic | KafkaError | None] = []
         topics: list[NewTopic] = []
@@ -96,7 +104,10 @@ class TopicAdmin:
             except KafkaError as error:
                 results.append(error)
         if topics:
-            decided = await self._create(topics, timeout_ms, validate_only=validate_only, created_by=created_by)
+            event = CreateTopics(
+                tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by
+            )
+            decided = await self._create(event, timeout_ms, caller)
             rest = iter(decided)
             results = [next(rest) if result is None else result for result in results]
         return [result for result in results if result is not None]
@@ -141,12 +152,11 @@ class TopicAdmin:
         return config
 
     async def _create(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool, created_by: str
+        self, event: CreateTopics, timeout_ms: int, caller: Caller | None
     ) -> list[CreatedTopic | KafkaError]:
-        event = CreateTopics(tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by)
-        answer = await self._port.submit(event, timeout_ms)
-        if not validate_only:
-            log_created(created_by, [one for one in answer.reply if isinstance(one, CreatedTopic)])
+        answer = await self._port.submit(event, timeout_ms, caller=caller)
+        if not event.validate_only:
+            log_created(event.created_by, [one for one in answer.reply if isinstance(one, CreatedTopic)])
         if answer.in_force:
             return answer.reply
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
@@ -160,25 +170,26 @@ class TopicAdmin:
         enabled: bool = self._config["auto.create.topics.enable"]
         return enabled
 
-    async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
+    async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
         """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the
-        work."""
-        mine = [name for name in dict.fromkeys(names) if name not in self._creating]
+        work, as far as the rights of the same caller count."""
+        mine = [name for name in dict.fromkeys(names) if (name, caller) not in self._creating]
         if mine:
             loop = asyncio.get_running_loop()
             for name in mine:
-                self._creating[name] = loop.create_future()
-            work = asyncio.ensure_future(self._auto_create(mine))
+                self._creating[name, caller] = loop.create_future()
+            work = asyncio.ensure_future(self._auto_create(mine, caller))
             # Waiters may be cancelled; the creation and the notice to the others go on.
             work.add_done_callback(_retrieve)
-        waits = {name: self._creating[name] for name in dict.fromkeys(names)}
+        waits = {name: self._creating[name, caller] for name in dict.fromkeys(names)}
         await asyncio.wait(waits.values())
         return {name: future.result() for name, future in waits.items()}
 
-    async def _auto_create(self, names: Sequence[str]) -> None:
+    async def _auto_create(self, names: Sequence[str], caller: Caller | None) -> None:
         problems: dict[str, KafkaError | None] = {}
         try:
-            results = await self.create([self._automatic_spec(name) for name in names], AUTO_CREATE_TIMEOUT_MS)
+            specs = [self._automatic_spec(name) for name in names]
+            results = await self.create(specs, AUTO_CREATE_TIMEOUT_MS, caller=caller)
             for name, result in zip(names, results, strict=True):
                 failed = isinstance(result, KafkaError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS
                 problems[name] = result if failed and isinstance(result, KafkaError) else None
@@ -188,7 +199,7 @@ class TopicAdmin:
             # Whatever happened: who waits is answered, and the next request tries again.
             bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created, see the broker's log.")
             for name in names:
-                self._creating.pop(name).set_result(problems.get(name, bug))
+                self._creating.pop((name, caller)).set_result(problems.get(name, bug))
 
     def _automatic_spec(self, name: str) -> TopicSpec:
         if name == CONSUMER_OFFSETS:
@@ -245,9 +256,10 @@ class TopicAdmin:
     # --- delete -------------------------------------------------------------------------------------------------------
 
     async def delete(
-        self, which: Sequence[str | Uuid], deleted_by: str, timeout_ms: int
+        self, which: Sequence[str | Uuid], caller: Caller | None, timeout_ms: int
     ) -> list[DeletedTopic | KafkaError]:
-        """One result for each, in order. Success means: the topic is gone here, and its name is free."""
+        """One result for each, in order. Success means: the topic is gone here, and its name is free. `caller`: the
+        client that deletes them; None: this broker does."""
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(which)
@@ -261,10 +273,11 @@ class TopicAdmin:
         ids = [one if isinstance(one, Uuid) else found[one] for one in which if one not in unknown]
         if not ids:
             return [unknown[one] for one in which]
+        deleted_by = BY_BROKER if caller is None else caller.principal
         event = DeleteTopics(
             tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
         )
-        answer = await self._port.submit(event, timeout_ms)
+        answer = await self._port.submit(event, timeout_ms, caller=caller)
         replies = iter(answer.reply)
         decided = [unknown[one] if one in unknown else next(replies) for one in which]
         deleted = [one for one in answer.reply if isinstance(one, DeletedTopic)]
@@ -301,7 +314,7 @@ class TopicAdmin:
         living = sorted(image.delete_orders & image.topics.keys())
         dropped = image.delete_orders - image.topics.keys() - image.damaged.keys()
         if living and self._config["delete.topic.enable"]:
-            for result in await self.delete(living, BY_BROKER, AUTO_CREATE_TIMEOUT_MS):
+            for result in await self.delete(living, None, AUTO_CREATE_TIMEOUT_MS):
                 if isinstance(result, DeletedTopic):
                     log.warning("topic %s (id %s) is deleted: it was ordered before", result.name, result.topic_id)
                 else:
@@ -315,7 +328,12 @@ class TopicAdmin:
     # --- grow ---------------------------------------------------------------------------------------------------------
 
     async def create_partitions(
-        self, specs: Sequence[GrowSpec], timeout_ms: int, *, validate_only: bool = False
+        self,
+        specs: Sequence[GrowSpec],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+        caller: Caller | None = None,
     ) -> list[KafkaError | None]:
         """None for each success, in order. Success means: the new partitions take records."""
         names = Counter(spec.name for spec in specs)
@@ -340,7 +358,7 @@ class TopicAdmin:
             for one in changes
         ]
         answer = await self._port.submit(
-            CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms
+            CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms, caller=caller
         )
         late = KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."

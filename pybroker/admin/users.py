@@ -11,6 +11,7 @@ from pybroker.cluster.events import AlterUsers, UserChange
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.scram import (
     BY_NAME,
@@ -53,7 +54,7 @@ class UserAdmin:
         self._port = port
 
     async def alter(
-        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], principal: str
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], caller: Caller
     ) -> dict[str, KafkaError | None]:
         """By user, in the order of their first mention: None, or why nothing of that user was changed."""
         everything: list[Deletion | Upsertion] = [*deletions, *upsertions]
@@ -78,11 +79,13 @@ class UserAdmin:
                 changes.setdefault(one.name, {})[mechanism.mechanism_name] = credential
         if changes:
             event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
-            answer = await self._port.submit(event)
+            answer = await self._port.submit(event, caller=caller)
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error
                 if error is None:
-                    log.info("%r changed the credentials of user %r: %s", principal, name, sorted(changes[name]))
+                    log.info(
+                        "%r changed the credentials of user %r: %s", caller.principal, name, sorted(changes[name])
+                    )
                     results[name] = answer.late
         return results
 

@@ -30,7 +30,7 @@ async def altered(
         authorizer,
         context,
         resources,
-        lambda permitted: configs.alter(permitted, validate_only, context.principal),
+        lambda permitted: configs.alter(permitted, validate_only, context.caller),
     )
     return [
         row(

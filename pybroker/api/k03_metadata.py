@@ -47,6 +47,7 @@ class _Asker:
         self._authorizer = authorizer
         self._context = context
         self._with_operations = with_operations
+        self.caller = context.caller
 
     def lists(self, name: str) -> bool:
         return self._authorizer.lists(self._context, ResourceType.TOPIC, name)
@@ -110,7 +111,7 @@ async def _create_missing(
     refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     errors: dict[str, KafkaError | None] = {name: refused for name in missing if not asker.creates(name)}
     wanted = [name for name in missing if name not in errors]
-    return {**errors, **await topics.auto_create(wanted)} if wanted else errors
+    return {**errors, **await topics.auto_create(wanted, asker.caller)} if wanted else errors
 
 
 def _by_name(

@@ -46,7 +46,11 @@ async def handle(
             refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             answers[topic.name] = _answer(topic.name, refused, config, with_configs=False, describes=False)
     results = await topics.create(
-        specs, request.timeout_ms, validate_only=request.validate_only, created_by=context.principal
+        specs,
+        request.timeout_ms,
+        validate_only=request.validate_only,
+        created_by=context.principal,
+        caller=context.caller,
     )
     with_configs = context.api_version >= FIRST_WITH_CONFIGS
     for spec, result in zip(specs, results, strict=True):

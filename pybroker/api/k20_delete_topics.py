@@ -57,7 +57,7 @@ async def handle(
     outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
     wanted = [one for one in asked if one not in outcomes]
     results = await topics.delete(
-        [name if name is not None else topic_id for name, topic_id in wanted], context.principal, request.timeout_ms
+        [name if name is not None else topic_id for name, topic_id in wanted], context.caller, request.timeout_ms
     )
     for one, result in zip(wanted, results, strict=True):
         outcomes[one] = result

@@ -33,6 +33,6 @@ async def handle(
             CreateAclsResponse_AclCreationResult(error_message=None)
             if problem is None
             else CreateAclsResponse_AclCreationResult(error_code=problem.code, error_message=problem.message)
-            for problem in await acls.create(bindings, context.principal)
+            for problem in await acls.create(bindings, context.caller)
         ]
     )

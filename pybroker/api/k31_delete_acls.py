@@ -35,7 +35,7 @@ async def handle(
         for one in request.filters
     ]
     results = []
-    for outcome in await acls.delete(filters, context.principal):
+    for outcome in await acls.delete(filters, context.caller):
         if isinstance(outcome, KafkaError):
             results.append(
                 DeleteAclsResponse_DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.message)

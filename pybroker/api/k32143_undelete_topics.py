@@ -43,7 +43,7 @@ async def handle(
             answers[topic.topic_id] = refused
         else:
             wanted.append(Restore(topic.topic_id, topic.new_name))
-    results = await lineage.undelete(wanted, context.principal, request.timeout_ms)
+    results = await lineage.undelete(wanted, context.caller, request.timeout_ms)
     answers |= {one.topic_id: result for one, result in zip(wanted, results, strict=True)}
     return UndeleteTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in seen])
 

@@ -38,7 +38,7 @@ async def handle(
         answers.append(refused)
         if refused is None:
             wanted.append(Truncate(topic.name if topic.name is not None else topic.topic_id, topic.keep_offsets))
-    results = iter(await lineage.truncate(wanted, context.principal, request.timeout_ms))
+    results = iter(await lineage.truncate(wanted, context.caller, request.timeout_ms))
     outcomes = [next(results) if answer is None else answer for answer in answers]
     return TruncateTopicsResponse(
         topics=[_answer(topic, outcome) for topic, outcome in zip(request.topics, outcomes, strict=True)]

@@ -34,7 +34,8 @@ async def handle(
     topic = access.topic(context, request.topic_id, AclOperation.WRITE)
     if topic.internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own.")
-    record = await ingests.begin((request.topic_id, request.ingest_id, request.batch_id), request.ttl_ms, request.join)
+    key = (request.topic_id, request.ingest_id, request.batch_id)
+    record = await ingests.begin(key, request.ttl_ms, request.join, context.caller)
     # Of a stream a later batch may have been committed: what it brought is not this batch's.
     own = record.state != OPEN and record.batch_id == request.batch_id
     config = record.config

@@ -28,7 +28,7 @@ async def handle(
     check_name(request.ingest_id, request.batch_id)
     access.topic(context, request.topic_id, AclOperation.WRITE)
     key = (request.topic_id, request.ingest_id, request.batch_id)
-    outcome = await ingests.commit(key, request.epoch, _listed(request))
+    outcome = await ingests.commit(key, request.epoch, _listed(request), context.caller)
     record, problem = outcome.record, outcome.problem
     own = record.batch_id == request.batch_id and record.state == COMMITTED
     if problem is not None:

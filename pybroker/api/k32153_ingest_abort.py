@@ -19,5 +19,6 @@ async def handle(
     access.check_cluster(request.cluster_id)
     check_name(request.ingest_id, request.batch_id)
     access.topic(context, request.topic_id, AclOperation.WRITE, AclOperation.ALTER)
-    state = await ingests.abort((request.topic_id, request.ingest_id, request.batch_id), request.epoch)
+    key = (request.topic_id, request.ingest_id, request.batch_id)
+    state = await ingests.abort(key, request.epoch, context.caller)
     return IngestAbortResponse(state=wire_state(state))

@@ -25,7 +25,9 @@ async def handle(
         topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.ALTER, topic.name)
     }
     specs = [_spec(topic) for topic in request.topics if topic.name not in denied]
-    results = await topics.create_partitions(specs, request.timeout_ms, validate_only=request.validate_only)
+    results = await topics.create_partitions(
+        specs, request.timeout_ms, validate_only=request.validate_only, caller=context.caller
+    )
     answers: dict[str, CreatePartitionsResponse_CreatePartitionsTopicResult] = {
         name: CreatePartitionsResponse_CreatePartitionsTopicResult(
             name=name,

@@ -34,7 +34,7 @@ async def handle(
         if request.election_type not in (PREFERRED, UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}.")
         unclean = request.election_type == UNCLEAN
-        outcomes = await elections.elect(partitions, request.timeout_ms, unclean=unclean)
+        outcomes = await elections.elect(partitions, request.timeout_ms, unclean=unclean, caller=context.caller)
     except KafkaError as error:
         # Version 0 shows only what stands in the partitions.
         refused = [ElectionOutcome(name, index, error.code, error.message) for name, index in partitions or ()]

@@ -33,7 +33,9 @@ async def handle(
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         wanted = _wanted(request)
-        results = await reassignments.alter(wanted, request.timeout_ms, factor_may_change=allowed)
+        results = await reassignments.alter(
+            wanted, request.timeout_ms, factor_may_change=allowed, caller=context.caller
+        )
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=allowed, error_code=error.code, error_message=error.message

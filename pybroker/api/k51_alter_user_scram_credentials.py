@@ -36,7 +36,7 @@ async def handle(
             Upsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
             for one in request.upsertions
         ],
-        context.principal,
+        context.caller,
     )
     return _response(results)
 

@@ -1,5 +1,5 @@
-"""Envelope (key 58), between brokers only: what one broker was asked, and the controller has to decide (KIP-590 has the
-key; an event of ours is in it)."""
+"""Envelope (key 58), between brokers only: what one broker was asked, and the controller has to decide, for the client
+that asked (KIP-590 has the key; an event of ours is in it)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.caller import UnreadableCallerError, unpacked_caller
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
 
@@ -26,13 +27,14 @@ async def handle(
     try:
         inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
         event = unpack_event(inner.event)
-    except (CodecError, UnreadableError) as problem:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope holds no event: {problem}") from None
+        caller = unpacked_caller(request.request_principal, request.client_host_address)
+    except (CodecError, UnreadableError, UnreadableCallerError) as problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope cannot be read: {problem}") from None
     if not port.is_open:
         return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
         asked = Asked(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
-        answer = await port.submit(event, inner.timeout_ms, asked_by=inner.broker_id, asked=asked)
+        answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
         reply = wire.SubmitEventResponse(
             error_code=0, error_message=None, reply=pack_reply(answer.reply), in_force=answer.in_force
         )

@@ -9,6 +9,7 @@ import msgspec
 from pybroker.cluster.events import Event
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 R = TypeVar("R")
@@ -42,7 +43,9 @@ class Asked(msgspec.Struct, frozen=True):
 class ControllerPort(Protocol):
     """Takes events. Who holds it knows nothing else of the controller."""
 
-    async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
+    async def submit(
+        self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
+    ) -> Answer[R]:
         """Has an event decided, and answers when the decision is in force: when this broker's view and its clients see
         it, and beyond that when
 
@@ -54,6 +57,9 @@ class ControllerPort(Protocol):
 
         With `timeout_ms`, which counts from the call on, it answers then at the latest. In a cluster this holds for the
         decision, too, and who names no time has 25 s. Who is cancelled while waiting does not stop what was submitted.
+
+        `caller`: the client that wants it. This broker has found that it may; the controller looks again (KIP-590), as
+        rights that were taken away may not be known here yet. None: a broker wants it by itself.
 
         Raises KafkaError, and then nothing was changed: NOT_CONTROLLER (nobody decides now; try again),
         KAFKA_STORAGE_ERROR (the store has failed), or why the event is refused as a whole. REQUEST_TIMED_OUT: the
@@ -80,6 +86,7 @@ class OwnPort(ControllerPort, Protocol):
         event: Event[R],
         timeout_ms: int | None = None,
         *,
+        caller: Caller | None = None,
         asked_by: int | None = None,
         asked: Asked | None = None,
     ) -> Answer[R]:

@@ -25,7 +25,7 @@ from pybroker.controller.broadcast import Messages
 from pybroker.controller.broker_watch import BrokerWatch
 from pybroker.controller.closing import Closing
 from pybroker.controller.confirmations import Confirmations, Followers
-from pybroker.controller.decision import Decision, rule_of
+from pybroker.controller.decision import Closed, Decision, rule_of
 from pybroker.controller.deletions import Deletions
 from pybroker.controller.departures import Departures
 from pybroker.controller.events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
@@ -37,6 +37,7 @@ from pybroker.controller.migration import Migrations
 from pybroker.controller.outbox import Outbox, Sent
 from pybroker.controller.outcomes import Outcomes
 from pybroker.controller.reassignments import Reassignments
+from pybroker.controller.rights import Granted, Rights, grant
 from pybroker.controller.writer import ResignedError, Writer
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata.deletion_records import REMOVED
@@ -70,9 +71,11 @@ class Controller:
         settings: Mapping[str, Any],
         unclean_elections: bool,
         on_fatal: Callable[[FatalError], None],
+        rights: Rights | None = None,
     ) -> None:
         """`between`: the listener that brokers use among themselves, if there is one. `settings`: of this broker, as
-        they are in force; `unclean_elections`: what its file says of them."""
+        they are in force; `unclean_elections`: what its file says of them. `rights`: of clients; None without
+        authorizer."""
         self._port = port
         self._store = store
         self._clock = clock
@@ -99,6 +102,7 @@ class Controller:
         self._balance = None if between is None else LeaderBalance(port, settings)
         self._reassignments = Reassignments(port)
         self._unclean = unclean_elections
+        self._rights = rights
         self.resigned = asyncio.Event()
         """Set when a write was refused because another controller is in office, or because somebody who is none has
         written to the store …"""
@@ -120,6 +124,8 @@ class Controller:
             await self._outcomes.load(self._store)
         loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
         self._image = self._with_unclean_elections(loaded.image)
+        if self._rights is not None:
+            self._rights.follow(self._image, self._image)
         gone = self._migrations.start(self._image, loaded.unfinished)
         # Brokers are announced by their registrations, which also elects leaders for what they host: before anything is
         # decided that needs brokers.
@@ -189,11 +195,12 @@ class Controller:
             decided = self._decided_before(submission)
             if decided is None:
                 submission.require_time()
-                topics = self._to_be_closed(submission)
+                granted = grant(self._image, submission, self._rights)
+                topics = self._to_be_closed(submission, granted)
                 if topics:
                     self._spawn(self._close_first(submission, topics))
                     return
-                decided = await self._decide(submission)
+                decided = await self._decide(submission, granted)
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:
@@ -212,20 +219,22 @@ class Controller:
         outcome = outcomes.find(submission.event, asked)
         return None if outcome is None else Decided(outcomes.reply_of(submission.event, outcome), ())
 
-    def _to_be_closed(self, submission: Submission) -> Sequence[TopicImage]:
+    def _to_be_closed(self, submission: Submission, granted: Granted) -> Sequence[TopicImage]:
         closes = rule_of(submission.event).closes
-        return closes(self._image, submission.event) if closes is not None and submission.closed is None else ()
+        if closes is None or submission.closed is not None or granted.refusal is not None:
+            return ()
+        return closes(self._image, granted.event)
 
     async def _close_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
         """Others have their turn meanwhile."""
         submission.closed = await self._closing.close(self._image, topics)
         self._port.put_back(submission)
 
-    async def _decide(self, submission: Submission) -> Decided:
-        event, before = submission.event, self._image
+    async def _decide(self, submission: Submission, granted: Granted) -> Decided:
+        before = self._image
         closed = () if submission.closed is None else (submission.closed.closed,)
         try:
-            decision = await self._apart(partial(rule_of(event).decide, before, event, *closed))
+            decision = await self._apart(partial(_decision, before, granted, *closed))
         except KafkaError:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
             raise
@@ -238,6 +247,8 @@ class Controller:
         self._image, messages = await self._apart(partial(self._consequences, before, decision.delta))
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
+        if self._rights is not None:
+            self._rights.follow(before, decision.delta)
         self._deletions.observe(self._image, decision.delta)
         for name, left in decision.delta.leftovers.items():
             if left >= 0:
@@ -359,3 +370,11 @@ class Controller:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _decision(image: ClusterImage, granted: Granted, *closed: Closed) -> Decision:
+    """Of what is granted; the reply is about all that was asked. Raises KafkaError. Pure."""
+    if granted.refusal is not None:
+        raise granted.refusal
+    decision = rule_of(granted.event).decide(image, granted.event, *closed)
+    return msgspec.structs.replace(decision, reply=granted.whole(decision.reply)) if granted.refused else decision

@@ -12,6 +12,7 @@ from pybroker.cluster.queue_figures import QueueFigures
 from pybroker.controller.closing import ClosedTopics
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 DECISION_MS_MIN = 1_000
@@ -38,6 +39,8 @@ class Submission:
     """By the clock of the figures."""
     asked: Asked | None = None
     """With it the outcome is kept, under this request id."""
+    caller: Caller | None = None
+    """The client that wants it, whose rights count; None: a broker does."""
     closed: ClosedTopics | None = None
     """What was closed for its decision; until then it may have to wait."""
 
@@ -82,6 +85,7 @@ class LocalPort:
         event: Event[R],
         timeout_ms: int | None = None,
         *,
+        caller: Caller | None = None,
         asked_by: int | None = None,
         asked: Asked | None = None,
     ) -> Answer[R]:
@@ -95,7 +99,7 @@ class LocalPort:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
             )
-        answered = self._put(event, self._broker_id if asked_by is None else asked_by, timeout_ms, asked)
+        answered = self._put(event, self._broker_id if asked_by is None else asked_by, timeout_ms, asked, caller)
         if asked is None:
             return await answered
         request_id = asked.request_id
@@ -105,7 +109,12 @@ class LocalPort:
         return await asyncio.shield(answered)
 
     def _put(
-        self, event: Event[R], asked_by: int, timeout_ms: int | None, asked: Asked | None
+        self,
+        event: Event[R],
+        asked_by: int,
+        timeout_ms: int | None = None,
+        asked: Asked | None = None,
+        caller: Caller | None = None,
     ) -> asyncio.Future[Answer[R]]:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Answer[R]] = loop.create_future()
@@ -113,7 +122,8 @@ class LocalPort:
         if timeout_ms is not None:
             deadline = loop.time() + timeout_ms / 1000
             decide_by = loop.time() + max(timeout_ms, DECISION_MS_MIN) / 1000
-        self._queue.put_nowait(Submission(event, asked_by, deadline, decide_by, answered, self.figures.now(), asked))
+        came = self.figures.now()
+        self._queue.put_nowait(Submission(event, asked_by, deadline, decide_by, answered, came, asked, caller))
         return answered
 
     def _answered(self, request_id: Uuid, done: asyncio.Future[Answer[Any]]) -> None:
@@ -126,7 +136,7 @@ class LocalPort:
     def open(self, first: Event[R] | None) -> asyncio.Future[Answer[R]] | None:
         """Somebody takes events from now on, this one before any other; gives what becomes of it."""
         self._open = True
-        return None if first is None else self._put(first, self._broker_id, None, None)
+        return None if first is None else self._put(first, self._broker_id)
 
     def close(self) -> None:
         """Nobody does any more."""

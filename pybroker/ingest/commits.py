@@ -20,6 +20,7 @@ from pybroker.ingest.removal import Removal
 from pybroker.metadata.image import ClusterImage
 from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, IngestRecord
 from pybroker.native import ListedAttempt, Uuid
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -106,12 +107,15 @@ class Commits:
         self._shown.set()
         self._shown = asyncio.Event()
 
-    async def commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
+    async def commit(
+        self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt], caller: Caller | None
+    ) -> CommitOutcome:
+        """For the client that asks."""
         async with self._lock(key):
             record = self._view.image.commit_of(key)
             repeated = record is not None
             if record is None:
-                record = await self._decide_commit(key, epoch, listed)
+                record = await self._decide_commit(key, epoch, listed, caller)
             problem = None
             if record.state == COMMITTING and record.key == key:
                 try:
@@ -146,7 +150,9 @@ class Commits:
         )
         return record, problem or late
 
-    async def _decide_commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> IngestRecord:
+    async def _decide_commit(
+        self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt], caller: Caller | None
+    ) -> IngestRecord:
         known = self._view.image.ingests.get(key)
         if known is None:
             raise KafkaError(
@@ -155,9 +161,9 @@ class Commits:
         if known.epoch != epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
         if self._alone:
-            record = await self._prepare_and_decide(known, listed)
+            record = await self._prepare_and_decide(known, listed, caller)
         else:
-            record = await self._decide_in_cluster(known, listed)
+            record = await self._decide_in_cluster(known, listed, caller)
         if record.key != key:
             # A later batch of the stream was decided meanwhile: this one counts as committed and is of no use.
             await self._end(known)
@@ -165,7 +171,9 @@ class Commits:
             await self._removal.remove(record)
         return record
 
-    async def _prepare_and_decide(self, known: IngestRecord, listed: Sequence[ListedAttempt]) -> IngestRecord:
+    async def _prepare_and_decide(
+        self, known: IngestRecord, listed: Sequence[ListedAttempt], caller: Caller | None
+    ) -> IngestRecord:
         prepared = await self._preparing.prepare(known, listed)
         event = CommitIngest(
             known.key,
@@ -177,19 +185,21 @@ class Commits:
             prepared.versions,
         )
         try:
-            return await self._decide(event)
+            return await self._decide(event, caller)
         except KafkaError:
             if self._alone:
                 self._leader.reopen(known.key, known.epoch)
             raise
 
-    async def _decide_in_cluster(self, known: IngestRecord, listed: Sequence[ListedAttempt]) -> IngestRecord:
+    async def _decide_in_cluster(
+        self, known: IngestRecord, listed: Sequence[ListedAttempt], caller: Caller | None
+    ) -> IngestRecord:
         """Prepares and decides; again while leaders and replicas change. Whatever was decided of it, though the answer
         was lost, the next decision finds."""
         give_up = self._clock.monotonic_ms() + PREPARE_S * 1000
         while True:
             try:
-                return await self._prepare_and_decide(known, listed)
+                return await self._prepare_and_decide(known, listed, caller)
             except KafkaError as error:
                 if error.code not in AGAIN or self._clock.monotonic_ms() >= give_up:
                     # Appends go on, and whoever prepares it still is too late.
@@ -295,5 +305,5 @@ class Commits:
         """Its topic, for log lines."""
         return self._view.image.describe(record.topic_id)
 
-    async def _decide(self, event: Event[R]) -> R:
-        return (await self._port.submit(event)).reply
+    async def _decide(self, event: Event[R], caller: Caller | None = None) -> R:
+        return (await self._port.submit(event, caller=caller)).reply

@@ -34,6 +34,7 @@ from pybroker.metadata.cache import RemovedTopic
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.ingest_records import COMMITTING, OPEN, IngestKey, IngestRecord
 from pybroker.native import ListedAttempt, Uuid
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class Ingests:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def begin(self, key: IngestKey, ttl_ms: int, join: bool) -> IngestRecord:
+    async def begin(self, key: IngestKey, ttl_ms: int, join: bool, caller: Caller | None = None) -> IngestRecord:
         """The open ingest, or the record of its commit. Raises KafkaError."""
         async with self._lock(key):
             ttl = self._config["ingest.ttl.ms"] if ttl_ms < 0 else ttl_ms
@@ -167,7 +168,7 @@ class Ingests:
                 random.randrange(1, 2**30),
             )
             before = self._view.image.ingests.get(key)
-            record = await self._decide(event, None if self._alone else BEGIN_MS)
+            record = await self._decide(event, None if self._alone else BEGIN_MS, caller)
             if self._alone and record.state == OPEN:
                 if before is not None and before.epoch != record.epoch:
                     await self._removal.remove(before)
@@ -175,12 +176,14 @@ class Ingests:
         self._expiry.wake()
         return record
 
-    async def commit(self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt]) -> CommitOutcome:
+    async def commit(
+        self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt], caller: Caller | None = None
+    ) -> CommitOutcome:
         """Commits what is listed, once. Raises KafkaError when nothing was decided. A client that goes away does not
         stop it."""
-        return await asyncio.shield(self._spawn(self._commits.commit(key, epoch, listed)))
+        return await asyncio.shield(self._spawn(self._commits.commit(key, epoch, listed, caller)))
 
-    async def abort(self, key: IngestKey, epoch: int) -> str | None:
+    async def abort(self, key: IngestKey, epoch: int, caller: Caller | None = None) -> str | None:
         """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError when
         nothing was decided."""
         async with self._lock(key):
@@ -192,7 +195,7 @@ class Ingests:
                 return None
             if epoch not in (-1, known.epoch):
                 raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
-            await self._end(known)
+            await self._end(known, caller)
             return None
 
     def views(self, include_committed: bool) -> Iterator[IngestView]:
@@ -211,9 +214,9 @@ class Ingests:
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    async def _end(self, record: IngestRecord) -> None:
+    async def _end(self, record: IngestRecord, caller: Caller | None = None) -> None:
         """Over as soon as it is decided, whatever becomes of the files. Raises KafkaError when it is not."""
-        await self._decide(DropIngests(open=((record.key, record.epoch),)))
+        await self._decide(DropIngests(open=((record.key, record.epoch),)), caller=caller)
         if self._alone:
             await self._removal.remove(record)
 
@@ -305,5 +308,7 @@ class Ingests:
         if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, KafkaError):
             log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
 
-    async def _decide(self, event: Event[R], timeout_ms: int | None = None) -> R:
-        return (await self._port.submit(event, timeout_ms)).reply
+    async def _decide(
+        self, event: Event[R], timeout_ms: int | None = None, caller: Caller | None = None
+    ) -> R:
+        return (await self._port.submit(event, timeout_ms, caller=caller)).reply

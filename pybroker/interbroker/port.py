@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from pybroker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker
 from pybroker.cluster.packed import UnreadableError, pack_event, unpack_reply
@@ -26,6 +27,7 @@ from pybroker.metadata.image import BrokerImage
 from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.caller import Caller, packed_caller
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,17 @@ R = TypeVar("R")
 
 class LostAnswerError(KafkaError):
     """The controller was asked; whether it has decided is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Generic[R]):
+    """An event on its way to the controller, with what is said of it."""
+
+    event: Event[R]
+    caller: Caller | None
+    asked: Asked | None
+    deadline: float
+    """Until when it is waited for what is decided to be in force."""
 
 
 class Follows(ClusterView, Protocol):
@@ -79,14 +92,17 @@ class ClusterPort:
         self._view = view
         self._connections = ControllerConnections(dial)
 
-    async def submit(self, event: Event[R], timeout_ms: int | None = None) -> Answer[R]:
+    async def submit(
+        self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
+    ) -> Answer[R]:
         """See `ControllerPort`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         given_ms = PATIENCE_MS if timeout_ms is None else max(0, timeout_ms)
         try:
             async with asyncio.timeout_at(began + max(given_ms, DECISION_MS_MIN) / 1000):
-                return await self._submit(event, began, began + (given_ms - min(WAY_MS_MAX, given_ms // 10)) / 1000)
+                deadline = began + (given_ms - min(WAY_MS_MAX, given_ms // 10)) / 1000
+                return await self._submit(event, began, deadline, caller)
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -94,7 +110,9 @@ class ClusterPort:
                 "It may come later; look what became of it.",
             ) from None
 
-    async def _submit(self, event: Event[R], began: float, deadline: float) -> Answer[R]:
+    async def _submit(
+        self, event: Event[R], began: float, deadline: float, caller: Caller | None
+    ) -> Answer[R]:
         """`deadline`: until when it is waited for what is decided to be in force. A decision is waited for until who
         calls cancels this."""
         loop = asyncio.get_running_loop()
@@ -104,11 +122,11 @@ class ClusterPort:
             asked = None if isinstance(event, WITHOUT_ID) else Asked(request_id, int((loop.time() - began) * 1000))
             try:
                 if self._local.is_open:
-                    answer = await self._local.submit(event, left_ms, asked=asked)
+                    answer = await self._local.submit(event, left_ms, caller=caller, asked=asked)
                     if isinstance(event, CatchUp):
                         answer = await self._shown(answer, self._changes(), deadline)
                     return answer
-                return await self._forward(event, asked, deadline)
+                return await self._forward(Wanted(event, caller, asked, deadline))
             except KafkaError as error:
                 again = error.code == ErrorCode.NOT_CONTROLLER or (
                     isinstance(error, LostAnswerError) and asked is not None
@@ -132,13 +150,13 @@ class ClusterPort:
         await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
         changes.cancel()
 
-    async def _forward(self, event: Event[R], asked: Asked | None, deadline: float) -> Answer[R]:
+    async def _forward(self, wanted: Wanted[R]) -> Answer[R]:
         controller = self._controller()
         reached = False
         try:
             async with self._connections.to(controller) as connection:
                 reached = True
-                return await self._ask(connection, controller.broker_id, event, asked, deadline)
+                return await self._ask(connection, controller.broker_id, wanted)
         except UNREACHABLE as problem:
             if not reached:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
@@ -149,14 +167,7 @@ class ClusterPort:
                 f"The controller was asked and did not answer; look what became of it ({problem}).",
             ) from problem
 
-    async def _ask(
-        self,
-        connection: InterBrokerConnection,
-        controller: int,
-        event: Event[R],
-        asked: Asked | None,
-        deadline: float,
-    ) -> Answer[R]:
+    async def _ask(self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]) -> Answer[R]:
         # A controller that was paused answers when it is too late: who has replaced it is asked then.
         replaced = asyncio.ensure_future(self._replaced(controller))
 
@@ -165,13 +176,13 @@ class ClusterPort:
                 connection.abort()
 
         replaced.add_done_callback(give_up)
+        event = wanted.event
         try:
             if isinstance(event, AlterIsr):
                 return await _alter_partition(connection, event)
             if isinstance(event, ShutDownBroker):
                 return await _shut_down(connection, event)
-            assert asked is not None
-            return await self._envelope(connection, event, asked, deadline)
+            return await self._envelope(connection, wanted)
         finally:
             replaced.cancel()
 
@@ -180,17 +191,18 @@ class ClusterPort:
         while self._seat.controller in (None, controller):
             await self._seat.changes()
 
-    async def _envelope(
-        self, connection: InterBrokerConnection, event: Event[R], asked: Asked, deadline: float
-    ) -> Answer[R]:
-        left_ms = max(0, int((deadline - asyncio.get_running_loop().time()) * 1000))
+    async def _envelope(self, connection: InterBrokerConnection, wanted: Wanted[R]) -> Answer[R]:
+        event, asked = wanted.event, wanted.asked
+        assert asked is not None, event
+        left_ms = max(0, int((wanted.deadline - asyncio.get_running_loop().time()) * 1000))
         inner = wire.SubmitEventRequest(
             broker_id=self._broker_id, event=pack_event(event), timeout_ms=left_ms, asked_ms_ago=asked.ms_ago
         )
+        principal, host = packed_caller(wanted.caller)
         envelope = wire.EnvelopeRequest(
             request_data=encode(inner, 0),
-            request_principal=None,
-            client_host_address=b"",
+            request_principal=principal,
+            client_host_address=host,
             request_id=asked.request_id,
         )
         answer = await connection.request(envelope, timeout_s=ANSWER_S_MAX)
@@ -205,7 +217,7 @@ class ClusterPort:
         except (UnreadableError, CodecError) as problem:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
         change = answer.controller_epoch, answer.change_number
-        return await self._shown(Answer(found, reply.in_force), change, deadline)
+        return await self._shown(Answer(found, reply.in_force), change, wanted.deadline)
 
     async def _shown(self, answer: Answer[R], change: tuple[int, int], deadline: float) -> Answer[R]:
         """Once this broker's view has come to that change; not in force if it does not in time."""

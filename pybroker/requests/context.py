@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pybroker.protocol.caller import Caller
+
 
 class RequestContext(msgspec.Struct, frozen=True):
     """Taken from the connection and the request's header."""
@@ -18,6 +20,11 @@ class RequestContext(msgspec.Struct, frozen=True):
     connection_id: int
     sasl_authenticated: bool = False
     """The client has proven by SASL who it is; false on listeners without SASL."""
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, for those who decide."""
+        return Caller(self.principal, self.client_host)
 
 
 class Authenticated(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
+from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_network, until
 from tests.support.cluster_state import ClusterState
@@ -21,6 +22,11 @@ from tests.support.links import ZOOKEEPER, Links
 from tests.wire.client import WireClient
 
 ANSWER_MS = 60_000
+RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+ANYBODY = "User:ANONYMOUS"
 
 
 class Network:
@@ -43,7 +49,7 @@ class Network:
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     with (
-        running_network(tmp_path_factory.mktemp("envelope")) as (cluster, links),
+        running_network(tmp_path_factory.mktemp("envelope"), RIGHTS) as (cluster, links),
         ClusterState(cluster.zookeeper.address) as state,
     ):
         yield Network(cluster, links, state)
@@ -181,3 +187,71 @@ def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(n
         network.links.heal()
         assert client.receive().responses[0].error_code == 0, "the one in office was asked"
     assert id_of(brokers[controller], "made-since") is None
+
+
+def allow(broker: ClusterBroker, topic: str, *operations: AclOperation) -> None:
+    """Nothing else is allowed on that topic then."""
+    request = m.CreateAclsRequest(
+        creations=[
+            m.CreateAclsRequest_AclCreation(
+                resource_type=ResourceType.TOPIC,
+                resource_name=topic,
+                resource_pattern_type=PatternType.LITERAL,
+                principal=ANYBODY,
+                host="*",
+                operation=operation,
+                permission_type=PermissionType.ALLOW,
+            )
+            for operation in operations
+        ]
+    )
+    with WireClient(broker.port) as client:
+        assert {result.error_code for result in client.call(request, 3).results} == {0}
+
+
+def allowed(broker: ClusterBroker, topic: str) -> set[int]:
+    """As a broker shows it."""
+    request = m.DescribeAclsRequest(
+        resource_type_filter=ResourceType.TOPIC,
+        resource_name_filter=topic,
+        pattern_type_filter=PatternType.LITERAL,
+        principal_filter=None,
+        host_filter=None,
+        operation=AclOperation.ANY,
+        permission_type=PermissionType.ANY,
+    )
+    with WireClient(broker.port) as client:
+        answer = client.call(request, 3)
+    return {acl.operation for resource in answer.resources for acl in resource.acls}
+
+
+@pytest.mark.checklist("R26")
+def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(network: Network) -> None:
+    """It lets the request pass by what it knows; the controller does not (KIP-590)."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    code, kept = create(brokers[asked], "kept")
+    assert code == 0
+    allow(brokers[asked], "kept", AclOperation.DESCRIBE, AclOperation.DELETE)
+    network.links.cut(controller, asked)
+    taken = m.DeleteAclsRequest_DeleteAclsFilter(
+        resource_type_filter=ResourceType.TOPIC,
+        resource_name_filter="kept",
+        pattern_type_filter=PatternType.LITERAL,
+        principal_filter=None,
+        host_filter=None,
+        operation=AclOperation.DELETE,
+        permission_type=PermissionType.ANY,
+    )
+    with WireClient(brokers[controller].port) as client:
+        # Its answer waits for the broker that cannot hear.
+        client.send(m.DeleteAclsRequest(filters=[taken]), 3)
+        until(lambda: allowed(brokers[third], "kept") == {AclOperation.DESCRIBE})
+        assert allowed(brokers[asked], "kept") == {AclOperation.DESCRIBE, AclOperation.DELETE}
+        with asked_meanwhile(delete, brokers[asked], "kept") as answer:
+            refused = "may not DELETE on TOPIC 'kept': its DeleteTopics, passed on by broker"
+            until(lambda: refused in brokers[controller].console.read_text() or id_of(brokers[third], "kept") is None)
+            network.links.heal()
+            assert answer.result()[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert client.receive().filter_results[0].error_code == 0
+    assert id_of(brokers[third], "kept") == kept

@@ -81,6 +81,12 @@ impl NativeAuthorizer {
 
 #[pymethods]
 impl NativeAuthorizer {
+    /// Entries of its own, of which no plane hears.
+    #[new]
+    fn apart() -> Self {
+        Self(Arc::new(MetadataHolder::new("")))
+    }
+
     #[pyo3(signature = (*, added = Vec::new(), removed = Vec::new(), super_users = None, allow_everyone_without_acls = None))]
     fn publish(
         &self,
