@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.errors import KafkaError
 from pybroker.ingest.access import IngestAccess, check_name
 from pybroker.ingest.ingests import Ingests
-from pybroker.ingest.states import wire_state
+from pybroker.ingest.states import lost_error, wire_state
 from pybroker.metadata.ingest_records import OPEN
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -38,8 +38,11 @@ async def handle(
     record = await ingests.begin(key, request.ttl_ms, request.join, context.caller)
     # Of a stream a later batch may have been committed: what it brought is not this batch's.
     own = record.state != OPEN and record.batch_id == request.batch_id
+    problem = lost_error(record) if own else None
     config = record.config
     return IngestBeginResponse(
+        error_code=0 if problem is None else problem.code,
+        error_message=None if problem is None else problem.message,
         state=wire_state(record.state),
         epoch=record.epoch,
         ttl_ms=record.ttl_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.errors import KafkaError
 from pybroker.ingest.access import IngestAccess, check_name
 from pybroker.ingest.ingests import Ingests
-from pybroker.ingest.states import wire_state
+from pybroker.ingest.states import lost_error, wire_state
 from pybroker.metadata.ingest_records import COMMITTED
 from pybroker.native import ListedAttempt
 from pybroker.protocol.error_codes import ErrorCode
@@ -33,12 +33,8 @@ async def handle(
     own = record.batch_id == request.batch_id and record.state == COMMITTED
     if problem is not None:
         problem = KafkaError(problem.code, f"Decided, but not attached yet: {problem.message}")
-    elif own and record.lost:
-        problem = KafkaError(
-            ErrorCode.LOG_DIR_NOT_FOUND,
-            f"Committed, but every replica that had it staged has lost it (their disks are empty) before it was "
-            f"attached to partitions {sorted(record.lost)[:10]}: those records are lost.",
-        )
+    elif own:
+        problem = lost_error(record)
     return IngestCommitResponse(
         error_code=0 if problem is None else problem.code,
         error_message=None if problem is None else problem.message,

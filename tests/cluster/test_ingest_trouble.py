@@ -72,6 +72,10 @@ def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, 
         assert answer.error_code == ErrorCode.LOG_DIR_NOT_FOUND, answer
         assert "those records are lost" in answer.error_message
         assert answer.state == COMMITTED
+        with client(trouble.cluster, at) as connection:
+            begun = connection.begin(ingest.topic_id, ingest.ingest_id)
+        assert (begun.error_code, begun.state) == (answer.error_code, COMMITTED), "whoever begins it again hears it"
+        assert begun.error_message == answer.error_message
 
 
 def next_job(trouble: Dying, topic: str) -> None:

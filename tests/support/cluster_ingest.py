@@ -63,10 +63,6 @@ class ClusterIngest:
                 answer = connection.append_raw(
                     self.topic_id, self.ingest_id, self.epoch, attempt, [(partition, sequence, data)]
                 )
-            if answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                # All that the broker had of the topic was moved away a moment ago.
-                self.last = answer
-                return None
             assert not answer.error_code, answer
             [part] = answer.partitions
             if part.error_code in PASSING:

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use pybroker_model::ValidBatches;
 use pybroker_protocol::ApiKey;
-use pybroker_protocol::primitives::{Reader, Writer};
 use pybroker_replica::{IngestName, NewIngest, TopicConfig};
 use pybroker_storage::FlushMode;
 use support::records::{Fetch, Named, batch, produce_body, read_produced};
+use support::staged::{append_body, appended};
 use support::{Client, TestServer, now_ms, topic_id, wait_until};
 
 fn topic(name: &'static str, number: u128) -> Named<'static> {
@@ -116,42 +116,6 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
         13
     );
     drop(pipe);
-}
-
-/// IngestAppend of one record for partition 0, by an attempt of its own.
-fn append_body(name: &IngestName, attempt: i64) -> Vec<u8> {
-    let mut body = Vec::new();
-    let mut writer = Writer::new(&mut body, true);
-    writer.uuid(name.topic_id.uuid());
-    writer.string(&name.ingest_id);
-    writer.i64(name.batch_id);
-    writer.i32(1);
-    writer.i32(0);
-    writer.i64(attempt);
-    writer.array_len(1);
-    writer.i32(0);
-    writer.i64(0);
-    writer.bytes(&batch(&[b"staged"]));
-    writer.no_tags();
-    writer.no_tags();
-    body
-}
-
-/// Error, partition's error and next sequence of its answer.
-fn appended(client: &mut Client, correlation: i32) -> (i16, i16, i64) {
-    let body = client.receive(ApiKey::IngestAppend, 0, correlation);
-    let mut reader = Reader::new(&body);
-    let mut read = || {
-        reader.i32()?;
-        let error = reader.i16()?;
-        reader.nullable_string(true)?;
-        assert_eq!(reader.array_len(true, 1)?, 1);
-        reader.i32()?;
-        let of_partition = reader.i16()?;
-        reader.nullable_string(true)?;
-        Ok::<_, pybroker_protocol::primitives::DecodeError>((error, of_partition, reader.i64()?))
-    };
-    read().expect("an answer")
 }
 
 #[test]

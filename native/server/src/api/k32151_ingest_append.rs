@@ -187,6 +187,15 @@ fn stage(
                 next_sequence,
                 ..IngestAppendPartitionResponse::default()
             },
+            // The replica was stopped under this request. Of a topic that the cluster shows by now it went elsewhere.
+            Err((_, Some(error))) if is_gone(&error) && shows(shared, topic_id) => {
+                IngestAppendPartitionResponse {
+                    partition: one.partition,
+                    error_code: ErrorCode::NOT_LEADER_OR_FOLLOWER.0,
+                    next_sequence: -1,
+                    error_message: Some("the replica is not on this broker any more".into()),
+                }
+            }
             // Closed since it was admitted: true of all partitions, and to be told as before.
             Err((_, Some(error))) if is_of_the_ingest(&error) => return Err(error.into()),
             Err((code, error)) => IngestAppendPartitionResponse {
@@ -210,9 +219,14 @@ fn stage(
 fn is_of_the_ingest(error: &IngestError) -> bool {
     matches!(
         error,
-        IngestError::Unknown
-            | IngestError::Fenced { .. }
-            | IngestError::Committing
-            | IngestError::Partition(PartitionError::Deleted)
-    )
+        IngestError::Unknown | IngestError::Fenced { .. } | IngestError::Committing
+    ) || is_gone(error)
+}
+
+fn is_gone(error: &IngestError) -> bool {
+    matches!(error, IngestError::Partition(PartitionError::Deleted))
+}
+
+fn shows(shared: &Shared, topic_id: TopicId) -> bool {
+    shared.metadata.load().topic_by_id(topic_id).is_some()
 }

@@ -7,6 +7,7 @@
 )]
 
 pub mod records;
+pub mod staged;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

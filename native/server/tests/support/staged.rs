@@ -1,0 +1,46 @@
+//! Staged appends as clients send them.
+
+use pybroker_protocol::ApiKey;
+use pybroker_protocol::primitives::{Reader, Writer};
+use pybroker_replica::IngestName;
+
+use super::Client;
+use super::records::batch;
+
+/// IngestAppend of one record for partition 0, by an attempt of its own.
+pub fn append_body(name: &IngestName, attempt: i64) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut writer = Writer::new(&mut body, true);
+    writer.uuid(name.topic_id.uuid());
+    writer.string(&name.ingest_id);
+    writer.i64(name.batch_id);
+    writer.i32(1);
+    writer.i32(0);
+    writer.i64(attempt);
+    writer.array_len(1);
+    writer.i32(0);
+    writer.i64(0);
+    writer.bytes(&batch(&[b"staged"]));
+    writer.no_tags();
+    writer.no_tags();
+    body
+}
+
+/// Error, partition's error and next sequence of its answer; -1 where no partition is answered for.
+pub fn appended(client: &mut Client, correlation: i32) -> (i16, i16, i64) {
+    let body = client.receive(ApiKey::IngestAppend, 0, correlation);
+    let mut reader = Reader::new(&body);
+    let mut read = || {
+        reader.i32()?;
+        let error = reader.i16()?;
+        reader.nullable_string(true)?;
+        if reader.array_len(true, 1)? == 0 {
+            return Ok((error, -1, -1));
+        }
+        reader.i32()?;
+        let of_partition = reader.i16()?;
+        reader.nullable_string(true)?;
+        Ok::<_, pybroker_protocol::primitives::DecodeError>((error, of_partition, reader.i64()?))
+    };
+    read().expect("an answer")
+}
