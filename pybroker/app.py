@@ -335,9 +335,7 @@ def _broker_routes(parts: Parts) -> dict[int, Handler]:
     from pybroker.broker_routes import broker_routes
 
     assert parts.peers is not None
-    return broker_routes(
-        parts.services, parts.receiver, parts.own_port, lambda: parts.office.changes, parts.peers.probe
-    )
+    return broker_routes(parts.services, parts.receiver, parts.own_port, parts.office, parts.peers.probe)
 
 
 async def _both(office: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:

@@ -24,6 +24,7 @@ from pybroker.api import (
 from pybroker.api.control import ControlReceiver
 from pybroker.cluster.packed import UnreadableError
 from pybroker.cluster.port import OwnPort
+from pybroker.cluster.seat import Office
 from pybroker.interbroker.by_name import LAST_BY_NAME
 from pybroker.interbroker.control import received, response_to_wire
 from pybroker.metadata.control_messages import refusal
@@ -69,16 +70,16 @@ def broker_routes(
     services: Services,
     receiver: ControlReceiver,
     port: OwnPort,
-    changes: Callable[[], tuple[int, int]],
+    office: Office,
     probe: Callable[[int, int], Awaitable[bool]],
 ) -> dict[int, Handler]:
-    """`changes`: the controller epoch and the last change of this broker's controller. `probe`: see `PeerWatch`."""
+    """`probe`: see `PeerWatch`."""
     brokers_only: dict[int, Handler] = {
         **dict.fromkeys(CONTROLLERS, partial(obey, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
-        k58_envelope.API_KEY: partial(k58_envelope.handle, port, changes),
+        k58_envelope.API_KEY: partial(k58_envelope.handle, port, office),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(
             k32166_verify_transaction.handle, services.transactions.membership

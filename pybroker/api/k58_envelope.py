@@ -3,11 +3,11 @@ that asked (KIP-590 has the key; an event of ours is in it)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from pybroker.cluster.packed import UnreadableError, pack_reply, unpack_event
+from pybroker.cluster.packed import UnreadableError, pack, pack_reply, unpack_event
 from pybroker.cluster.port import Asked, OwnPort
+from pybroker.cluster.seat import Office
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
@@ -19,11 +19,9 @@ from pybroker.requests.context import RequestContext
 API_KEY = ApiKey.ENVELOPE
 
 
-async def handle(
-    port: OwnPort, changes: Callable[[], tuple[int, int]], context: RequestContext, request: Any
-) -> Any:
+async def handle(port: OwnPort, office: Office, context: RequestContext, request: Any) -> Any:
     """Answers when the event is in force, with the controller's last change by then. NOT_CONTROLLER: nothing was
-    decided here."""
+    decided here; who is the controller is said, if it is known."""
     try:
         inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
         event = unpack_event(inner.event)
@@ -31,7 +29,7 @@ async def handle(
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope cannot be read: {problem}") from None
     if not port.is_open:
-        return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return _not_controller(office)
     try:
         asked = Asked(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
         answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
@@ -40,9 +38,13 @@ async def handle(
         )
     except KafkaError as error:
         if error.code == ErrorCode.NOT_CONTROLLER:
-            return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+            return _not_controller(office)
         reply = wire.SubmitEventResponse(error_code=error.code, error_message=error.message, reply=b"", in_force=False)
-    epoch, number = changes()
+    epoch, number = office.changes
     return wire.EnvelopeResponse(
         response_data=encode(reply, 0), error_code=0, change_number=number, controller_epoch=epoch
     )
+
+
+def _not_controller(office: Office) -> Any:
+    return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(office.controller))

@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Office(Protocol):
+    """What a broker says of the controller to others."""
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change that brokers were told of, while it is this one."""
+        ...
+
+    @property
+    def controller(self) -> int | None:
+        """The broker's id; None while nobody is, or nobody knows."""
+        ...
 
 
 class Seat:

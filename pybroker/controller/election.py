@@ -57,6 +57,11 @@ class Alone:
         """The controller epoch, and the number of the last change that brokers were told of."""
         return self._controller.changes
 
+    @property
+    def controller(self) -> int | None:
+        """This broker, once it has started."""
+        return self._seat.controller
+
 
 class Election:
     """Of one broker of a cluster, for as long as it runs. Each term has a controller of its own."""
@@ -94,6 +99,11 @@ class Election:
         """The controller epoch, and the number of the last change that brokers were told of; (-1, -1) while this broker
         is not the controller."""
         return (-1, -1) if self._controller is None else self._controller.changes
+
+    @property
+    def controller(self) -> int | None:
+        """Who is in office, as far as this broker knows; None: nobody."""
+        return self._seat.controller
 
     async def stop(self) -> None:
         """Leaves the office, if this broker has it, so that another one is elected at once."""

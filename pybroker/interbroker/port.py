@@ -23,6 +23,7 @@ from pybroker.errors import KafkaError
 from pybroker.interbroker.alter_partition import outcomes_of, request_of
 from pybroker.interbroker.connection import UNREACHABLE, InterBrokerConnection
 from pybroker.interbroker.controller_connections import ControllerConnections, Dial
+from pybroker.interbroker.whereabouts import Whereabouts
 from pybroker.metadata.image import BrokerImage
 from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
@@ -42,6 +43,8 @@ comes in time."""
 ANSWER_S_MAX = 3_600.0
 """Longer than anybody waits: who asks ends the connection when the time is over."""
 PAUSE_S = 0.05
+LOST_SIGHT_S = 1.0
+"""A controller that is not found for so long may have a successor of whom this broker does not hear."""
 
 WITHOUT_ID = AlterIsr | ShutDownBroker
 
@@ -91,6 +94,7 @@ class ClusterPort:
         self._seat = seat
         self._view = view
         self._connections = ControllerConnections(dial)
+        self._whereabouts = Whereabouts(broker_id, seat, view, dial)
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
@@ -117,6 +121,7 @@ class ClusterPort:
         calls cancels this."""
         loop = asyncio.get_running_loop()
         request_id = Uuid.random()
+        lost_sight: float | None = None
         while True:
             left_ms = max(0, int((deadline - loop.time()) * 1000))
             asked = None if isinstance(event, WITHOUT_ID) else Asked(request_id, int((loop.time() - began) * 1000))
@@ -134,6 +139,9 @@ class ClusterPort:
                 if not again or loop.time() >= deadline:
                     raise
                 log.debug("%s is asked for again: %s", type(event).__name__, error)
+                lost_sight = lost_sight or loop.time()
+                if loop.time() - lost_sight >= LOST_SIGHT_S:
+                    await self._whereabouts.search()
             await self._pause(deadline)
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
@@ -182,16 +190,20 @@ class ClusterPort:
                 return await _alter_partition(connection, event)
             if isinstance(event, ShutDownBroker):
                 return await _shut_down(connection, event)
-            return await self._envelope(connection, wanted)
+            return await self._envelope(connection, controller, wanted)
         finally:
             replaced.cancel()
 
     async def _replaced(self, controller: int) -> None:
-        """Until another broker is the controller. That nobody is may be the moment in between."""
-        while self._seat.controller in (None, controller):
+        """Until the store says that another broker is the controller. That nobody is may be the moment in between; and
+        what it said last may be older than what other brokers have told."""
+        before = self._seat.controller
+        while self._seat.controller in (None, controller, before):
             await self._seat.changes()
 
-    async def _envelope(self, connection: InterBrokerConnection, wanted: Wanted[R]) -> Answer[R]:
+    async def _envelope(
+        self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]
+    ) -> Answer[R]:
         event, asked = wanted.event, wanted.asked
         assert asked is not None, event
         left_ms = max(0, int((wanted.deadline - asyncio.get_running_loop().time()) * 1000))
@@ -207,6 +219,8 @@ class ClusterPort:
         )
         answer = await connection.request(envelope, timeout_s=ANSWER_S_MAX)
         kind = type(event).__name__
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            self._whereabouts.denied(controller, answer)
         if answer.error_code:
             raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refuses it.")
         try:
@@ -229,7 +243,7 @@ class ClusterPort:
         return answer
 
     def _controller(self) -> BrokerImage:
-        controller = self._seat.controller
+        controller = self._whereabouts.controller
         broker = None if controller is None else self._view.image.brokers.get(controller)
         if broker is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
@@ -237,6 +251,7 @@ class ClusterPort:
 
     def close(self) -> None:
         """Ends the connections; who waits is answered with an error."""
+        self._whereabouts.close()
         self._connections.close()
 
 

@@ -255,3 +255,20 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
             assert answer.result()[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert client.receive().filter_results[0].error_code == 0
     assert id_of(brokers[third], "kept") == kept
+
+
+@pytest.mark.checklist("R26")
+def test_a_broker_that_hears_of_no_election_finds_the_next_controller(network: Network) -> None:
+    """ZooKeeper does not reach it; other brokers do."""
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    network.links.cut_off(asked, ZOOKEEPER)
+    brokers[controller].kill()
+    until(lambda: network.state.controller() == third)
+    with asked_meanwhile(create, brokers[asked], "found-its-way") as made:
+        until(lambda: made.done() or id_of(brokers[third], "found-its-way") is not None)
+        assert id_of(brokers[third], "found-its-way") is not None, made.result()
+        network.links.heal()
+        brokers[controller].start()
+        assert made.result()[0] == 0
+    network.roles()
