@@ -4,6 +4,8 @@ middle. What is committed is there once, what is aborted is not.
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +14,7 @@ from confluent_kafka import Producer
 from pybroker.client import ErrorCode, KafkaError, NewTopic, Uuid, blocking
 from pybroker.protocol import messages as m
 from tests.groups.kit import WAIT_S
-from tests.support.cluster import BrokerCluster, isr, running_cluster, until
+from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, isr, running_cluster, until
 from tests.transactions.test_straight_path import committed, read, send_offsets, transactional, write
 from tests.wire.client import WireClient
 
@@ -27,6 +29,7 @@ SETTINGS = {
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "min.insync.replicas": "2",
+    "metrics.listener": "127.0.0.1:0",
 }
 
 
@@ -105,6 +108,34 @@ def test_what_nobody_ends_is_aborted_wherever_it_is_led(cluster: BrokerCluster) 
     fill(kept, 200)
     kept.commit_transaction(WAIT_S)
     until(lambda: seen(cluster) == [[*one, "200"] for one in before])
+
+
+def markers_waiting(broker: ClusterBroker) -> float:
+    """That nobody leads their partition."""
+    address = re.findall(r"Metrics at (http://\S+)", broker.console.read_text())[-1]
+    with urllib.request.urlopen(address, timeout=LIMIT_S) as answer:
+        shown = re.findall(r"^\w+_unknowndestinationqueuesize (\S+)$", answer.read().decode(), re.MULTILINE)
+    return float(shown[0])
+
+
+@pytest.mark.checklist("E7", "E13")
+def test_a_marker_waits_for_the_only_broker_that_has_its_partition(cluster: BrokerCluster) -> None:
+    decides = coordinator(cluster)
+    alone = max({1, 2, 3} - {decides})
+    topic = NewTopic("alone", replica_assignments={0: [alone]}, config={"min.insync.replicas": "1"})
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([topic])
+    producer = transactional(cluster.bootstrap, "waits")
+    producer.begin_transaction()
+    write(producer, "alone", "value")
+    assert markers_waiting(cluster.brokers[decides]) == 0
+    cluster.brokers[alone].kill()
+    producer.commit_transaction(WAIT_S)
+    until(lambda: markers_waiting(cluster.brokers[decides]) == 1)
+    cluster.brokers[alone].start()
+    until(lambda: markers_waiting(cluster.brokers[decides]) == 0)
+    until(lambda: read(cluster.bootstrap, "alone") == ["value"])
+    until(lambda: all(one == {1, 2, 3} for one in [*isr(cluster, STATE), *isr(cluster, TOPIC)]))
 
 
 @pytest.mark.checklist("A31", "U3")

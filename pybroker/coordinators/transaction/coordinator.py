@@ -67,6 +67,7 @@ class TransactionCoordinator:
         self._loop = ports.loop
         self._producer_ids = producer_ids
         self._driver = WheelDriver(ports.clock, ports.loop)
+        self.figures = finishing.figures
         self._finishing = finishing
         self.shards = Shards(
             TRANSACTIONS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
@@ -251,11 +252,14 @@ class TransactionCoordinator:
         )
 
         def stored(code: ErrorCode) -> None:
-            if code is not ErrorCode.NONE:
+            if code is ErrorCode.NONE:
+                self.figures.timeouts += 1
+            else:
                 log.warning("the abort of %s could not be stored: %s", entry.transactional_id, code.name)
 
         shard.store(entry, decisions.fence(entry.current, now_ms), stored)
 
     def _forget_expired(self, shard: TransactionShard, entry: Entry) -> None:
         if decisions.is_expired(entry.current, self._clock.wall_ms(), self._settings.expiration_ms):
+            self.figures.expirations += 1
             shard.forget(entry, lambda _: None)

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.transaction import transaction as decisions
+from pybroker.coordinators.transaction.figures import TransactionFigures
 from pybroker.coordinators.transaction.ports import DeadTopics, Knowledge, Marker, MarkerWriter
 from pybroker.coordinators.transaction.shard import Entry, TransactionShard
-from pybroker.coordinators.transaction.transaction import Part
+from pybroker.coordinators.transaction.transaction import Part, State, Transaction
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -38,6 +39,7 @@ class Finishing:
     def __init__(
         self, topics: Topics, writer: MarkerWriter, knowledge: Knowledge, dead: DeadTopics, clock: Clock
     ) -> None:
+        self.figures = TransactionFigures()
         self._topics = topics
         self._writer = writer
         self._knowledge = knowledge
@@ -54,23 +56,33 @@ class Finishing:
             shard.log.leader_epoch,
             decided.version,
         )
-        left = set(decided.partitions)
-        wait_s = RETRY_S
-        while left and not shard.is_over:
-            await self._leave_out_gone(marker, left)
-            over = await self._try(marker, left)
-            if over is None:
+        try:
+            if not await self._write_all(shard, entry.transactional_id, marker, set(decided.partitions)):
                 log.warning(
                     "the transaction of %s is ended by another coordinator: markers of epoch %d are refused",
                     entry.transactional_id,
                     marker.coordinator_epoch,
                 )
                 return
+        finally:
+            del self.figures.without_leader[entry.transactional_id]
+        await self._complete(shard, entry)
+
+    async def _write_all(self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[Part]) -> bool:
+        """Until every partition has its marker; False: another coordinator has taken over."""
+        wait_s = RETRY_S
+        while left and not shard.is_over:
+            await self._leave_out_gone(marker, left)
+            led = self._by_leader(left)
+            self.figures.without_leader[transactional_id] = len(left) - sum(map(len, led.values()))
+            over = await self._try(marker, led)
+            if over is None:
+                return False
             left -= over
             if left:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
-        await self._complete(shard, entry)
+        return True
 
     async def _leave_out_gone(self, marker: Marker, left: set[Part]) -> None:
         def unknown() -> set[Part]:
@@ -88,13 +100,17 @@ class Finishing:
                 return
             left -= {part for part in gone if part.topic_id not in live}
 
-    async def _try(self, marker: Marker, left: Iterable[Part]) -> set[Part] | None:
-        """The partitions that have the marker now; None: another coordinator has taken over."""
+    def _by_leader(self, parts: Iterable[Part]) -> dict[int, list[Part]]:
+        """Those that somebody leads."""
         by_leader: dict[int, list[Part]] = {}
-        for part in left:
+        for part in parts:
             leader, _ = self._topics.leader(part.topic_id, part.partition)
             if leader >= 0:
                 by_leader.setdefault(leader, []).append(part)
+        return by_leader
+
+    async def _try(self, marker: Marker, by_leader: dict[int, list[Part]]) -> set[Part] | None:
+        """The partitions that have the marker now; None: another coordinator has taken over."""
         answers = await asyncio.gather(
             *(self._writer.write(leader, marker, parts) for leader, parts in by_leader.items())
         )
@@ -117,7 +133,20 @@ class Finishing:
                 decisions.complete(entry.current, self._clock.wall_ms()),
                 lambda code, stored=stored: None if stored.done() else stored.set_result(code),  # type: ignore[misc]
             )
-            if await stored in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+            code = await stored
+            if code is ErrorCode.NONE:
+                self._count(entry.current)
+            if code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
                 return
-            await asyncio.sleep(wait_s)
+            self.figures.completing += 1
+            try:
+                await asyncio.sleep(wait_s)
+            finally:
+                self.figures.completing -= 1
             wait_s = min(2 * wait_s, RETRY_S_MAX)
+
+    def _count(self, over: Transaction) -> None:
+        if over.state is State.COMPLETE_COMMIT:
+            self.figures.commits += 1
+        else:
+            self.figures.aborts += 1

@@ -88,6 +88,7 @@ class Membership:
             await self._coordinator.add(transactional_id, who, parts, VERSION_2)
             return [ErrorCode.NONE] * len(parts)
         held = self._coordinator.holds(transactional_id, who, parts)
+        self._coordinator.figures.refused += held.count(False)
         return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
 
     async def answer(self, question: TransactionQuestion) -> None:

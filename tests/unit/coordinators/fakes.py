@@ -14,6 +14,7 @@ from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.finishing import Finishing
 from pybroker.coordinators.transaction.ports import Settings as TransactionSettings
 from pybroker.errors import KafkaError
 from pybroker.native import StoredRecord, StoredRecords, Uuid
@@ -203,7 +204,7 @@ class World:
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(
-            ports, TransactionSettings(self.config), nobody, nobody
+            ports, TransactionSettings(self.config), nobody, Finishing(self.topics, nobody, nobody, nobody, self.clock)
         )
 
     async def restart(self) -> None:
