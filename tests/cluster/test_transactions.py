@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from pybroker.client import ErrorCode, KafkaError, NewTopic, Uuid, blocking
+from pybroker.client import ErrorCode, KafkaError, NewTopic, TopicPartition, Uuid, blocking
 from pybroker.protocol import messages as m
 from tests.groups.kit import WAIT_S
 from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, isr, running_cluster, until
@@ -165,3 +165,29 @@ def _undeleted(admin: blocking.AdminClient, topic_id: Uuid, name: str) -> bool:
     except KafkaError as error:
         return error.code == ErrorCode.TOPIC_ALREADY_EXISTS
     return True
+
+
+@pytest.mark.checklist("E7", "E11", "E13")
+def test_our_own_producer_goes_on_when_brokers_die(cluster: BrokerCluster) -> None:
+    """One producer over the deaths of its coordinator, which coordinates the group as well, and of leaders."""
+    before = seen(cluster)
+    expected: list[str] = []
+    own = {"bootstrap.servers": cluster.bootstrap, "transactional.id": "own", "default.api.timeout.ms": 120_000}
+    with blocking.TransactionalProducer(own) as producer:
+        for round_ in range(3):
+            producer.begin()
+            for partition in range(PARTITIONS):
+                producer.enqueue(TOPIC, f"own {round_}", partition=partition)
+            producer.send_offsets({TopicPartition(SOURCE, 0): 20 + round_}, "own")
+            gone = coordinator(cluster)
+            cluster.brokers[gone].kill()
+            if round_ == 1:
+                producer.abort()
+            else:
+                producer.commit()
+                expected.append(f"own {round_}")
+            cluster.brokers[gone].start()
+            until(lambda: isr(cluster, STATE) == [{1, 2, 3}])
+            until(lambda: all(one == {1, 2, 3} for one in isr(cluster, TOPIC)))
+    until(lambda: seen(cluster) == [one + expected for one in before])
+    assert committed(cluster.bootstrap, "own", SOURCE) == 22

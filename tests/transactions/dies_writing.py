@@ -2,7 +2,7 @@
 
 The file says where, e.g. "PREPARE_COMMIT before": with what is to be stored and not yet given to the log; "after": it
 is on disk, and nobody has heard of it. States of `__transaction_state`; MARKER: in partitions; OFFSETS: in the offsets
-topic. No file: it lives.
+topic. It takes the file with it. No file: it lives.
 """
 
 from __future__ import annotations
@@ -30,9 +30,14 @@ class Death:
         self._file = file
 
     def at(self, record: str, moment: str) -> None:
-        """Dies here, if the file says so."""
-        if self._file.exists() and self._file.read_text() == f"{record} {moment}":
-            os._exit(DIED)
+        """Dies here, if the file says so; of several brokers one."""
+        try:
+            if self._file.read_text() != f"{record} {moment}":
+                return
+            self._file.unlink()
+        except FileNotFoundError:
+            return
+        os._exit(DIED)
 
     def around(self, record: str, written: asyncio.Future[Completion]) -> asyncio.Future[Completion]:
         """An append that dies when it is on disk; whoever waits for it does not hear of it."""

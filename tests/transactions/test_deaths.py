@@ -53,7 +53,6 @@ class DyingBroker(PybrokerProcess):
     def comes_back(self) -> None:
         """After it has died there. By the main thread: the death of the one that starts it would be the broker's."""
         assert self.wait() == DIED, self.log_tail()
-        self.where.unlink()
         self.start()
 
 
