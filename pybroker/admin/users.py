@@ -79,7 +79,11 @@ class UserAdmin:
                 changes.setdefault(one.name, {})[mechanism.mechanism_name] = credential
         if changes:
             event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
-            answer = await self._port.submit(event, caller=caller)
+            try:
+                answer = await self._port.submit(event, caller=caller)
+            except KafkaError as refusal:
+                # The response has an error for each user, and none for the whole: it is not left empty.
+                return {name: problem or refusal for name, problem in results.items()}
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error
                 if error is None:
