@@ -43,6 +43,8 @@ comes in time."""
 ANSWER_S_MAX = 3_600.0
 """Longer than anybody waits: who asks ends the connection when the time is over."""
 PAUSE_S = 0.05
+SILENCE_S = 5.0
+"""A controller that takes longer to answer may hang; so often others are asked whether it has a successor."""
 LOST_SIGHT_S = 1.0
 """A controller that is not found for so long may have a successor of whom this broker does not hear."""
 
@@ -195,11 +197,13 @@ class ClusterPort:
             replaced.cancel()
 
     async def _replaced(self, controller: int) -> None:
-        """Until the store says that another broker is the controller. That nobody is may be the moment in between; and
-        what it said last may be older than what other brokers have told."""
-        before = self._seat.controller
-        while self._seat.controller in (None, controller, before):
-            await self._seat.changes()
+        """Until another broker is the controller. That nobody is may be the moment in between."""
+        while self._whereabouts.controller in (None, controller):
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await self._seat.changes()
+            except TimeoutError:
+                await self._whereabouts.search()
 
     async def _envelope(
         self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]
