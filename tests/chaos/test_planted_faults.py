@@ -30,6 +30,8 @@ CAUGHT_S = 12.0
 
 def followers_cut_off(scene: Scene) -> None:
     """The leader is killed while it cannot reach its followers, before anybody has noticed."""
+    # As controller it would put them out of the ISR itself.
+    scene.controller_is_not(1)
     topic = scene.create()
     scene.links.cut_off(1, 2, 3)
     scene.write(1, 20, topic)
