@@ -179,8 +179,10 @@ def the_store_is_restored_from_a_backup(scene: Scene) -> None:
 
 
 def an_answer_of_the_store_is_lost(scene: Scene) -> None:
-    """ZooKeeper has done what the controller wanted, and the connection breaks before it can say so."""
+    """ZooKeeper has done what the controller wanted, and the connection breaks before it can say so. It is looked up:
+    nobody has to take over for that."""
     controller = scene.controller()
+    epoch, life = scene.state.controller_epoch(), scene.state.life(controller)
     scene.links.cut(ZOOKEEPER, controller)
     made: list[object] = []
     asking = threading.Thread(target=lambda: made.append(scene.create(at=controller, whole=False)), daemon=True)
@@ -189,6 +191,9 @@ def an_answer_of_the_store_is_lost(scene: Scene) -> None:
     scene.links.hang_up(ZOOKEEPER, controller)
     scene.links.heal()
     asking.join(LIMIT_S)
+    until(lambda: scene.state.controller_epoch() != epoch or scene.lives[controller].metadata(TOPIC).error_code == 0)
+    if scene.state.controller_epoch() != epoch and scene.state.life(controller) == life:
+        scene.anomalies.append(f"broker {controller} has given up its office, and its session went on")
 
 
 def killed_after_an_answer(scene: Scene) -> None:
@@ -314,7 +319,7 @@ CASES = [
     Case(
         "unknown_outcome_taken_for_undone",
         an_answer_of_the_store_is_lost,
-        ("ended by itself", "does not stop", "not come back in sync"),
+        ("given up its office", "ended by itself", "does not stop", "not come back in sync"),
         {"zookeeper.session.timeout.ms": "20000"},
     ),
     Case("answers_before_it_is_durable", killed_after_an_answer, ("not come back in sync", "has no replica")),
