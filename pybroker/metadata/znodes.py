@@ -490,8 +490,8 @@ class StagedNode(msgspec.Struct, frozen=True):
     left_ms: int = -1
     """Time that was left at `monotonic_ms`."""
     promised: bool = False
-    """Stored before the data was moved, and nothing is stored of the move yet: the delay has not begun, or nobody
-    knows when."""
+    """Stored when the data was about to be moved, and nothing is stored of the move yet: the delay has not begun, or
+    nobody knows when."""
 
     @property
     def endless(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -210,12 +210,10 @@ class ReplicaManager:
         """Local incarnations give way to their successors (checklist 71, 72). Those that did not stay hosted, and their
         successors must not be opened over them: gives the others."""
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
-        await self._staging.promise(names, self._delay_ms)
-        self._staging.say(logging.WARNING, "replaced by a new topic of the same name", replaced)
-        codes = await self._stop(
-            [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced]
+        codes = await self._put_aside(
+            [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced], names
         )
-        self._staging.staged(names)
+        self._staging.say(logging.WARNING, "replaced by a new topic of the same name", replaced)
         stayed: dict[tuple[str, int], int] = {}
         for (topic_id, partition), code in zip(replaced, codes, strict=True):
             if code == ErrorCode.NONE:
@@ -268,6 +266,13 @@ class ReplicaManager:
             await self._staging.take_over(self._delay_ms)
         await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})
 
+    async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
+        """Stops, while the store is told how long what is deleted of these topics stays: the name is used again as soon
+        as both are done."""
+        _, codes = await asyncio.gather(self._staging.promise(names, self._delay_ms), self._stop(orders))
+        self._staging.staged(names)
+        return codes
+
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
         if self._following is not None:
             served = ((one, self._hosted.epoch(one.topic_id, one.partition)) for one in orders)
@@ -308,11 +313,11 @@ class ReplicaManager:
                 if delete and name is not None:
                     names[topic.topic_id] = name
                     doomed.append(slot)
-        if names:
-            await self._staging.promise(names, self._delay_ms)
-            self._staging.say(logging.DEBUG, "deleted", doomed)
-        codes = await self._stop(orders) if orders else []
-        self._staging.staged(names)
+        if unseen:
+            # A life before this one may have moved it, and ended before it has promised its time.
+            await self._staging.taken_over(self._delay_ms)
+        codes = await self._put_aside(orders, names)
+        self._staging.say(logging.DEBUG, "deleted", doomed)
         hidden = await self._hidden(unseen) if unseen else frozenset()
         outcome = _Outcome()
         for slot, stopped in zip(slots, codes, strict=True):

@@ -1,8 +1,9 @@
 """Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier.
 
-The delay counts from when the data has been moved. It is promised before, in the store, so that a crash in the middle
-finds it again; that it has begun is stored within a second after (`NOTE_MS`). If the broker is killed in between, the
-full delay counts from the next start, as for a directory without a promise. What counts down is monotonic time. It goes
+The delay counts from when the data has been moved. It is promised in the store before anybody is told that it was
+moved, so that what waits here is known to the controller for as long as it does; that the delay has begun is stored
+within a second after (`NOTE_MS`). If the broker is killed in between, the full delay counts from the next start, as for
+a directory without a promise. What counts down is monotonic time. It goes
 on across restarts of the broker as long as the machine runs (same boot id), so that a wall clock that was set moves
 nothing; after a restart of the machine wall time says how much is left, and never more than the whole delay.
 
@@ -117,6 +118,7 @@ class Staging:
         self._boot = boot_id()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._started = False
 
     @property
     def waiting(self) -> Mapping[Uuid, znodes.StagedNode]:
@@ -186,8 +188,15 @@ class Staging:
         for topic_id in self._nodes.keys() - on_disk:
             await self._forget(topic_id)
         self.staged(self._nodes)
+        self._started = True
         self._task = asyncio.create_task(self._run(), name="staged-removal")
         self._task.add_done_callback(_ended)
+
+    async def taken_over(self, delay_ms: int) -> None:
+        """Everything that lies in `deleting/` has its time: before it is said of a topic that nothing of it is left to
+        be put aside. The life before may have been killed between a move and its promise."""
+        if not self._started:
+            await self.take_over(delay_ms)
 
     async def take_over(self, delay_ms: int) -> set[Uuid]:
         """What lies in `deleting/` and was promised no time waits its whole delay from now on, or for an operator
@@ -224,8 +233,8 @@ class Staging:
             log.warning("deleted topics wait their whole delay again after the next start: %s", problem)
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
-        """Stores the deadlines of topics of which data is about to be staged (None: they have none); nothing is removed
-        before `staged`.
+        """Stores the deadlines of topics of which data is about to be staged, or is being staged (None: they have
+        none); nothing is removed before `staged`.
 
         One that waits already keeps the later deadline: each partition stays its whole delay. A name that is not known
         ("": directories by id do not have it) is that of the stored deletion.

@@ -34,7 +34,7 @@ from pybroker.metadata.control_messages import (
 from pybroker.metadata.deletion_records import DeletionRecord, write_operations
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.metadata.store import ensure_path
+from pybroker.metadata.store import Operation, OperationResult, ensure_path
 from pybroker.native import NativeBroker, StopOrder, Uuid
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.evidence import KnownTopics
@@ -345,6 +345,43 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
     assert node.remove_after_ms - node.staged_ms == 14_400_000
     await host.staging.promise({A: "a"}, 1_000)
     assert host.staging.waiting[A].remove_after_ms == node.remove_after_ms
+
+
+@pytest.mark.checklist("A9", "X7")
+async def test_the_move_does_not_wait_for_the_promise_and_the_answer_does(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A successor waits for the answer; who confirms has promised."""
+    await host.lead(A, 0)
+    stored, multi = asyncio.Event(), host.store.multi
+
+    async def slow(operations: Sequence[Operation]) -> list[OperationResult]:
+        await stored.wait()
+        return await multi(operations)
+
+    monkeypatch.setattr(host.store, "multi", slow)
+    stopping = asyncio.create_task(host.stop(A, 0))
+    async with asyncio.timeout(60):
+        while not host.staged:  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.001)
+    assert not stopping.done()
+    stored.set()
+    await stopping
+    assert A in host.staging.waiting
+    assert await host.store.get(f"{znodes.STAGED}/1/{A}")
+
+
+@pytest.mark.checklist("A9", "X7")
+async def test_what_a_killed_broker_had_moved_is_promised_before_it_is_confirmed(host: Host) -> None:
+    """It was killed between the move and the promise: the controller asks again, and takes what nobody has promised to
+    keep for removed."""
+    place = "/data/a-0"
+    host.native.disk[place] = FakeLocalPartition("/data", place, "a", 0, A)
+    host.native.log_dirs.stage(place)
+    await host.stop(A, 0)
+    path = f"{znodes.STAGED}/1/{A}"
+    node = znodes.decode_staged(path, (await host.store.get(path)).data)
+    assert node.remove_after_ms - node.staged_ms == 14_400_000
 
 
 @pytest.mark.checklist(59, 326)
