@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benches.cluster.kafka_on_zookeeper import KafkaOnZooKeeper
 from benches.compare.peers import KafkaPeer
 from pybroker.client import blocking
 from pybroker.protocol.messages import (
@@ -14,7 +15,7 @@ from pybroker.protocol.messages import (
     DescribeQuorumRequest_TopicData,
 )
 from tests.support.brokers import BrokerProcess
-from tests.support.cluster import ClusterBroker
+from tests.support.cluster import ClusterBroker, until
 from tests.support.zookeeper import ZooKeeperServer
 
 BROKERS = (1, 2, 3)
@@ -99,22 +100,11 @@ class KafkaCluster(ClusterPeer):
         return leader
 
 
-class PybrokerCluster(ClusterPeer):
-    """The product, on one ZooKeeper, whose CPU counts as the brokers' does."""
+class OnZooKeeper(ClusterPeer):
+    """A cluster with one ZooKeeper, whose CPU counts as the brokers' does."""
 
-    def __init__(self, folder: Path, flush_mode: str) -> None:
-        self.name = "pybroker" if flush_mode == "commit" else f"pybroker {flush_mode}"
+    def __init__(self, folder: Path) -> None:
         self._zookeeper = ZooKeeperServer(folder / "zookeeper")
-        settings = {
-            **COMMON,
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
-            "log.flush.mode": flush_mode,
-            "delete.topic.delay.ms": "500",
-        }
-        self.brokers = {
-            number: ClusterBroker(folder / str(number), number, self._zookeeper.address, settings)
-            for number in BROKERS
-        }
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -139,9 +129,56 @@ class PybrokerCluster(ClusterPeer):
         return found.id
 
 
-KAFKA, OS, DURABLE = "kafka", "pybroker os", "pybroker"
+class KafkaOnZooKeeperCluster(OnZooKeeper):
+    """Apache Kafka 3.9."""
+
+    name = "kafka 3.9"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        settings = {
+            **COMMON,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "transaction.state.log.replication.factor": "3",
+            "file.delete.delay.ms": "500",
+        }
+        self.brokers = {
+            number: KafkaOnZooKeeper(folder / str(number), number, self._zookeeper.address, settings)
+            for number in BROKERS
+        }
+
+    def start(self) -> None:
+        """Returns when all know of each other: each answers before it does."""
+        super().start()
+        until(lambda: all(self._shown_at(broker) == set(BROKERS) for broker in self.brokers.values()))
+
+    def _shown_at(self, broker: BrokerProcess) -> set[int]:
+        with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+            return {node.id for node in admin.describe_cluster().nodes}
+
+
+class PybrokerCluster(OnZooKeeper):
+    """The product."""
+
+    def __init__(self, folder: Path, flush_mode: str) -> None:
+        super().__init__(folder)
+        self.name = "pybroker" if flush_mode == "commit" else f"pybroker {flush_mode}"
+        settings = {
+            **COMMON,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "log.flush.mode": flush_mode,
+            "delete.topic.delay.ms": "500",
+        }
+        self.brokers = {
+            number: ClusterBroker(folder / str(number), number, self._zookeeper.address, settings)
+            for number in BROKERS
+        }
+
+
+KAFKA, KAFKA_39, OS, DURABLE = "kafka", "kafka 3.9", "pybroker os", "pybroker"
 PEERS: Mapping[str, Callable[[Path], ClusterPeer]] = {
     KAFKA: KafkaCluster,
+    KAFKA_39: KafkaOnZooKeeperCluster,
     OS: lambda folder: PybrokerCluster(folder, "os"),
     DURABLE: lambda folder: PybrokerCluster(folder, "commit"),
 }

@@ -23,7 +23,9 @@ func topicNames(o options) []string {
 
 func create(o options, w *wire, names []string) error {
 	for _, name := range names {
-		if err := tryToCreate(o, w, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		// What takes longer than a request may is made all the same.
+		err := tryToCreate(o, w, name)
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.RequestTimedOut) {
 			return fmt.Errorf("create %s: %w", name, err)
 		}
 	}
@@ -36,14 +38,28 @@ func tryToCreate(o options, w *wire, name string) error {
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(o.partitions), int16(o.replication)
 	q.Topics = append(q.Topics, t)
-	reply, err := w.call(q)
-	if err != nil {
-		return err
-	}
-	return code(reply.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode)
+	return atController(o, w, func() error {
+		reply, err := w.call(q)
+		if err != nil {
+			return err
+		}
+		return code(reply.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode)
+	})
 }
 
-func remove(w *wire, names []string) error {
+// atController asks again at the controller where a broker does not pass it on: Apache Kafka on ZooKeeper.
+func atController(o options, w *wire, ask func() error) error {
+	err := ask()
+	if !errors.Is(err, kerr.NotController) {
+		return err
+	}
+	if err := w.toController(o); err != nil {
+		return err
+	}
+	return ask()
+}
+
+func remove(o options, w *wire, names []string) error {
 	q := kmsg.NewPtrDeleteTopicsRequest()
 	q.TimeoutMillis, q.TopicNames = 60_000, names
 	for _, name := range names {
@@ -51,16 +67,18 @@ func remove(w *wire, names []string) error {
 		t.Topic = kmsg.StringPtr(name)
 		q.Topics = append(q.Topics, t)
 	}
-	reply, err := w.call(q)
-	if err != nil {
-		return err
-	}
-	for _, t := range reply.(*kmsg.DeleteTopicsResponse).Topics {
-		if t.ErrorCode != 0 {
-			return fmt.Errorf("delete %v: %w", t.Topic, code(t.ErrorCode))
+	return atController(o, w, func() error {
+		reply, err := w.call(q)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		for _, t := range reply.(*kmsg.DeleteTopicsResponse).Topics {
+			if t.ErrorCode != 0 {
+				return fmt.Errorf("delete %v: %w", t.Topic, code(t.ErrorCode))
+			}
+		}
+		return nil
+	})
 }
 
 // ids asks for the topics' ids, which Produce 13 and Fetch 13 need; zero where the broker has none.
@@ -219,7 +237,7 @@ func recreate(o options) (result, error) {
 			return nil, err
 		}
 		start := time.Now()
-		if err := remove(w, names); err != nil {
+		if err := remove(o, w, names); err != nil {
 			return nil, err
 		}
 		deleted = append(deleted, time.Since(start))
@@ -230,7 +248,7 @@ func recreate(o options) (result, error) {
 			return nil, err
 		}
 		whole = append(whole, time.Since(start))
-		if err := remove(w, names); err != nil {
+		if err := remove(o, w, names); err != nil {
 			return nil, err
 		}
 	}
@@ -249,7 +267,7 @@ func reuse(o options) (result, error) {
 	var created, written []time.Duration
 	for _, name := range topicNames(o) {
 		start := time.Now()
-		if err := remove(w, []string{name}); err != nil {
+		if err := remove(o, w, []string{name}); err != nil {
 			return nil, err
 		}
 		for {
@@ -280,7 +298,7 @@ func deleteAll(o options) (result, error) {
 		return nil, err
 	}
 	start := time.Now()
-	if err := remove(w, topicNames(o)); err != nil {
+	if err := remove(o, w, topicNames(o)); err != nil {
 		return nil, err
 	}
 	return result{"deleted_ms": milliseconds(time.Since(start))}, nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,6 +59,29 @@ func dialAt(o options, address string, patience time.Duration) (*wire, error) {
 	}
 	_ = conn.SetDeadline(time.Now().Add(o.limit))
 	return w, nil
+}
+
+// toController goes on with the broker that decides.
+func (w *wire) toController(o options) error {
+	q := kmsg.NewPtrMetadataRequest()
+	q.Topics = []kmsg.MetadataRequestTopic{}
+	reply, err := w.call(q)
+	if err != nil {
+		return err
+	}
+	found := reply.(*kmsg.MetadataResponse)
+	for _, one := range found.Brokers {
+		if one.NodeID == found.ControllerID {
+			other, err := dialAt(o, net.JoinHostPort(one.Host, strconv.Itoa(int(one.Port))), o.limit)
+			if err != nil {
+				return err
+			}
+			w.conn.Close()
+			*w = *other
+			return nil
+		}
+	}
+	return fmt.Errorf("broker %d is the controller and not among the brokers", found.ControllerID)
 }
 
 // frame encodes a request at the highest version both sides know.

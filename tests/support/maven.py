@@ -19,6 +19,11 @@ BROKER = (
     (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", ("org.apache.kafka:kafka-tools-api",)),
     ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.5", ()),
 )
+# The last Kafka that runs on ZooKeeper.
+BROKER_ON_ZOOKEEPER = (
+    ("org.apache.kafka:kafka_2.13:3.9.1", ()),
+    ("org.slf4j:slf4j-reload4j:1.7.36", ()),
+)
 CLIENTS = (
     (f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}", ()),
     ("com.fasterxml.jackson.core:jackson-databind:2.21.2", ()),
