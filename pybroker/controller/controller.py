@@ -217,7 +217,9 @@ class Controller:
         if outcomes is None or asked is None:
             return None
         outcome = outcomes.find(submission.event, asked)
-        return None if outcome is None else Decided(outcomes.reply_of(submission.event, outcome), ())
+        if outcome is None:
+            return None
+        return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), ())
 
     def _to_be_closed(self, submission: Submission, granted: Granted) -> Sequence[TopicImage]:
         closes = rule_of(submission.event).closes
@@ -258,7 +260,7 @@ class Controller:
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
             self._report(FinishMigrations(self._migrations.settled(self._image)))
-        return Decided(decision.reply, self._send(decision.delta, messages))
+        return self._in_force.decided(submission, decision.reply, self._send(decision.delta, messages))
 
     def _consequences(self, before: ClusterImage, delta: ImageDelta) -> tuple[ClusterImage, Messages]:
         """The image after a change, and what brokers are told of it. Pure."""

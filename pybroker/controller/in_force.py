@@ -55,7 +55,9 @@ class Decided(NamedTuple):
     """A decision that is durable and on its way to the brokers."""
 
     reply: Any
-    sent: Sent
+    waits: Sequence[asyncio.Future[Any]]
+    """When all of these are done, it is in force. What was sent is not kept until then: each message is freed when it
+    has been answered, and not those to a hundred brokers at once."""
 
 
 class InForce:
@@ -66,9 +68,9 @@ class InForce:
         self._deletions = deletions
         self._wall_ms = wall_ms
 
-    async def answer(self, submission: Submission, decided: Decided) -> Answer[Any]:
-        """Waits until the decision is in force, or the time is over."""
-        event, reply, sent = submission.event, decided.reply, decided.sent
+    def decided(self, submission: Submission, reply: Any, sent: Sent) -> Decided:
+        """What it is waited for before the decision is answered."""
+        event = submission.event
         waits: list[asyncio.Future[Any]] = []
         if isinstance(event, UndeleteTopic):
             if not isinstance(reply, KafkaError):
@@ -84,6 +86,11 @@ class InForce:
         if isinstance(event, DeleteTopics):
             ids = [one.topic_id for one in reply if isinstance(one, DeletedTopic)]
             waits += [freed for one in ids if (freed := self._deletions.name_freed(one)) is not None]
+        return Decided(reply, waits)
+
+    async def answer(self, submission: Submission, decided: Decided) -> Answer[Any]:
+        """Waits until the decision is in force, or the time is over."""
+        event, reply, waits = submission.event, decided.reply, decided.waits
         if not await _done_by(waits, submission.deadline):
             return Answer(reply, False)
         if isinstance(event, UndeleteTopic) and waits:

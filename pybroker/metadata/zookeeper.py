@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kazoo import exceptions as kz
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
@@ -73,6 +73,9 @@ CLOSE_S_MAX = 5.0
 
 READS_A_REQUEST_MAX = 500
 """In one `multiRead`. Values of partitions have some hundred bytes; the server builds the answer in memory."""
+
+OPERATIONS_A_TURN_MAX = 200
+"""Of one multi."""
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
     kz.NoNodeError: NoNodeError,
@@ -135,6 +138,8 @@ class ZooKeeperStore:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._was_connected = False
         self._handler = LoopHandler(loop, self._failed)
+        self._sending = asyncio.Lock()
+        """Writes are sent in the order in which they are asked for, also behind one that is built in turns."""
         tls, digest = settings.tls, settings.digest
         acl = None
         if settings.set_acl and digest is not None:
@@ -288,19 +293,11 @@ class ZooKeeperStore:
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         if not operations:
             return []
-        _check_multi(operations)
-        transaction = self._client.transaction()
-        for operation in operations:
-            match operation:
-                case Create(path, data, ephemeral, sequential):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
-                case Set(path, data, version):
-                    transaction.set_data(path, data, version)
-                case Delete(path, version):
-                    transaction.delete(path, version)
-                case Check(path, version):
-                    transaction.check(path, version)
-        results = await self._write("multi", transaction.commit_async)
+        await self._wait_connected(self._loop.time() + self._patience_s)
+        async with self._sending:
+            transaction = await self._transaction(operations)
+            answer = self._begin(transaction.commit_async)
+        results = await self._written("multi", answer)
         if any(isinstance(result, Exception) for result in results):
             errors = [
                 _refusal(result, operation.path) if isinstance(result, Exception) else RolledBackError(operation.path)
@@ -309,6 +306,27 @@ class ZooKeeperStore:
             index = next(place for place, error in enumerate(errors) if not isinstance(error, RolledBackError))
             raise MultiError(index, errors)
         return [_outcome(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+    async def _transaction(self, operations: Sequence[Operation]) -> TransactionRequest:
+        """Thousands of operations take tens of milliseconds: others have their turn in between."""
+        transaction = self._client.transaction()
+        size = 0
+        for begin in range(0, len(operations), OPERATIONS_A_TURN_MAX):
+            if begin:
+                await asyncio.sleep(0)
+            end = begin + OPERATIONS_A_TURN_MAX
+            size += _checked_bytes(operations, begin, end, size)
+            for operation in operations[begin:end]:
+                match operation:
+                    case Create(path, data, ephemeral, sequential):
+                        transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                    case Set(path, data, version):
+                        transaction.set_data(path, data, version)
+                    case Delete(path, version):
+                        transaction.delete(path, version)
+                    case Check(path, version):
+                        transaction.check(path, version)
+        return transaction
 
     async def sync(self) -> None:
         await self._read("/", self._client.sync_async, "/")
@@ -350,8 +368,13 @@ class ZooKeeperStore:
 
     async def _write(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
         await self._wait_connected(self._loop.time() + self._patience_s)
+        async with self._sending:
+            answer = self._begin(call, *arguments)
+        return await self._written(path, answer)
+
+    async def _written(self, path: str, answer: asyncio.Future[Any]) -> Any:
         try:
-            return await self._call(call, *arguments)
+            return await answer
         except _BROKEN as problem:
             raise UnknownOutcomeError(f"{path}: the connection to ZooKeeper broke: {type(problem).__name__}") from None
         except kz.KazooException as problem:
@@ -370,6 +393,9 @@ class ZooKeeperStore:
             ) from None
 
     async def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._begin(call, *arguments)
+
+    def _begin(self, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def done(result: Any) -> None:
@@ -381,7 +407,7 @@ class ZooKeeperStore:
                 future.set_result(result.value)
 
         call(*arguments).rawlink(done)
-        return await future
+        return future
 
     # --- the session --------------------------------------------------------------------------------------------------
 
@@ -451,10 +477,11 @@ def _check_size(path: str, data: bytes) -> None:
         raise ValueTooLargeError(f"{path}: {len(data)} bytes")
 
 
-def _check_multi(operations: Sequence[Operation]) -> None:
-    """The server ends the connection at a packet that is too large: found out before it is sent."""
-    total = 0
-    for index, operation in enumerate(operations):
+def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
+    """What these of the operations take, behind others of `before` bytes. The server ends the connection at a packet
+    that is too large: found out before it is sent."""
+    total = before
+    for index, operation in enumerate(operations[begin:end], begin):
         problem: StoreError | None = None
         data = operation.data if isinstance(operation, Create | Set) else b""
         total += operation_bytes(operation)
@@ -469,3 +496,4 @@ def _check_multi(operations: Sequence[Operation]) -> None:
             errors: list[StoreError] = [RolledBackError(other.path) for other in operations]
             errors[index] = problem
             raise MultiError(index, errors)
+    return total - before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -24,9 +25,10 @@ from pybroker.metadata.store import (
     WatchEvent,
     WatchKind,
 )
-from pybroker.metadata.zookeeper import Tls, ZooKeeperSettings, ZooKeeperStore
+from pybroker.metadata.zookeeper import OPERATIONS_A_TURN_MAX, Tls, ZooKeeperSettings, ZooKeeperStore
 from tests.support.certificates import Authority
 from tests.support.zookeeper import Ensemble, ZooKeeperServer, zookeeper
+from tests.unit.control_plane import counted_turns
 
 PATIENCE_S = 90.0
 SESSION_MS = 4_000
@@ -202,6 +204,25 @@ async def test_a_multi_that_does_not_fit_is_refused_before_it_is_sent(server: Zo
     await store.multi([Create("/a", bytes(MULTI_BYTES_MAX - 4 * 64 - 16)), Create("/b"), Create("/c")])
     assert await store.children("/") == ["a", "b", "c"]
     assert states._queue.empty()
+    await store.close()
+
+
+async def test_a_large_multi_is_made_in_turns_and_nothing_overtakes_it(server: ZooKeeperServer) -> None:
+    store = await ZooKeeperStore.open(settings(server))
+    operations = [Create("/made"), *(Create(f"/made/{number}") for number in range(3_000))]
+    sent: list[int] = []
+    begin = store._begin
+    async with counted_turns() as turns:
+
+        def noted(*arguments: Any) -> asyncio.Future[Any]:
+            sent.append(turns())
+            return begin(*arguments)
+
+        store._begin = noted  # type: ignore[method-assign]
+        before = turns()
+        _, version = await asyncio.gather(store.multi(operations), store.set("/made/2999", b"later"))
+    assert sent[0] - before >= len(operations) // OPERATIONS_A_TURN_MAX - 1
+    assert version == 1
     await store.close()
 
 
