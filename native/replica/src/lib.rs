@@ -14,6 +14,7 @@
 )]
 
 mod background;
+mod clock;
 mod config;
 mod describe;
 mod error;
@@ -39,6 +40,7 @@ mod topic_map;
 mod tests;
 
 pub use background::{Background, CleanerSettings, Intervals};
+pub use clock::Clock;
 pub use config::{ReplicasConfig, Report};
 pub use describe::LogDirDescription;
 pub use error::PartitionError;
@@ -55,7 +57,6 @@ pub use partition::{FetchFrom, Partition};
 pub use progress::{
     Commit, Follower, IsrProposal, Member, Proposal, Proposals, Registration, Watched,
 };
-pub use pybroker_storage::Clock;
 pub use replicas::Replicas;
 pub use requests::{
     AppendInfo, EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionRead,

@@ -61,7 +61,7 @@ pub(crate) struct Segment {
     index: Arc<FileSlot>,
     /// End of what was written; stored after the bytes are in the file.
     end: AtomicU64,
-    /// End of what was brought to disk last, here or in the journal.
+    /// End of what was synced last.
     flushed: AtomicU64,
     recent: [AtomicU64; RECENT_BATCHES],
     recent_next: AtomicUsize,
@@ -146,13 +146,8 @@ impl Segment {
         self.end.store(place.pack(), Ordering::Release);
     }
 
-    /// Notes how far it is on disk; only a truncation takes that back.
     pub(crate) fn set_flushed(&self, place: Place) {
-        self.flushed.fetch_max(place.pack(), Ordering::AcqRel);
-    }
-
-    pub(crate) fn flushed(&self) -> Place {
-        Place::unpack(self.flushed.load(Ordering::Acquire))
+        self.flushed.store(place.pack(), Ordering::Release);
     }
 
     /// The `.log` file, opened if need be; only the writer of the active segment creates it.
@@ -224,7 +219,10 @@ impl Segment {
                 .map_err(StorageError::io("truncate", &path))?;
         }
         self.set_end(end_offset, position);
-        self.flushed.store(0, Ordering::Release);
+        self.set_flushed(Place {
+            relative_offset: 0,
+            position: 0,
+        });
         for place in &self.recent {
             place.store(NOTHING, Ordering::Relaxed);
         }

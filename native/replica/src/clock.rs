@@ -1,10 +1,9 @@
-//! The time, for threads that nobody calls with it: here and in the crates above.
+//! The time, for threads that nobody calls with it.
 
-use std::fmt::Debug;
 use std::time::Instant;
 
 /// Handed in by whoever starts the broker; nothing here or below asks the system.
-pub trait Clock: Debug + Send + Sync {
+pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch. It can step back.
     fn now_ms(&self) -> i64;
 
