@@ -301,7 +301,13 @@ class Case(NamedTuple):
 
 CASES = [
     Case("acknowledge_before_replication", followers_cut_off, ("is lost",)),
-    Case("shrink_without_the_controller", leader_without_anybody, ("is lost",)),
+    Case(
+        "shrink_without_the_controller",
+        leader_without_anybody,
+        ("is lost",),
+        # It takes its followers for too slow before it hears that it was replaced.
+        {"zookeeper.session.timeout.ms": "6000"},
+    ),
     Case("stop_replica_by_name", created_again_before_it_was_stopped, ("not come back in sync", "has no replica")),
     Case("inverted_stray_rule", a_follower_is_killed, ("not come back in sync", "has no replica")),
     Case(
