@@ -23,6 +23,52 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("sync", dir))
 }
 
+/// At most so many syncs wait for the disk beside each other.
+const SYNCS_AT_ONCE: usize = 8;
+
+/// Makes the entries of several directories durable, in no order.
+pub(crate) fn sync_dirs(dirs: &[&Path]) -> Result<(), StorageError> {
+    side_by_side(dirs, sync_dir)
+}
+
+/// Makes the temporary files of several paths durable, in no order.
+pub(crate) fn sync_temporaries(paths: &[&Path]) -> Result<(), StorageError> {
+    side_by_side(paths, |path| {
+        let temp = temporary(path);
+        File::open(&temp)
+            .and_then(|file| sync_data(&file))
+            .map_err(StorageError::io("sync", &temp))
+    })
+}
+
+/// Each sync waits for the disk, which takes several in the time of one. An error is that of one of them; all are done.
+fn side_by_side(
+    paths: &[&Path],
+    sync: impl Fn(&Path) -> Result<(), StorageError> + Sync,
+) -> Result<(), StorageError> {
+    let sync = &sync;
+    let mut done = Vec::with_capacity(paths.len());
+    for some in paths.chunks(SYNCS_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let mut begun = Vec::with_capacity(some.len());
+            for path in some.iter().skip(1) {
+                let thread = std::thread::Builder::new().name("storage-sync".into());
+                match thread.spawn_scoped(scope, move || sync(path)) {
+                    Ok(thread) => begun.push(thread),
+                    // No thread is to be had: one after the other, then.
+                    Err(_) => done.push(sync(path)),
+                }
+            }
+            done.extend(some.first().map(|path| sync(path)));
+            for thread in begun {
+                let synced = thread.join();
+                done.push(synced.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+        });
+    }
+    done.into_iter().collect()
+}
+
 /// Makes everything on the filesystem of `dir` durable.
 #[cfg(target_os = "linux")]
 pub(crate) fn sync_filesystem(dir: &File) -> io::Result<()> {

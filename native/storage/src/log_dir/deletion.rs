@@ -39,6 +39,9 @@ struct Staging {
     from: PathBuf,
     id: TopicIdPartition,
     note: String,
+    /// The note alone will know where the log starts, so that it must be on disk before the directory moves. Of any
+    /// other only a shorter recovery is lost by a power cut.
+    needed: bool,
 }
 
 impl LogDir {
@@ -60,12 +63,17 @@ impl LogDir {
             // A sync under way is waited for; none begins afterwards.
             let _flushing = log.flush.lock();
             log.staged.store(true, Ordering::Release);
+            let start = log.log_start_offset();
             let state = format!(
-                "log_start_offset: {}\nrecovery_point: {}\n",
-                log.log_start_offset(),
+                "log_start_offset: {start}\nrecovery_point: {}\n",
                 log.flushed_end_offset()
             );
-            Ok(self.staging(log.directory(), log.id(), deadline_ms, &state))
+            let directory = log.directory();
+            let staging = self.staging(directory, log.id(), deadline_ms, &state);
+            Ok(Staging {
+                needed: start > 0,
+                ..staging
+            })
         });
         let results = self.stage(directories.collect());
         for (log, to) in logs.iter().zip(&results) {
@@ -109,15 +117,22 @@ impl LogDir {
     ) -> Staging {
         let name = self.name_of(&from).unwrap_or_default();
         let note = format!("version: 0\ndirectory: {name}\ndeadline_ms: {deadline_ms}\n{state}");
-        Staging { from, id, note }
+        Staging {
+            from,
+            id,
+            note,
+            needed: false,
+        }
     }
 
-    /// Notes on disk → directories renamed → renames on disk.
+    /// Notes that are needed on disk → directories renamed → renames on disk.
     fn stage(
         &self,
         directories: Vec<Result<Staging, StorageError>>,
     ) -> Vec<Result<PathBuf, StorageError>> {
-        let each = sync_each_file(directories.len());
+        let needed = directories.iter().flatten().filter(|one| one.needed);
+        let needed = needed.count();
+        let barrier = !sync_each_file(needed);
         let deleting = self.path.join(DELETING);
         let ready = self.health.check().and_then(|()| {
             std::fs::create_dir_all(&deleting).map_err(StorageError::io("create", &deleting))
@@ -127,11 +142,11 @@ impl LogDir {
             .map(|directory| {
                 let directory = directory?;
                 ready.clone()?;
-                directory.write_note(each)?;
+                directory.write_note(!barrier && directory.needed)?;
                 Ok(directory)
             })
             .collect();
-        if !each && let Err(error) = self.barrier() {
+        if barrier && let Err(error) = self.barrier() {
             fail_all(&mut noted, &error);
         }
         let mut sources = BTreeSet::new();
@@ -297,11 +312,11 @@ impl LogDir {
 }
 
 impl Staging {
-    /// Leaves the note in the directory; durably at once (`each`), or with the next barrier.
-    fn write_note(&self, each: bool) -> Result<(), StorageError> {
+    /// Leaves the note in the directory, durably at once or not.
+    fn write_note(&self, durably: bool) -> Result<(), StorageError> {
         let path = self.from.join(DELETION);
         // One that is there already may be all that knows where the log starts, see `LogDir::settle_restored`.
-        if each || path.exists() {
+        if durably || path.exists() {
             files::write_atomically(&path, self.note.as_bytes())
         } else {
             files::write_replacing(&path, self.note.as_bytes())

@@ -7,7 +7,7 @@ use crate::files;
 use crate::leader_epochs::LeaderEpochs;
 use crate::partition_metadata;
 use pybroker_model::{TopicId, TopicIdPartition};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,8 @@ pub struct NewPartition {
 
 /// A small file on its way into a partition's directory. Most are alike (a topic's id, the first leader epoch), and
 /// what a new partition costs is new inodes: ext4 without a journal passes over every inode deleted in the last
-/// minutes, one by one. So alike files are one file with many names; each is only ever replaced by a rename, never
-/// written into.
+/// minutes, one by one. So alike files are one file with many names, synced once; each is only ever replaced by a
+/// rename, never written into.
 enum NewFile {
     /// Its temporary file is written.
     Own(PathBuf),
@@ -49,6 +49,14 @@ impl NewFile {
     fn path(&self) -> &Path {
         match self {
             Self::Own(path) | Self::Shared { path, .. } => path,
+        }
+    }
+
+    /// Where it will be, if it has a temporary file of its own.
+    fn written(&self) -> Option<&Path> {
+        match self {
+            Self::Own(path) => Some(path),
+            Self::Shared { .. } => None,
         }
     }
 
@@ -94,7 +102,7 @@ impl LogDir {
         let mut sharing = Sharing::new();
         let results = partitions
             .iter()
-            .map(|partition| self.prepare_partition(partition, each, &mut sharing))
+            .map(|partition| self.prepare_partition(partition, &mut sharing))
             .collect();
         self.finish_files(results, each)
     }
@@ -152,10 +160,7 @@ impl LogDir {
                     return Err(StorageError::Exists { path });
                 }
                 let content = partition_metadata::render(*topic_id);
-                let file = files::write_temporary(&path, content.as_bytes())?;
-                if each {
-                    files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
-                }
+                files::write_temporary(&path, content.as_bytes())?;
                 Ok(vec![NewFile::Own(path)])
             })
             .collect();
@@ -165,7 +170,6 @@ impl LogDir {
     fn prepare_partition(
         &self,
         new: &NewPartition,
-        sync: bool,
         sharing: &mut Sharing,
     ) -> Result<Vec<NewFile>, StorageError> {
         self.health.check()?;
@@ -185,10 +189,9 @@ impl LogDir {
         let mut written = Vec::with_capacity(2);
         let mut write = |name: &str, content: String| {
             let path = dir.join(name);
-            // With one barrier for all there are many, most of them alike.
             let shared = sharing
                 .get_mut(&content)
-                .filter(|(_, sharers)| !sync && *sharers < SHARERS_MAX);
+                .filter(|(_, sharers)| *sharers < SHARERS_MAX);
             if let Some((like, sharers)) = shared {
                 *sharers += 1;
                 let like = like.clone();
@@ -199,10 +202,7 @@ impl LogDir {
                 });
                 return Ok(());
             }
-            let file = files::write_temporary(&path, content.as_bytes())?;
-            if sync {
-                files::sync_data(&file).map_err(StorageError::io("sync", &path))?;
-            }
+            files::write_temporary(&path, content.as_bytes())?;
             sharing.insert(content, (path.clone(), 1));
             written.push(NewFile::Own(path));
             Ok(())
@@ -219,8 +219,8 @@ impl LogDir {
         Ok(written)
     }
 
-    /// Temporary files on disk → renamed → renames on disk. With `each`, files were synced one by
-    /// one and directories are; else one barrier stands for all.
+    /// Temporary files on disk → renamed → renames on disk. With `each`, files and directories are synced, side by
+    /// side; else one barrier stands for all.
     fn finish_files(
         &self,
         mut results: Vec<Result<Vec<NewFile>, StorageError>>,
@@ -243,7 +243,15 @@ impl LogDir {
         results: &mut [Result<Vec<NewFile>, StorageError>],
         each: bool,
     ) -> Result<(), StorageError> {
-        if !each {
+        if each {
+            let own: Vec<&Path> = results
+                .iter()
+                .flatten()
+                .flatten()
+                .filter_map(NewFile::written)
+                .collect();
+            files::sync_temporaries(&own)?;
+        } else {
             self.barrier()?;
         }
         for result in results.iter_mut() {
@@ -266,15 +274,14 @@ impl LogDir {
         &self,
         results: &[Result<Vec<NewFile>, StorageError>],
     ) -> Result<(), StorageError> {
+        let mut dirs = BTreeSet::from([self.path.as_path()]);
         for new in results.iter().flatten() {
             if let Some(dir) = new.first().and_then(|file| file.path().parent()) {
-                files::sync_dir(dir)?;
-                if let Some(prefix) = dir.parent().filter(|parent| *parent != self.path) {
-                    files::sync_dir(prefix)?;
-                }
+                dirs.insert(dir);
+                dirs.extend(dir.parent().filter(|parent| *parent != self.path));
             }
         }
-        files::sync_dir(&self.path)
+        files::sync_dirs(&dirs.into_iter().collect::<Vec<_>>())
     }
 }
 

@@ -221,9 +221,17 @@ fn opened(dir: &LogDir, topic: &str, count: i32) -> Vec<Arc<Log>> {
 
 #[test]
 fn partitions_that_share_small_files_go_their_own_ways() {
+    // A few are synced file by file, many with barriers.
+    for count in [3, 12] {
+        share_small_files(count);
+    }
+}
+
+fn share_small_files(count: usize) {
+    let last = count - 1;
     let temp = tempfile::tempdir().expect("temp dir");
     let dir = LogDir::open(temp.path(), &options()).expect("opens");
-    let logs = opened(&dir, "t", 12);
+    let logs = opened(&dir, "t", i32::try_from(count).expect("small"));
     let epochs = |partition: usize| {
         std::fs::read_to_string(
             temp.path()
@@ -231,24 +239,59 @@ fn partitions_that_share_small_files_go_their_own_ways() {
         )
         .expect("reads")
     };
-    let before = epochs(11);
-    assert!(logs[3].begin_epoch(7).expect("begins"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let shared = std::fs::metadata(temp.path().join("t-0/partition.metadata"));
+        assert_eq!(shared.expect("there").nlink(), count as u64);
+    }
+    let before = epochs(last);
+    assert!(logs[1].begin_epoch(7).expect("begins"));
     let bytes = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
-    logs[3]
+    logs[1]
         .append_as_leader(bytes, 7, AppendOrigin::Client, NOW)
         .expect("appends");
-    logs[3].flush().expect("flushes");
-    assert_ne!(epochs(3), before);
-    assert!((0..12).filter(|at| *at != 3).all(|at| epochs(at) == before));
+    logs[1].flush().expect("flushes");
+    assert_ne!(epochs(1), before);
+    assert!(
+        (0..count)
+            .filter(|at| *at != 1)
+            .all(|at| epochs(at) == before)
+    );
     std::fs::remove_dir_all(temp.path().join("t-0")).expect("removes");
     let found = dir.scan().expect("scans");
-    assert_eq!(found.len(), 11);
+    assert_eq!(found.len(), last);
     assert!(
         found
             .iter()
             .all(|local| local.topic_id == Some(logs[0].id().topic_id)),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_note_that_a_power_cut_took_costs_a_scan_and_no_record() {
+    for lost in [Some("".as_bytes()), Some(&[0; 64]), None] {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let dir = LogDir::open(temp.path(), &options()).expect("opens");
+        let log = opened(&dir, "t", 1).remove(0);
+        let bytes = ValidBatches::checked_owned(batch(&["x"])).expect("valid");
+        log.append_as_leader(bytes, 4, AppendOrigin::Client, NOW)
+            .expect("appends");
+        let to = dir.stage_logs(&[&log], NOW).remove(0).expect("stages");
+        let note = to.join(file_names::DELETION);
+        match lost {
+            Some(bytes) => std::fs::write(&note, bytes).expect("writes"),
+            None => std::fs::remove_file(&note).expect("removes"),
+        }
+        let waiting = dir.staged_deletions().expect("lists");
+        assert_eq!(waiting[0].id, Some(log.id()));
+        let back = dir.restore(log.id(), "t").expect("restores");
+        let (again, _) = dir
+            .open_log(&back.expect("it waited"), log.id(), Arc::default(), NOW)
+            .expect("opens");
+        assert_eq!((again.log_start_offset(), again.log_end_offset()), (0, 1));
+    }
 }
 
 #[test]
