@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -57,8 +58,9 @@ class PeerWatch:
         self._dial = dial
         self._fence = fence
         self._unseat = unseat
-        self._verdicts: dict[int, int] = {}
-        """How often a broker was taken for dead since it was last reached."""
+        self._verdicts: Counter[tuple[int, bool]] = Counter()
+        """How often a broker was taken for dead since it was last reached: to be fenced by this one, or as the
+        controller. Whoever takes its office over after the one need not wait for the other."""
         self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopped = False
 
@@ -105,13 +107,15 @@ class PeerWatch:
             except UNREACHABLE as problem:
                 log.debug("broker %d: %s", broker.broker_id, problem)
             else:
-                self._verdicts.pop(broker.broker_id, None)
+                for fenced in (False, True):
+                    del self._verdicts[broker.broker_id, fenced]
                 try:
                     await connection.lost()
                 finally:
                     connection.abort()
             # One that registers again and again and is never reached lives behind a port that refuses in its name.
-            await asyncio.sleep(min(2 ** self._verdicts.get(broker.broker_id, 0) - 1, AGAIN_S_MAX))
+            before = self._verdicts[broker.broker_id, self._seat.controller == self._broker_id]
+            await asyncio.sleep(min(2**before - 1, AGAIN_S_MAX))
             if await self._is_dead(broker):
                 await self._report(broker)
             await asyncio.sleep(PAUSE_S)
@@ -122,7 +126,7 @@ class PeerWatch:
             return
         if broker.broker_id in self._view.image.leaving:
             return  # its port closes before its registration goes
-        self._verdicts[broker.broker_id] = self._verdicts.get(broker.broker_id, 0) + 1
+        self._verdicts[broker.broker_id, controller == self._broker_id] += 1
         log.warning("the process of broker %d is dead: its port refuses this broker and another one", broker.broker_id)
         await (self._fence if controller == self._broker_id else self._unseat)(broker)
 
