@@ -154,7 +154,7 @@ class Staging:
                 log.error("a stored deadline is damaged and is made anew: %s", problem)
                 await self._store.delete(path)
         await self._count_on()
-        for topic_id in self._nodes:
+        for topic_id in list(self._nodes):  # others promise meanwhile
             record = await self._record(topic_id)
             if record is not None and record.state == UNDELETING:
                 self._held.add(topic_id)
@@ -172,7 +172,7 @@ class Staging:
     async def _count_on(self) -> None:
         """After a restart of the machine: its new clock takes over from wall time, once."""
         operations: list[Operation] = []
-        for topic_id, node in self._nodes.items():
+        for topic_id, node in list(self._nodes.items()):
             if not node.endless and (not node.boot_id or node.boot_id != self._boot):
                 counted = msgspec.structs.replace(
                     node, boot_id=self._boot, monotonic_ms=self._clock.monotonic_ms(), left_ms=self._left_ms(node)

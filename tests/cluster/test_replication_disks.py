@@ -135,4 +135,4 @@ def test_a_leader_with_a_damaged_batch_gives_its_leadership_up(disks: TwoDisks) 
     until(lambda: "is damaged on disk" in cluster.brokers[2].console.read_text())
     cluster.brokers[2].restart()
     assert same_logs(cluster, "damaged") == whole
-    assert state(cluster, "damaged").isr == {1, 2, 3}
+    until(lambda: state(cluster, "damaged").isr == {1, 2, 3})
