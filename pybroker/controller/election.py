@@ -15,8 +15,10 @@ from pybroker.errors import FatalError
 from pybroker.metadata import znodes
 from pybroker.metadata.store import (
     BadVersionError,
+    Check,
+    Delete,
     MetadataStore,
-    Node,
+    MultiError,
     NoNodeError,
     SessionState,
     StoreClosedError,
@@ -24,6 +26,7 @@ from pybroker.metadata.store import (
     UnavailableError,
     UnknownOutcomeError,
     WatchEvent,
+    get_or_none,
 )
 
 log = logging.getLogger(__name__)
@@ -115,15 +118,26 @@ class Election:
             await self._resign(controller)
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(LEAVE_S_MAX):
-                    await self._store.delete(znodes.CONTROLLER)
+                    await self._vacate(self._broker_id)
 
     async def unseat(self, broker_id: int) -> None:
         """The process of the controller is dead, which others have seen before its session ends: the office is free.
         A controller that lives all the same is refused by the store from the successor's first moment."""
         with contextlib.suppress(StoreError):
-            node = await self._store.get(znodes.CONTROLLER)
-            if znodes.decode_controller(node.data) == broker_id:
-                await self._store.delete(znodes.CONTROLLER, node.version)
+            await self._vacate(broker_id)
+
+    async def _vacate(self, broker_id: int) -> None:
+        """Frees the office if that broker has it, and nobody has taken it since. The count of terms tells: every new
+        /controller has the same version."""
+        terms = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
+        node = await get_or_none(self._store, znodes.CONTROLLER)
+        if terms is None or node is None or znodes.decode_controller(node.data) != broker_id:
+            return
+        try:
+            await self._store.multi([Check(znodes.CONTROLLER_EPOCH, terms.version), Delete(znodes.CONTROLLER)])
+        except MultiError as error:
+            if not isinstance(error.cause, NoNodeError | BadVersionError):
+                raise
 
     def _session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
@@ -154,10 +168,14 @@ class Election:
             changed.set()
 
         node = await self._store.exists(znodes.CONTROLLER, fired)
-        if node is not None and await self._is_anothers(node):
-            self._seat.taken_by(znodes.decode_controller(node.data))
-            await changed.wait()
-            return
+        if node is not None:
+            holder = znodes.decode_controller(node.data)
+            if holder != self._broker_id:
+                self._seat.taken_by(holder)
+                await changed.wait()
+                return
+            # Left in an earlier life, or by a term that did not begin: its session would be waited for otherwise.
+            await self._vacate(holder)
         self._seat.taken_by(None)
         self._session_lost.clear()
         if self._check is not None:
@@ -170,15 +188,6 @@ class Election:
         self._controller = controller
         self._seat.taken_by(self._broker_id)
         await self._hold(controller)
-
-    async def _is_anothers(self, node: Node) -> bool:
-        """Removes what this broker has left there, in an earlier life or by a term that did not begin: its session
-        would be waited for otherwise."""
-        if znodes.decode_controller(node.data) != self._broker_id:
-            return True
-        with contextlib.suppress(NoNodeError, BadVersionError):
-            await self._store.delete(znodes.CONTROLLER, node.version)
-        return False
 
     async def _hold(self, controller: Controller) -> None:
         """Until the term is over: the session has ended, or a write was refused because another one is in office."""
@@ -193,8 +202,7 @@ class Election:
         log.warning("this broker is not the controller any more")
         await self._resign(controller)
         if controller.overwritten:
-            with contextlib.suppress(NoNodeError):
-                await self._store.delete(znodes.CONTROLLER)
+            await self._vacate(self._broker_id)
             await asyncio.sleep(OVERWRITTEN_PAUSE_S)
 
     async def _resign(self, controller: Controller) -> None:

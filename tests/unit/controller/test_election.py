@@ -1,0 +1,100 @@
+"""The office is freed of the broker that was named, and of nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from pybroker.cluster.seat import Seat
+from pybroker.controller.activation import take_office
+from pybroker.controller.controller import Controller
+from pybroker.controller.election import Election
+from pybroker.errors import FatalError
+from pybroker.metadata import znodes
+from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.store import Node, ensure_path, get_or_none
+
+DEAD, FASTER, SLOWER = 1, 2, 3
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    opened = await EmbeddedStore.open(tmp_path)
+    for path in (znodes.DECISIONS, znodes.OFFICES):
+        await ensure_path(opened, path)
+    yield opened
+    await opened.close()
+
+
+class Meanwhile:
+    """The store of the slower one: between two of its calls, the faster one takes the office."""
+
+    def __init__(self, store: EmbeddedStore, after: str) -> None:
+        self._store = store
+        self._after = after
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def get(self, path: str) -> Node:
+        found = await self._store.get(path)
+        if path == self._after:
+            self._after = ""
+            await self._store.delete(znodes.CONTROLLER)
+            await take_office(self._store, FASTER, 0)
+        return found
+
+
+def election(store: Any, broker_id: int) -> Election:
+    def make() -> Controller:
+        raise AssertionError("nobody stands")
+
+    def failed(problem: FatalError) -> None:
+        raise problem
+
+    fatal: Callable[[FatalError], None] = failed
+    return Election(store=store, broker_id=broker_id, seat=Seat(), make_controller=make, on_fatal=fatal)
+
+
+async def holder(store: EmbeddedStore) -> int | None:
+    node = await get_or_none(store, znodes.CONTROLLER)
+    return None if node is None else znodes.decode_controller(node.data)
+
+
+@pytest.mark.checklist("R27")
+async def test_a_dead_controller_is_unseated(store: EmbeddedStore) -> None:
+    await take_office(store, DEAD, 0)
+    await election(store, SLOWER).unseat(DEAD)
+    assert await holder(store) is None
+    await election(store, SLOWER).unseat(DEAD)
+
+
+@pytest.mark.checklist("R27")
+@pytest.mark.parametrize("after", [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
+async def test_who_has_taken_the_office_meanwhile_keeps_it(store: EmbeddedStore, after: str) -> None:
+    """Two brokers find the same controller dead. The successor's node has the version that the dead one's had."""
+    await take_office(store, DEAD, 0)
+    await election(Meanwhile(store, after), SLOWER).unseat(DEAD)
+    assert await holder(store) == FASTER
+
+
+@pytest.mark.checklist("R27")
+async def test_who_leaves_after_another_has_taken_its_office_takes_nothing_from_it(store: EmbeddedStore) -> None:
+    await take_office(store, DEAD, 0)
+    await election(store, FASTER).unseat(DEAD)
+    await take_office(store, FASTER, 0)
+    leaving = election(store, DEAD)
+    leaving._controller = Resigned()  # type: ignore[assignment]  # its term, of which it does not know that it is over
+    await leaving.stop()
+    assert await holder(store) == FASTER
+
+
+class Resigned:
+    """A controller that has nothing to finish."""
+
+    async def stop(self) -> None:
+        """At once."""
