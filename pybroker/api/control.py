@@ -62,7 +62,7 @@ class ControlReceiver:
     async def handle(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
         """One message. Orders come one after another; questions (CloseTopics) may come beside them. `by_name`: the
         version says no topic ids."""
-        refused = self._fence.admit(request.controller_epoch, request.broker_epoch)
+        refused = await self._fence.admit(request.controller_epoch, request.broker_epoch)
         if refused:
             return refusal(request, refused)
         view = self._cluster

@@ -5,6 +5,7 @@ service, unless an order proves that it is to go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,29 @@ def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brok
         assert brokers.tell(told, order, life=1).error_code == ErrorCode.STALE_BROKER_EPOCH
     brokers.lives_on(told, "late")
     assert staged(brokers.cluster.brokers[told]) == []
+
+
+@pytest.mark.checklist("B14", "R27")
+def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brokers: Ordered, tmp_path: Path) -> None:
+    """A controller that has not missed the broker yet goes on telling it what it was about to tell."""
+    controller, told = brokers.roles()
+    topic_id = brokers.led_by(controller, "between")
+    life, epoch = brokers.state.life(told), brokers.state.controller_epoch()
+    broker = brokers.cluster.brokers[told]
+    broker.kill()
+    usual, broker.module = broker.module, ("tests.cluster.registers_late", str(tmp_path))
+    broker.launch()
+    broker.module = usual
+    until((tmp_path / "registering").exists)
+    order = stop_replica(topic_id)
+    order.controller_id, order.controller_epoch, order.broker_epoch = controller, epoch, life
+    with WireClient(broker.between_port, client_id="broker-9", interbroker=True) as client:
+        client.send(order, 4)
+        (tmp_path / "go").touch()
+        assert client.receive().error_code == ErrorCode.STALE_BROKER_EPOCH
+    broker.await_answers()
+    brokers.lives_on(controller, "between")
+    assert staged(broker) == []
 
 
 @pytest.mark.checklist(64, 70, 73, "A11", "A14", "A15", "R30", "X37")

@@ -1,0 +1,29 @@
+"""A broker that registers only when it is told to: `python -m tests.cluster.registers_late FOLDER start …`.
+`FOLDER/registering` says that it wants to, `FOLDER/go` that it may."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.replicas.membership import Membership
+
+
+def _register_late(folder: Path) -> None:
+    register = Membership.register
+
+    async def late(membership: Membership, *what: Any, **more: Any) -> int:
+        (folder / "registering").touch()
+        while not (folder / "go").exists():  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.02)
+        return await register(membership, *what, **more)
+
+    Membership.register = late  # type: ignore[method-assign]  # for this process
+
+
+if __name__ == "__main__":
+    _register_late(Path(sys.argv.pop(1)))
+    main()
