@@ -22,6 +22,7 @@ from tests.support.replicas import (
     log_of,
     make_controller,
     produce,
+    produce_as_leader,
     read,
     same_logs,
     state,
@@ -144,7 +145,7 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
         until(lambda: state(network.cluster, "restless").isr == {2, 3})
     assert state(network.cluster, "restless").epoch >= 3
     assert same_logs(network.cluster, "restless") == before
-    produce(network.cluster.brokers[state(network.cluster, "restless").leader], "restless", "last")
+    produce_as_leader(network.cluster.brokers[state(network.cluster, "restless").leader], "restless", "last")
     same_logs(network.cluster, "restless")
     assert read(network.cluster, "restless") == ["first", "last"]
 
@@ -160,7 +161,7 @@ def test_what_an_isolated_leader_took_with_acks_1_is_cut_off(network: Network) -
         assert produce(network.cluster.brokers[2], "isolated", "lost", acks=1).error_code == 0
         assert produce(network.cluster.brokers[2], "isolated", "never", timeout_ms=500).error_code == 7
         until(lambda: state(network.cluster, "isolated").leader == 3)
-        assert produce(network.cluster.brokers[3], "isolated", "newer").error_code == 0
+        assert produce_as_leader(network.cluster.brokers[3], "isolated", "newer").error_code == 0
         assert b"lost" in log_of(network.cluster.brokers[2], "isolated")
     finally:
         network.links.heal()

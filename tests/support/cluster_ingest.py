@@ -3,11 +3,9 @@ changes; any broker is asked the rest."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from pybroker.client import NewTopic, blocking
@@ -15,6 +13,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.ingest.client import COMMITTED, Attempt, IngestClient, batch
 from tests.support.cluster import LIMIT_S, BrokerCluster, until
+from tests.support.walk import files
 
 PASSING = frozenset(
     {
@@ -171,9 +170,7 @@ def records(cluster: BrokerCluster, topic: str, partitions: int) -> list[list[st
 def staged_files(cluster: BrokerCluster, broker: int) -> list[str]:
     """The logs that lie staged on a broker's disk."""
     root = cluster.brokers[broker].data_dir / "ingest"
-    # Not rglob: what is removed meanwhile is passed over.
-    walked = (Path(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".log"))
-    return sorted(path.relative_to(root).as_posix() for path in walked)
+    return sorted(path.relative_to(root).as_posix() for path in files(root) if path.suffix == ".log")
 
 
 def await_all_in_sync(cluster: BrokerCluster, topic: str) -> None:

@@ -16,6 +16,7 @@ from pybroker import native
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, until
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
@@ -59,6 +60,18 @@ def produce(
     with WireClient(broker.port) as client:
         answer = client.call(m.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), 9)
     return answer.responses[0].partition_responses[0]
+
+
+def produce_as_leader(broker: ClusterBroker, topic: str, *values: str) -> Any:
+    """As `produce`, once the broker has heard that it leads; what it refuses until then is not written."""
+    rows: list[Any] = []
+
+    def taken() -> bool:
+        rows.append(produce(broker, topic, *values))
+        return bool(rows[-1].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    until(taken)
+    return rows[-1]
 
 
 def broker_epochs(cluster: BrokerCluster) -> dict[int, int]:

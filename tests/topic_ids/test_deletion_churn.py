@@ -17,6 +17,7 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
+from tests.support.walk import files
 from tests.topic_ids.lives import Lives, until, values_of
 from tests.wire.client import WireClient
 
@@ -203,7 +204,7 @@ def never_early(broker: BrokerProcess) -> None:
 
 def orphans(folder: Path) -> list[Path]:
     """Files that belong to nothing."""
-    return [path for path in folder.rglob("*") if path.suffix in (".tmp", ".cleaned", ".swap", ".purging")]
+    return [path for path in files(folder) if path.suffix in (".tmp", ".cleaned", ".swap", ".purging")]
 
 
 def run(start_broker: StartBroker, cycles: int) -> tuple[Watch, float, Any]:

@@ -12,6 +12,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
+from tests.support.walk import files
 from tests.topic_ids.kit import batch, create, delete, fetch, fetch_request, idempotent, produce, recreate, unique
 from tests.topic_ids.lives import Lives, until
 from tests.wire.client import WireClient
@@ -156,7 +157,7 @@ def test_topics_come_back_in_the_layout_by_id(start_broker: StartBroker, crash: 
     lives.produce("laid", "b", partition=1)
 
     def places() -> set[str]:
-        found = broker.data_dir.rglob("partition.metadata")
+        found = (path for path in files(broker.data_dir) if path.name == "partition.metadata")
         return {str(path.parent.relative_to(broker.data_dir)) for path in found}
 
     def laid(*topic_ids: Uuid) -> set[str]:
