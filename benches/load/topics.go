@@ -102,10 +102,11 @@ func ids(w *wire, names []string) (map[string][16]byte, error) {
 	return out, nil
 }
 
-// passing are errors that a broker may give while a new leader takes over.
+// passing are errors that a broker may give while a new leader takes over, or while followers begin to copy thousands
+// of partitions.
 func passing(err error) bool {
 	return errors.Is(err, kerr.NotLeaderForPartition) || errors.Is(err, kerr.LeaderNotAvailable) || errors.Is(err, kerr.KafkaStorageError) ||
-		errors.Is(err, kerr.NotEnoughReplicas) || errors.Is(err, kerr.NotEnoughReplicasAfterAppend) ||
+		errors.Is(err, kerr.NotEnoughReplicas) || errors.Is(err, kerr.NotEnoughReplicasAfterAppend) || errors.Is(err, kerr.RequestTimedOut) ||
 		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, io.EOF)
 }
 

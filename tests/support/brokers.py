@@ -45,6 +45,8 @@ class BrokerProcess(ABC):
     size = 1
     # What the process may exit with after SIGTERM: a JVM reports the signal.
     clean_exit_codes: frozenset[int] = frozenset({0})
+    # How long a start may take, in seconds.
+    start_limit_s = START_TIMEOUT_S
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +104,7 @@ class BrokerProcess(ABC):
     def await_answers(self) -> None:
         """After `launch`: until it answers Metadata."""
         assert self._child is not None, "the broker is not running"
-        give_up = time.monotonic() + START_TIMEOUT_S
+        give_up = time.monotonic() + self.start_limit_s
         while not answers_metadata(self.port):
             code = self._child.poll()
             if code is not None or time.monotonic() > give_up:
