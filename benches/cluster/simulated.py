@@ -18,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from benches.cluster.rest import WatchedPort, until_at_rest
 from benches.compare.peers import cpu_seconds, resident_mib
 from benches.readme import shown
 from pybroker.clock import SystemClock
@@ -25,7 +26,6 @@ from pybroker.cluster.channel import Channel
 from pybroker.cluster.events import CreateTopics, DeleteTopics, NewTopic
 from pybroker.controller.controller import Controller
 from pybroker.controller.local_channel import LocalChannel
-from pybroker.controller.local_port import LocalPort
 from pybroker.interbroker.connection import InterBrokerConnection
 from pybroker.interbroker.control import sendable
 from pybroker.metadata import znodes
@@ -50,7 +50,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 BEAT_S = 0.002
 QUIET_S = 3.0
-"""Work on large images is done on a thread, and nothing is sent meanwhile."""
+"""Between what a controller has done and what it hears of that in the store."""
 REPLICAS = 3
 PARTITIONS = 1_000
 """Of each topic."""
@@ -75,6 +75,7 @@ class AnsweringChannels:
 
     def __init__(self) -> None:
         self.counts = {"messages": 0, "bytes": 0}
+        self.moved = time.perf_counter()
         self._channels: dict[int, LocalChannel] = {}
         self._turn = asyncio.Lock()
 
@@ -88,6 +89,7 @@ class AnsweringChannels:
             self.counts["messages"] += 1
             self.counts["bytes"] += len(encode(wire, InterBrokerConnection.facts(type(wire)).highest))
             await asyncio.sleep(0)
+        self.moved = time.perf_counter()
         return _done(request)
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
@@ -95,7 +97,11 @@ class AnsweringChannels:
 
     async def close(self) -> None:
         """After what was sent has been answered."""
-        for channel in self._channels.values():
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Waits until everything has been answered."""
+        for channel in list(self._channels.values()):
             await channel.drain()
 
 
@@ -119,13 +125,13 @@ class Simulation:
     def __init__(self, store: ZooKeeperStore) -> None:
         self._store = store
         self._turns = Turns()
-        self.port = LocalPort(1)
+        self.port = WatchedPort(1)
         self.channels = AnsweringChannels()
         self.controller = self._controller()
         self._before: Controller | None = None
 
     def _controller(self) -> Controller:
-        self.port = LocalPort(1)
+        self.port = WatchedPort(1)
         self.channels = AnsweringChannels()
 
         def fatal(problem: BaseException) -> None:
@@ -160,22 +166,14 @@ class Simulation:
         self.controller = self._controller()
         await self.start()
 
-    async def until_quiet(self) -> None:
-        """Until nothing was sent for a while."""
-        before = -1
-        while before != self.channels.counts["messages"]:
-            before = self.channels.counts["messages"]
-            await asyncio.sleep(QUIET_S)
-
     async def measured(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """One row of the table. The time that shows that nothing follows does not count."""
+        """One row of the table, until nothing follows any more; the time that shows that does not count."""
         self._turns.longest_s = 0.0
         self.channels.counts |= {"messages": 0, "bytes": 0}
         cpu, since = cpu_seconds(os.getpid()), time.perf_counter()
         await work()
         decided = time.perf_counter() - since
-        await self.until_quiet()
-        took = time.perf_counter() - since - QUIET_S
+        took = max(decided, await until_at_rest(self.port, self.channels, QUIET_S) - since)
         counts = self.channels.counts
         cells = (decided, took, cpu_seconds(os.getpid()) - cpu, self._turns.longest_s * 1e3, counts["messages"],
                  counts["bytes"] / 1e6, resident_mib(os.getpid()))  # fmt: skip

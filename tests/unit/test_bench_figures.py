@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from itertools import count
 
 import pytest
 
+from benches.cluster.rest import WatchedPort, until_at_rest
 from benches.compare.cases import CASES
 from benches.compare.front_page import PEERS, README, ROWS, replaced
 from benches.warm import Warmth, until_steady
+from pybroker.controller.events import ElectAnyLeaders
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 
 
 def figures(*values: float) -> Iterator[float]:
@@ -49,3 +55,31 @@ def test_a_row_of_the_front_page_is_of_a_case_and_stands_there_once() -> None:
     assert new == "| Metadata of 1,000 topics, CPU | 5,000 µs |  | 90 µs |"
     with pytest.raises(ValueError, match="has 0 rows"):
         replaced("", lambda case, peer, figure: None)
+
+
+class Silent:
+    """Channels over which nothing is sent."""
+
+    moved = 0.0
+
+    async def drain(self) -> None:
+        """Nothing waits for an answer."""
+
+
+async def test_a_row_is_open_while_the_controller_works_however_quiet_it_is() -> None:
+    """Work on a large image is done on a thread, and nothing is sent meanwhile."""
+    port = WatchedPort(1)
+    answered = port.open(ElectAnyLeaders())
+    assert answered is not None
+    assert not port.rests, "an event waits"
+    submission = await port.take()
+    resting = asyncio.create_task(until_at_rest(port, Silent(), quiet_s=0.01))
+    await asyncio.sleep(0.3)
+    assert not resting.done(), "an event is worked on"
+    before = time.perf_counter()
+    submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, ""))
+    next_one = asyncio.create_task(port.take())
+    ended = await resting
+    assert before <= ended <= time.perf_counter()
+    next_one.cancel()
+    assert isinstance(answered.exception(), KafkaError)
