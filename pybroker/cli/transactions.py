@@ -11,9 +11,10 @@ from pybroker.cli.completion import topic_names, transactional_ids
 from pybroker.cli.grammar import VerbGroup, named
 from pybroker.cli.options import Target, broker_options, run
 from pybroker.cli.output import table, write_json
+from pybroker.cli.partitions import partitions_of
 
 if TYPE_CHECKING:
-    from pybroker.client import AdminClient, OpenTransaction, TopicPartition
+    from pybroker.client import OpenTransaction
 
 
 @click.group(cls=VerbGroup)
@@ -129,24 +130,11 @@ async def _describe(target: Target, transactional_id: str) -> None:
     table([shown], list(shown))
 
 
-async def _partitions(admin: AdminClient, topics: Sequence[str], partition: int | None = None) -> list[TopicPartition]:
-    from pybroker.client import TopicPartition
-
-    described = await admin.describe_topics(topics)
-    every = [
-        TopicPartition(name, each.partition)
-        for name in topics
-        if (topic := described.get(name)) is not None
-        for each in topic.partitions
-    ]
-    return [each for each in every if partition in (None, each.partition)]
-
-
 async def _producers(target: Target, topic: str, partition: int | None) -> None:
     from pybroker.client import AdminClient, TopicPartition
 
     async with AdminClient(target.client_config()) as admin:
-        wanted = await _partitions(admin, [topic]) if partition is None else [TopicPartition(topic, partition)]
+        wanted = await partitions_of(admin, [topic]) if partition is None else [TopicPartition(topic, partition)]
         found = await admin.describe_producers(wanted)
     rows = [
         {
@@ -176,7 +164,7 @@ async def _hanging(target: Target, topic: str | None, idle_ms: int) -> None:
 
     async with AdminClient(target.client_config()) as admin:
         topics = [topic] if topic is not None else list(await admin.list_topics(list_internal=True))
-        found = await admin.find_hanging_transactions(await _partitions(admin, topics), idle_ms=idle_ms)
+        found = await admin.find_hanging_transactions(await partitions_of(admin, topics), idle_ms=idle_ms)
     rows = [_row(one) for one in sorted(found, key=lambda one: one.partition)]
     if target.json:
         write_json(rows)

@@ -270,7 +270,9 @@ def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any
     assert "GROUP_ID_NOT_FOUND" in run("groups", "--delete", "--group", group, code=1).stderr
 
 
-def test_positions_are_moved_as_kafkas_tool_moves_them(run: Run, ask: Callable[..., Any], tmp_path: Path) -> None:
+def test_positions_are_moved_as_kafkas_tool_moves_them(
+    run: Run, ask: Callable[..., Any], tmp_path: Path, far_east: None
+) -> None:
     name, group = unique("moved"), unique("group")
     run("topics", "create", name, "--partitions", "2")
     for partition, times in ((0, [1000, 2000, 3000]), (1, [4000])):
@@ -283,6 +285,7 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(run: Run, ask: Callable[.
         return [(each["before"], each["offset"]) for each in told["positions"]]
 
     assert moved("--topic", name, "--to-datetime", "1970-01-01T00:00:02.000+00:00") == [(None, 1), (None, 0)]
+    assert moved("--topic", name, "--to-datetime", "1970-01-01T00:00:02.000") == [(None, 1), (None, 0)], "it is UTC"
     assert moved("--topic", f"{name}:0", "--to-offset", "2", "--execute") == [(None, 2)]
     assert moved("--topic", f"{name}:1", "--to-offset", "0", "--execute") == [(None, 0)]
     assert moved("--shift-by", "-1") == [(2, 1), (0, 0)], "kept within what is there"
@@ -307,6 +310,10 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(run: Run, ask: Callable[.
     wrong = run("groups", "reset-offsets", group, "--from-file", str(plan), code=1)
     assert "line 1: say topic,partition,offset" in wrong.stderr
     assert "PT90S" in run("groups", "reset-offsets", group, "--by-duration", "1h", code=2).stderr
+    early = run("groups", "reset-offsets", group, "--to-datetime", "1969-12-31T23:59:59.999", code=2)
+    assert "from 1970 on" in early.stderr
+    # To a broker, -2 is the start of a partition.
+    assert "-2 is not in the range" in run("groups", "reset-offsets", group, "--to-timestamp", "-2", code=2).stderr
 
 
 @pytest.mark.checklist(279, 305)

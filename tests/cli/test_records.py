@@ -119,7 +119,7 @@ def test_json_lines_are_copied_as_they_are(run: Records, admin: blocking.AdminCl
     assert [{**each, "topic": topic, "topic_id": topic_id} for each in second] == shown
 
 
-def test_where_to_begin_and_where_to_stop(run: Records, topic: str) -> None:
+def test_where_to_begin_and_where_to_stop(run: Records, topic: str, far_east: None) -> None:
     text = "".join(json.dumps({"value": str(n), "timestamp_ms": 1_000_000 + n}) + "\n" for n in range(10)).encode()
     run("produce", topic, "--json", "--partition", "0", stdin=text)
 
@@ -133,6 +133,7 @@ def test_where_to_begin_and_where_to_stop(run: Records, topic: str) -> None:
     assert read("--from", "4", "--to", "6") == "45"
     assert read("--from", "@1000007") == "789"
     assert read("--to", "@1970-01-01T00:16:40.002+00:00") == "01"
+    assert read("--to", "@1970-01-01T00:16:40.002") == "01", "without a zone it is UTC"
     assert read("--from", "@-1h") == ""
     assert read("--max", "3") == "012"
     assert read("--from", "100") == ""
@@ -195,6 +196,8 @@ def test_many_records_go_through_pipes(broker: BrokerProcess, topic: str) -> Non
         ("consume {topic}-nowhere", b"", (1, b"-nowhere")),
         ("consume {topic} --from tomorrow", b"", (2, b"'tomorrow' is no place; a place is start, end,")),
         ("consume {topic} --from @tomorrow", b"", (2, b"@tomorrow is no time")),
+        ("consume {topic} --from @1969-12-31", b"", (2, b"records have times from 1970 on")),
+        ("consume {topic} --from @9999999999999999999", b"", (2, b"no time is later than")),
         ("consume {topic} --to 3 --follow", b"", (2, b"--follow")),
         ("consume {topic} --group g --from 3", b"", (2, b"The group says what is read")),
         ("consume {topic} --format %q", b"", (2, b"'%q' means nothing; there are %s %v")),

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import click
 
+from pybroker.cli import times
+
 WORDS = {"--from": "earliest", "--to": "latest"}
 PREFIXES = {"--from": "starting", "--to": "ending"}
 OURS = {
@@ -55,17 +57,15 @@ def _milliseconds(text: str, word: str) -> int:
             )
         return int(text)
     try:
-        when = dt.datetime.fromisoformat(text)
-    except ValueError:
+        found = times.moment(text)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+    if found is None:
         raise click.BadParameter(
-            f"{text}: {word}, an ISO time (UTC unless it has an offset), milliseconds since 1970 or offsets as JSON "
+            f"{text}: {word}, an ISO time (UTC unless it has a zone), milliseconds since 1970 or offsets as JSON "
             "are needed"
-        ) from None
-    since = when if when.tzinfo else when.replace(tzinfo=dt.UTC)
-    milliseconds = (since - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
-    if milliseconds < 0:
-        raise click.BadParameter(f"{text}: records have times from 1970 on")
-    return milliseconds
+        )
+    return found
 
 
 def check_order(start: dict[str, str], end: dict[str, str]) -> None:

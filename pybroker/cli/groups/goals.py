@@ -5,22 +5,17 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from pybroker.cli import times
+
 if TYPE_CHECKING:
     from pybroker.client import TopicPartition
-
-_DURATION = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +34,13 @@ def goals(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--to-current", is_flag=True, help="Where they are, within what is there.")
     @click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
     @click.option("--shift-by", type=int, metavar="N", help="On by N, or back by -N.")
-    @click.option("--to-timestamp", type=int, metavar="MS", help="To the first record of that time (ms since 1970).")
-    @click.option("--to-datetime", metavar="TIME", help="The same: 2026-11-05T10:00:00.000, here or with a zone.")
+    @click.option(
+        "--to-timestamp",
+        type=click.IntRange(0, times.MS_MAX),
+        metavar="MS",
+        help="To the first record of that time (ms since 1970).",
+    )
+    @click.option("--to-datetime", metavar="TIME", help="The same: 2026-11-05T10:00:00.000, UTC unless it has a zone.")
     @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older.")
     @click.option("--from-file", type=click.Path(path_type=Path), help="As lines say: topic,partition,offset.")
     @functools.wraps(command)
@@ -80,17 +80,19 @@ def goals(command: Callable[..., None]) -> Callable[..., None]:
 
 def _moment(text: str) -> int:
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise click.UsageError(f"--to-datetime {text}: say it as 2026-11-05T10:00:00.000.") from None
+        found = times.moment(text)
+    except ValueError as problem:
+        raise click.UsageError(f"--to-datetime {problem}.") from None
+    if found is None:
+        raise click.UsageError(f"--to-datetime {text}: say it as 2026-11-05T10:00:00.000.")
+    return found
 
 
 def _before(text: str) -> int:
-    found = _DURATION.fullmatch(text)
-    parts = {unit: float(number) for unit, number in (found.groupdict() if found else {}).items() if number}
-    if not parts:
+    found = times.duration_ago(text)
+    if found is None:
         raise click.UsageError(f"--by-duration {text}: say it as P1DT2H30M or PT90S.")
-    return int((time.time() - timedelta(**parts).total_seconds()) * 1000)
+    return found
 
 
 def csv_line(partition: TopicPartition, offset: int) -> str:
@@ -112,7 +114,7 @@ def read_plan(path: Path) -> dict[TopicPartition, int]:
     for number, row in enumerate(csv.reader(text.splitlines()), 1):
         if not row:
             continue
-        if len(row) != 3 or not (row[1].isdigit() and row[2].isdigit()):
+        if len(row) != 3 or not (row[1].isdecimal() and row[2].isdecimal()):
             raise click.ClickException(f"{path}, line {number}: say topic,partition,offset.")
         plan[TopicPartition(row[0], int(row[1]))] = int(row[2])
     if not plan:

@@ -14,6 +14,7 @@ from pybroker.cli.groups.goals import Goal, csv_line, goals, read_plan
 from pybroker.cli.groups.log import offsets
 from pybroker.cli.options import Target, broker_options, run
 from pybroker.cli.output import table, write_json
+from pybroker.cli.partitions import partitions_of
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicPartition
@@ -88,7 +89,7 @@ async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> 
 
     async with AdminClient(target.client_config()) as admin:
         committed = await admin.list_consumer_group_offsets(group)
-        wanted = [each for each in await _partitions(admin, topics) if each in committed]
+        wanted = [each for each in await _named(admin, topics) if each in committed]
         if not wanted:
             raise click.ClickException(f"Group {group} has no positions there.")
         await admin.delete_consumer_group_offsets(group, wanted)
@@ -110,7 +111,7 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
             chosen = sorted(plan)
             wanted = await _within(admin, plan)
         else:
-            chosen = await _partitions(admin, topics) or sorted(committed)
+            chosen = await _named(admin, topics) or sorted(committed)
             if not chosen:
                 raise click.ClickException(f"Group {group} has no positions; name a --topic.")
             wanted = await _reached(admin, chosen, goal, committed)
@@ -131,17 +132,15 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
         click.echo("Nothing was changed: --execute does it.", err=True)
 
 
-async def _partitions(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:
+async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:
     """Those that `NAME` or `NAME:0,1` mean, in order. KafkaError for a topic that does not exist."""
     from pybroker.client import TopicPartition
 
     found: set[TopicPartition] = set()
     for text in topics:
         name, _, listed = text.partition(":")
-        described = (await admin.describe_topics([name])).get(name)
-        assert described is not None, "a failure would have been raised"
-        there = [each.partition for each in described.partitions]
-        if listed and not all(part.isdigit() and int(part) in there for part in listed.split(",")):
+        there = [each.partition for each in await partitions_of(admin, [name])]
+        if listed and not all(part.isdecimal() and int(part) in there for part in listed.split(",")):
             raise click.ClickException(f"--topic {text}: topic {name} has {len(there)} partitions, from 0 on.")
         chosen = [int(part) for part in listed.split(",")] if listed else there
         found |= {TopicPartition(name, index) for index in chosen}

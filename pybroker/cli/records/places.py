@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
+
+from pybroker.cli import times
 
 if TYPE_CHECKING:
     from pybroker.client import TopicPartition
     from pybroker.client.blocking import Consumer
-
-_SPAN = re.compile(r"-(\d+)(s|m|h|d)")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 GRAMMAR = "start, end, an offset, +N (after the start), -N (before the end), @TIME"
 
@@ -26,14 +24,14 @@ class Place:
     number: int = 0
 
 
-def parse(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Place:
+def parse(text: str) -> Place:
     """A place as the command line says it. Raises ValueError, which says what it may be."""
     if text in ("start", "beginning", "earliest"):
         return Place("start")
     if text in ("end", "latest"):
         return Place("end")
     if text.startswith("@"):
-        return Place("time", _time(text[1:], now))
+        return Place("time", _time(text[1:]))
     if re.fullmatch(r"[+-]?\d+", text):
         number = int(text)
         kinds: dict[str, Literal["after", "before"]] = {"+": "after", "-": "before"}
@@ -41,19 +39,14 @@ def parse(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) ->
     raise ValueError(f"{text!r} is no place; a place is {GRAMMAR}")
 
 
-def _time(text: str, now: Callable[[], datetime]) -> int:
-    if text.isdigit():
-        return int(text)
-    if span := _SPAN.fullmatch(text):
-        moment = now() - timedelta(**{_UNITS[span[2]]: int(span[1])})
-    else:
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise ValueError(
-                f"@{text} is no time; a time is @ with milliseconds since 1970, 2026-11-05T10:00 or -2h (s, m, h, d)"
-            ) from None
-    return int(moment.timestamp() * 1000)
+def _time(text: str) -> int:
+    for read in (times.number, times.ago, times.moment):
+        if (found := read(text)) is not None:
+            return found
+    raise ValueError(
+        f"@{text} is no time; a time is @ with milliseconds since 1970, 2026-11-05T10:00 (UTC unless it has a zone) "
+        "or -2h (s, m, h, d)"
+    )
 
 
 def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: Place) -> dict[TopicPartition, int]:

@@ -1,0 +1,67 @@
+"""Times as command lines say them, in milliseconds since 1970. Without a zone they are UTC, on every machine: as
+Apache Kafka's tools take them, and so that a line means the same wherever it runs.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+
+MS_MAX = 2**63 - 1
+"""What a request can carry."""
+
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(r"-([0-9]{1,15})([smhd])")
+_DURATION = re.compile(
+    r"P(?:(?P<d>[0-9]{1,9})D)?"
+    r"(?:T(?:(?P<h>[0-9]{1,9})H)?(?:(?P<m>[0-9]{1,9})M)?(?:(?P<s>[0-9]{1,9}(?:\.[0-9]{1,9})?)S)?)?"
+)
+
+
+def number(text: str) -> int | None:
+    """Of milliseconds since 1970; None for what is no number.
+
+    Raises ValueError: no record can be that young.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    if len(text) > len(str(MS_MAX)) or int(text) > MS_MAX:
+        raise ValueError(f"{text}: no time is later than {MS_MAX} ms after 1970")
+    return int(text)
+
+
+def moment(text: str) -> int | None:
+    """Of an ISO 8601 date or time; None for what is none.
+
+    Raises ValueError: no record is that old.
+    """
+    try:
+        said = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    when = said if said.tzinfo else said.replace(tzinfo=UTC)
+    found = (when - _1970) // timedelta(milliseconds=1)
+    if found < 0:
+        # As offsets of partitions are asked for, -1 and -2 mean their end and their start.
+        raise ValueError(f"{text}: records have times from 1970 on")
+    return found
+
+
+def ago(text: str) -> int | None:
+    """Of `-90s`, `-15m`, `-2h` or `-7d`, counted from now; None for what is none."""
+    said = _SPAN.fullmatch(text)
+    return None if said is None else _before(int(said[1]) * _UNITS_MS[said[2]])
+
+
+def duration_ago(text: str) -> int | None:
+    """Of an ISO 8601 duration, as `P1DT2H30M` or `PT90S`, counted back from now; None for what is none."""
+    said = _DURATION.fullmatch(text)
+    parts = {unit: amount for unit, amount in (said.groupdict() if said else {}).items() if amount}
+    return _before(sum(int(float(amount) * _UNITS_MS[unit]) for unit, amount in parts.items())) if parts else None
+
+
+def _before(span_ms: int) -> int:
+    """1970 at the earliest."""
+    return max(0, time.time_ns() // 1_000_000 - span_ms)
