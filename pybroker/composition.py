@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.admin.acls import AclAdmin
+from pybroker.admin.brokers import BrokerAdmin
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
@@ -466,6 +467,7 @@ def _services(
         lineage=LineageAdmin(view, port, config, ground.clock),
         history=HistoryAdmin(view, native, ground.broker_id, local.staging),
         elections=ElectionAdmin(port),
+        brokers=BrokerAdmin(port),
         cluster=cluster,
         figures=figures,
         cluster_state=ClusterState(

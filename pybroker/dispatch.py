@@ -54,6 +54,7 @@ from pybroker.api import (
     k51_alter_user_scram_credentials,
     k60_describe_cluster,
     k61_describe_producers,
+    k64_unregister_broker,
     k65_describe_transactions,
     k66_list_transactions,
     k75_describe_topic_partitions,
@@ -164,6 +165,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         **_of_transactions(services),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
+        k64_unregister_broker.API_KEY: partial(k64_unregister_broker.handle, services.brokers, authorizer),
         k75_describe_topic_partitions.API_KEY: partial(
             k75_describe_topic_partitions.handle, services.cluster, services.config, authorizer
         ),

@@ -9,6 +9,7 @@ from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:
     from pybroker.admin.acls import AclAdmin
+    from pybroker.admin.brokers import BrokerAdmin
     from pybroker.admin.cluster import ClusterAdmin
     from pybroker.admin.cluster_state import ClusterState, Figures
     from pybroker.admin.configs import ConfigAdmin
@@ -48,6 +49,7 @@ class Services:
     history: HistoryAdmin
     cluster: ClusterAdmin
     elections: ElectionAdmin
+    brokers: BrokerAdmin
     cluster_state: ClusterState
     figures: Figures
     reassignments: ReassignmentAdmin

@@ -312,6 +312,13 @@ class ShutDownBroker(Event[tuple[tuple[str, int], ...]], frozen=True):
     broker_epoch: int
 
 
+class UnregisterBroker(Event[None], frozen=True):
+    """A broker that is dead will not come back under its id: nobody waits for it any more. KafkaError
+    BROKER_ID_NOT_REGISTERED: nothing is known of it; INVALID_REQUEST: it runs, or has replicas."""
+
+    broker_id: int
+
+
 class ElectionOutcome(msgspec.Struct, frozen=True):
     """What became of one partition's election: 0, or why there was none."""
 

@@ -151,7 +151,7 @@ class Broadcast:
         """The order to move data of topics that are being undeleted back; None if a broker has no part in it."""
         topics = []
         for record in records:
-            mine = tuple(index for index, replicas in record.partitions.items() if broker_id in replicas)
+            mine = tuple(index for index in record.partitions if broker_id in record.replicas(index))
             if record.state == UNDELETING and record.restore_as is not None and mine:
                 topics.append(RestoreTopicState(record.restore_as, record.topic_id, mine))
         if not topics:

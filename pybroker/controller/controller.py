@@ -38,6 +38,7 @@ from pybroker.controller.outbox import Outbox, Sent
 from pybroker.controller.outcomes import Outcomes
 from pybroker.controller.reassignments import Reassignments
 from pybroker.controller.rights import Granted, Rights, grant
+from pybroker.controller.unregistrations import Unregistrations
 from pybroker.controller.writer import ResignedError, Writer
 from pybroker.errors import FatalError, KafkaError
 from pybroker.metadata.deletion_records import REMOVED
@@ -88,6 +89,7 @@ class Controller:
             store, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
         )
         self._departures = Departures(port, self._send_departures_again)
+        self._unregistrations = Unregistrations(store, port, lambda: self._image)
         self._confirmations = Confirmations(
             Followers(self._migrations, self._deletions, self._departures),
             lambda: self._image,
@@ -136,6 +138,7 @@ class Controller:
         # Before the first brokers are told what they owe.
         self._deletions.start(self._image)
         self._departures.start(self._image)
+        self._unregistrations.start(self._image)
         if gone:
             await self._port.submit(FinishMigrations(gone))
         for name in self._image.leftovers:
@@ -161,6 +164,7 @@ class Controller:
             await self._balance.stop()
         await self._reassignments.stop()
         await self._departures.stop()
+        await self._unregistrations.stop()
         await self._deletions.stop()
         if self._loop is not None:
             self._loop.cancel()
@@ -257,6 +261,7 @@ class Controller:
                 self._report(RemoveLeftovers(name))
         self._reassignments.observe(decision.delta)
         self._departures.observe(decision.delta)
+        self._unregistrations.observe(decision.delta)
         if decision.delta.raised:
             log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
             self._report(FinishMigrations(self._migrations.settled(self._image)))

@@ -126,7 +126,7 @@ class Deletions:
         for record in records:
             # Who has confirmed since what is stored here was decided, has.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
-            self._drop(record.topic_id)
+            self._drop(record.topic_id, undeleting=record.state == UNDELETING)
             if record.state == DELETING:
                 self._unconfirmed[record.topic_id] = waiting = waiting & record.unconfirmed
                 if not waiting:
@@ -136,15 +136,18 @@ class Deletions:
                     self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
                 self._restores.begin(record)
+                # Perhaps nobody is left who could answer.
+                self._wake.set()
             elif record.state == STAGED:
                 self._staged.add(record.topic_id)
                 self._unchecked.add(record.topic_id)
                 self._wake.set()
 
-    def _drop(self, topic_id: Uuid) -> None:
+    def _drop(self, topic_id: Uuid, *, undeleting: bool = False) -> None:
         self._unconfirmed.pop(topic_id, None)
         self._partly.discard(topic_id)
-        self._restores.drop(topic_id)
+        if not undeleting:
+            self._restores.drop(topic_id)
         self._tries.pop(topic_id, None)
         self._staged.discard(topic_id)
         self._unchecked.discard(topic_id)

@@ -35,6 +35,12 @@ class FenceBroker(Event[None], frozen=True):
     broker_epoch: int
 
 
+class BrokerForgotten(Event[None], frozen=True):
+    """What a broker that was unregistered has noted in the store is gone."""
+
+    broker_id: int
+
+
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
     """Enough replicas have their data back, or no undelete is possible (`problem`)."""
 

@@ -17,6 +17,7 @@ from pybroker.controller import (
     topics,
     truncate,
     undelete,
+    unregister,
 )
 
 FAMILIES = (
@@ -34,4 +35,5 @@ FAMILIES = (
     topics,
     truncate,
     undelete,
+    unregister,
 )

@@ -34,8 +34,13 @@ class Restores:
         self._restores: dict[Uuid, _Restore] = {}
 
     def begin(self, record: DeletionRecord) -> None:
-        """An undeletion was decided, or is found by a new controller."""
-        self._restores[record.topic_id] = _Restore(record)
+        """An undeletion was decided, or is found by a new controller; or it goes on without brokers that were
+        unregistered."""
+        known = self._restores.get(record.topic_id)
+        if known is None:
+            self._restores[record.topic_id] = _Restore(record)
+        else:
+            known.waiting &= record.brokers
 
     def drop(self, topic_id: Uuid) -> None:
         """It has ended."""

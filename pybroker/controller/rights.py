@@ -188,6 +188,7 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.AlterUsers: Rule(_alter_cluster, "changes"),
     e.ElectLeaders: Rule(_alter_cluster),
     e.ReassignPartitions: Rule(_alter_cluster),
+    e.UnregisterBroker: Rule(_alter_cluster),
     e.BeginIngest: Rule(_ingest),
     e.CommitIngest: Rule(_ingest),
     e.DropIngests: Rule(_drop_ingests),

@@ -16,7 +16,7 @@ was deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,10 +143,10 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
         before = image.deletions.get(one.topic_id)
         if one.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
-        known = {} if before is None else dict(before.partitions)
-        for index in one.partitions:
-            known[index] = tuple(sorted({*known.get(index, ()), event.broker_id}))
-        if before is not None and known == before.partitions:
+        # Without those that were unregistered; who comes back after all has it again.
+        known = {} if before is None else {index: before.holders(index) for index in before.partitions}
+        new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in one.partitions}
+        if before is not None and known == {**known, **new}:
             continue
         record = DeletionRecord(
             topic=one.name if before is None else before.topic or one.name,
@@ -156,7 +156,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
             deleted_ms=event.now_ms if before is None else before.deleted_ms,
             deleted_by="",
             remove_after_ms=-1,
-            partitions=known,
+            partitions={**known, **new},
             config={},
             leader_epoch_max=max(one.last_epoch, -1 if before is None else before.leader_epoch_max),
             how=FOUND,
@@ -298,16 +298,33 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
     for topic_id, brokers in event.confirmed:
         record = image.deletions.get(topic_id)
         if record is not None and record.unconfirmed & set(brokers):
-            missing = tuple(sorted(record.unconfirmed.difference(brokers)))
-            # The name waits for replicas, not for brokers that have been none for long.
-            by_order = record.by_order and not record.brokers.isdisjoint(missing)
-            moved[topic_id] = msgspec.structs.replace(record, missing=missing, by_order=by_order)
+            moved[topic_id] = not_awaiting(record, brokers)
     for state, ids in ((STAGED, event.staged), (REMOVED, event.removed)):
         for topic_id in ids:
             record = moved.get(topic_id) or image.deletions.get(topic_id)
             if record is not None and state in _MOVES[record.state]:
                 moved[topic_id] = _moved(record, state)
     steps = Steps()
+    leftovers = write_moved(image, moved, steps)
+    forgotten = _oldest_tombstones({**image.deletions, **moved}, event.tombstones_max)
+    steps.add(forget_operations(record) for record in forgotten)
+    gone = frozenset(record.topic_id for record in forgotten)
+    kept = tuple(record for record in moved.values() if record.topic_id not in gone)
+    delta = ImageDelta(deletions=kept, forgotten_deletions=tuple(gone), leftovers=leftovers)
+    return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams))
+
+
+def not_awaiting(record: DeletionRecord, brokers: Iterable[int]) -> DeletionRecord:
+    """These brokers have confirmed, or never will."""
+    missing = tuple(sorted(record.unconfirmed.difference(brokers)))
+    # The name waits for replicas, not for brokers that have been none for long.
+    by_order = record.by_order and not record.brokers.isdisjoint(missing)
+    return msgspec.structs.replace(record, missing=missing, by_order=by_order)
+
+
+def write_moved(image: ClusterImage, moved: dict[Uuid, DeletionRecord], steps: Steps) -> dict[str, int]:
+    """Adds the writes of records that have changed, puts them in their place as they are written, and gives up the
+    names that waited for replicas; the `leftovers` of that."""
     leftovers: dict[str, int] = {}
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
@@ -319,12 +336,7 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
                 leftovers[record.topic] = len(record.partitions)
             written += [*freed, Delete(znodes.old_deletion_path(record.topic))]
         steps.add([written])
-    forgotten = _oldest_tombstones({**image.deletions, **moved}, event.tombstones_max)
-    steps.add(forget_operations(record) for record in forgotten)
-    gone = frozenset(record.topic_id for record in forgotten)
-    kept = tuple(record for record in moved.values() if record.topic_id not in gone)
-    delta = ImageDelta(deletions=kept, forgotten_deletions=tuple(gone), leftovers=leftovers)
-    return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams))
+    return leftovers
 
 
 def _moved(record: DeletionRecord, state: str) -> DeletionRecord:

@@ -80,6 +80,13 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"Of topic id {event.topic_id} no broker has found partition {missing[0]}: it cannot come back without.",
         )
+    lost = next((index for index in sorted(record.partitions) if not record.in_sync(index)), None)
+    if lost is not None:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Of topic id {event.topic_id} only brokers that were unregistered had all records of partition {lost}: it "
+            "cannot come back.",
+        )
     if not (event.new_name or record.topic):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Nobody knows what topic id {event.topic_id} was called: use --as NAME."
@@ -143,15 +150,17 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
         image,
         name,
         record.topic_id,
-        replicas=[record.partitions[index] for index in range(len(record.partitions))],
+        replicas=[record.replicas(index) for index in range(len(record.partitions))],
         config=record.config,
         lineage=record.lineage.with_event(undeleted).resumed(epoch),
         created_ms=record.created_ms,
     )
     partitions = _led_by_holders(image, record, topic, event)
-    departed = {
-        index: dict.fromkeys(brokers, partitions[index].leader_epoch) for index, brokers in record.departed.items()
-    }
+    departed = {}
+    for index, brokers in record.departed.items():
+        awaited = [one for one in brokers if one not in record.unregistered]
+        if awaited:
+            departed[index] = dict.fromkeys(awaited, partitions[index].leader_epoch)
     topic = msgspec.structs.replace(topic, partitions=partitions, departed=departed)
     cleared_names = cleared(image, [topic])
     if not (record.offsets or record.outcomes):

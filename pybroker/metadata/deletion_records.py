@@ -109,11 +109,14 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """Brokers that may still have data of partitions that were moved away from them before, by partition."""
     pieces: int = 0
     """Nodes below its own; counted by whoever read or wrote it."""
+    unregistered: tuple[int, ...] = ()
+    """Brokers that had data of it and were unregistered since: nobody waits for them."""
 
     @property
     def brokers(self) -> set[int]:
-        """All that had a replica."""
-        return {broker for replicas in self.partitions.values() for broker in replicas}
+        """All that had a replica, as far as they are still known."""
+        had = {broker for replicas in self.partitions.values() for broker in replicas}
+        return had.difference(self.unregistered)
 
     @property
     def unconfirmed(self) -> set[int]:
@@ -122,19 +125,29 @@ class DeletionRecord(msgspec.Struct, frozen=True):
             return set()
         if self.missing is not None:
             return set(self.missing)
-        return self.brokers.union(*self.departed.values())
+        return self.brokers.union(*self.departed.values()).difference(self.unregistered)
 
     def holders(self, partition: int) -> tuple[int, ...]:
         """Brokers that have, or may have, data of a partition."""
-        return (*self.partitions[partition], *self.departed.get(partition, ()))
+        return self._known((*self.partitions[partition], *self.departed.get(partition, ())))
 
     def held_by(self, broker_id: int) -> list[int]:
         """The partitions of which a broker has data, or may have."""
+        if broker_id in self.unregistered:
+            return []
         return [index for index in self.partitions if broker_id in self.holders(index)]
+
+    def replicas(self, partition: int) -> tuple[int, ...]:
+        """Who has a partition if the topic comes back."""
+        return self._known(self.partitions[partition])
 
     def in_sync(self, partition: int) -> tuple[int, ...]:
         """Who may lead a partition after an undelete."""
-        return self.isr[partition] if partition < len(self.isr) else self.partitions[partition]
+        return self._known(self.isr[partition] if partition < len(self.isr) else self.partitions[partition])
+
+    def _known(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
+        gone = self.unregistered
+        return tuple(one for one in brokers if one not in gone) if gone else brokers
 
     def encode(self) -> bytes:
         fields = msgspec.structs.asdict(self)
@@ -184,6 +197,7 @@ class _Json(msgspec.Struct):
     closed: bool = False
     outcomes: tuple[TransactionOutcome, ...] = ()
     departed: dict[int, tuple[int, ...]] = {}
+    unregistered: tuple[int, ...] = ()
 
 
 class DeletionHead(msgspec.Struct):
@@ -229,6 +243,7 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
         node.outcomes,
         node.departed,
         pieces,
+        node.unregistered,
     )
 
 

@@ -20,6 +20,8 @@ from pybroker.metadata.znodes import Endpoint, LogEnd
 from pybroker.native import INTERNAL_TOPICS, Uuid
 
 NO_LEADER = -1
+UNREGISTERED = -1
+"""In the place of a broker epoch."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -118,6 +120,8 @@ class ImageDelta(msgspec.Struct, frozen=True):
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
     broker_epochs: Mapping[int, int] = {}
+    forgotten_brokers: tuple[int, ...] = ()
+    """Of `broker_epochs`."""
     leaving: tuple[int, ...] = ()
     """Brokers that are about to stop."""
     deletions: tuple[DeletionRecord, ...] = ()
@@ -205,7 +209,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """Names that a controller of the old format was told to delete and has not finished (checklist 116)."""
     broker_epochs: Mapping[int, int] = {}
     """The life of each broker that a controller has last dealt with: one that has another is new, whoever was
-    controller meanwhile."""
+    controller meanwhile. UNREGISTERED: it is dead, and what it has noted in the store is being removed."""
     leaving: frozenset[int] = frozenset()
     """Live brokers that are about to stop: they lead nothing that another one can lead, and come into no ISR."""
     topic_ids: bool = True
@@ -306,7 +310,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             ingest_folders=_changed(self.ingest_folders, delta.made_ingest_folders, delta.removed_ingest_folders),
             damaged_ingests=self.damaged_ingests,
             delete_orders=orders,
-            broker_epochs={**self.broker_epochs, **delta.broker_epochs} if delta.broker_epochs else self.broker_epochs,
+            broker_epochs=_changed(self.broker_epochs, delta.broker_epochs, delta.forgotten_brokers),
             leaving=leaving,
             topic_ids=self.topic_ids or delta.raised,
             unclean_elections=self.unclean_elections,

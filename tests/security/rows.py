@@ -413,6 +413,7 @@ ROWS = (
         hidden=lambda answer, _: answer.cluster_authorized_operations == 0,
     ),
     Row(61, "topic", _producers, Grant(T, Op.READ)),
+    Row(64, "cluster", lambda *_: m.UnregisterBrokerRequest(broker_id=99), Grant(C, Op.ALTER)),
     Row(
         65,
         "transactional id",

@@ -220,7 +220,7 @@ apis! {
     61 DescribeProducers 0..=0 flexible 0 Python served;
     62 BrokerRegistration 0..=4 flexible 0 Python dormant;
     63 BrokerHeartbeat 0..=2 flexible 0 Python dormant;
-    64 UnregisterBroker 0..=0 flexible 0 Python dormant;
+    64 UnregisterBroker 0..=0 flexible 0 Python served;
     65 DescribeTransactions 0..=0 flexible 0 Python served;
     66 ListTransactions 0..=2 flexible 0 Python served;
     67 AllocateProducerIds 0..=0 flexible 0 Python dormant;

@@ -15,6 +15,7 @@ VERBS: dict[str, str] = {
     "health": "pybroker.cli.cluster.health:health",
     "id": "pybroker.cli.cluster.basics:cluster_id",
     "log-dirs": "pybroker.cli.cluster.basics:log_dirs",
+    "unregister": "pybroker.cli.cluster.unregister:unregister",
 }
 """Verb → `module:attribute` of its click command."""
 

@@ -94,6 +94,12 @@ class PlacementAdmin(AdminBase):
 
         return await self._network.attempt("controller", ask, about=about)
 
+    async def unregister_broker(self, broker_id: int) -> None:
+        """A broker that is dead and has no replicas will not come back: nobody waits for what it has of deleted topics.
+        Raises KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST, which says what is in the way."""
+        request = m.UnregisterBrokerRequest(broker_id=broker_id)
+        await self._decided(request, f"broker {broker_id}")
+
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:

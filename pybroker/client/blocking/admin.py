@@ -70,6 +70,7 @@ class AdminClient(BlockingClient):
     list_offsets = answered(admin.AdminClient.list_offsets, KeyedResult)
     elect_leaders = waiting(admin.AdminClient.elect_leaders)
     alter_partition_reassignments = answered(admin.AdminClient.alter_partition_reassignments, KeyedResult)
+    unregister_broker = waiting(admin.AdminClient.unregister_broker)
     list_partition_reassignments = waiting(admin.AdminClient.list_partition_reassignments)
     delete_records = answered(admin.AdminClient.delete_records, KeyedResult)
     list_groups = waiting(admin.AdminClient.list_groups)

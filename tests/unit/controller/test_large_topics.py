@@ -85,7 +85,7 @@ class Nodelike:
             {path: node for path, node in self.nodes.items() if path.startswith(root + "/")}
             for root in (znodes.TOPICS, "/config", "/admin")
         ]
-        loaded = load_image(epoch, Nodes(*trees))
+        loaded = load_image(epoch, Nodes(*trees, broker_epochs=self.nodes[znodes.BROKER_EPOCHS].data))
         for part in in_parts(loaded.repairs):
             self.multi(part)
         return loaded.image.apply(ImageDelta(brokers=BROKERS))

@@ -1,0 +1,94 @@
+"""A broker that will not come back: UnregisterBroker ends what waits for it, also by Kafka's own tool; and what it has
+is not lost should it come back after all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from kazoo.client import KazooClient
+
+from pybroker.cli import cli
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.cluster.test_departed_replicas import left, move, receipt, roles, staged
+from tests.support.cluster import ClusterBroker, running_cluster, until
+from tests.support.kafka_tools import run_tool
+from tests.support.lives_in_cluster import Everywhere
+
+SETTINGS = {"delete.topic.delay.ms": "0", "topic.history.max.incarnations": "1", "replica.lag.time.max.ms": "1000"}
+LATER = {"delete.topic.delay.ms": "600000"}
+
+
+def nodes(brokers: Everywhere, number: int) -> list[str]:
+    """What the store has of a broker."""
+    client = KazooClient(hosts=brokers.cluster.zookeeper.address)
+    client.start()
+    try:
+        paths = [f"/admin/running/{number}", f"/admin/staged/{number}"]
+        known = client.get("/brokers/epochs")[0].decode()
+        return [path for path in paths if client.exists(path)] + [known] * (f'"{number}"' in known)
+    finally:
+        client.stop()
+        client.close()
+
+
+def unregister(broker: ClusterBroker, number: int) -> Result:
+    arguments = ["cluster", "unregister", str(number), "--yes", "--bootstrap-server", broker.bootstrap]
+    return CliRunner().invoke(cli, arguments)
+
+
+@pytest.mark.checklist(5, 70, "R30")
+def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, settings=SETTINGS) as cluster:
+        brokers = Everywhere(cluster)
+        controller, other, number = roles(brokers)
+        away, asked, lives = cluster.brokers[number], cluster.brokers[other], brokers.at(controller)
+        # It keeps what is deleted for longer than the others.
+        away.stop()
+        away.settings |= LATER
+        away.start()
+        topics = {name: lives.create_on(name, [controller, number]) for name in ("waiting", "deleted", "moved", "late")}
+        for name in topics:
+            brokers.written(name, "old", at=controller)
+            until(lambda name=name: brokers.isr(name, controller) == {controller, number})
+        assert lives.delete(topics["waiting"]).error_code == 0
+        until(lambda: receipt(brokers, controller, topics["waiting"])[controller] == "removed")
+        assert len(staged(away, topics["waiting"])) == 1
+        assert "is registered as running" in unregister(asked, number).output
+        away.kill()
+        until(lambda: brokers.live(controller) == {controller, other})
+        refused = unregister(asked, number)
+        assert refused.exit_code == 1
+        assert "still has replicas of 3 partitions (" in refused.output
+        assert "moved-0" in refused.output
+        for name in ("moved", "late"):
+            move(brokers, name, [controller, other])
+        for name in ("deleted", "late"):
+            assert lives.delete(topics[name]).error_code == 0
+        until(lambda: receipt(brokers, controller, topics["deleted"])[controller] in ("staged", "removed"))
+        assert receipt(brokers, controller, topics["deleted"])[number] == "deleting"
+        assert left(brokers, "moved") == {"0": [str(number)]}
+
+        said = run_tool("kafka-cluster", ["unregister", "--bootstrap-server", asked.bootstrap, "--id", str(number)])
+        assert f"Broker {number} is no longer registered." in said
+        assert left(brokers, "moved") == {}
+        # One tombstone is kept at most: nobody waits for any of them.
+        until(lambda: sum(len(lives.deletions(topics[name])) for name in ("waiting", "deleted", "late")) == 1)
+        until(lambda: not nodes(brokers, number))
+        again = brokers.at(other).call(m.UnregisterBrokerRequest(broker_id=number), 0)
+        assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+        assert "BROKER_ID_NOT_REGISTERED" in unregister(asked, number).output
+        gone = [name for name in ("waiting", "deleted", "late") if not lives.deletions(topics[name])]
+
+        # Whatever it has is still there: of topics that nobody knows any more it waits for somebody who decides.
+        away.start()
+        until(lambda: all(set(receipt(brokers, controller, topics[name]).values()) == {"found"} for name in gone))
+        for name, topic_id in topics.items():
+            (directory,) = staged(away, topic_id)
+            assert b"old" in brokers.records_of(number, f"deleting/{directory.name}"), name
+        assert brokers.read("moved") == ["old"]
+        assert brokers.create("new")
+        until(lambda: brokers.isr("new", controller) == {1, 2, 3})
