@@ -28,10 +28,10 @@ from typing import Any, Self
 
 from pybroker.config.properties import write_properties
 
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 180.0
 """Generous, because a start may recover gigabytes; a broker that cannot start says so at once."""
 
-STOP_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {

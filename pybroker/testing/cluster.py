@@ -21,10 +21,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pybroker.testing.broker import Broker, BrokerProcessError
 from pybroker.testing.zookeeper.server import ZooKeeper
+
+if TYPE_CHECKING:
+    from pybroker.native import Uuid
 
 BETWEEN = "BETWEEN"
 """The listener on which brokers talk to each other."""
@@ -193,14 +196,16 @@ class Cluster:
         return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
 
     def settle(self) -> None:
-        """Waits until the brokers that run, and no others, are seen by each of them, lead every partition that has a
-        replica on one of them, and are in sync. Raises BrokerProcessError if that does not come to pass.
+        """Waits until the brokers that run, and no others, are seen by each of them, one of them is the controller for
+        all, all show the same topics, and they lead every partition that has a replica on one of them, and are in sync.
+        Raises BrokerProcessError if that does not come to pass.
         """
         self._until(self._settled, "the cluster did not settle")
 
     def _settled(self) -> bool:
         running = {number: broker for number, broker in self.brokers.items() if broker.running}
-        return all(_agrees(broker.bootstrap, set(running)) for broker in running.values())
+        seen = [_seen(broker.bootstrap, set(running)) for broker in running.values()]
+        return all(each is not None and each == seen[0] for each in seen)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + SETTLE_SECONDS_MAX
@@ -227,22 +232,23 @@ class Cluster:
         await asyncio.to_thread(self.close)
 
 
-def _agrees(bootstrap: str, running: set[int]) -> bool:
-    """Whether the broker at `bootstrap` shows the brokers in `running` alone, all that they can lead and have in sync
-    led and in sync."""
+def _seen(bootstrap: str, running: set[int]) -> tuple[int, dict[str, Uuid]] | None:
+    """The controller and the topics that the broker at `bootstrap` shows; None unless it shows the brokers in `running`
+    alone, one of them as the controller, and all that they can lead and have in sync led and in sync."""
     from pybroker.client import KafkaError, blocking
 
     try:
         with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
-            if {node.id for node in admin.describe_cluster().nodes} != running:
-                return False
-            described = admin.describe_topics(list(admin.list_topics(list_internal=True))).all_topic_names()
+            described = admin.describe_cluster()
+            if {node.id for node in described.nodes} != running or described.controller is None:
+                return None
+            topics = admin.describe_topics(list(admin.list_topics(list_internal=True))).all_topic_names()
     except KafkaError:
-        return False  # a topic that has just gone, a broker that is not there yet
-    for topic in described.values():
+        return None  # a topic that has just gone, a broker that is not there yet
+    for topic in topics.values():
         for partition in topic.partitions:
             there = {node.id for node in partition.replicas} & running
             leader = None if partition.leader is None else partition.leader.id
             if there and (leader not in there or {node.id for node in partition.isr} & running != there):
-                return False
-    return True
+                return None
+    return described.controller.id, {name: topic.topic_id for name, topic in topics.items()}

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from pybroker.client import NewTopic, blocking
+from pybroker.native import Uuid
 from pybroker.testing import BrokerProcessError, Cluster
+from pybroker.testing import cluster as testing_cluster
 from pybroker.testing.cache import DownloadError
+from pybroker.testing.cluster import ClusterBroker
 from pybroker.testing.maven import pinned_jars
 from tests.cli.test_broker import alive, gone
 
@@ -35,6 +38,7 @@ def test_life_of_its_brokers(shared: Cluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": shared.bootstrap}) as admin:
         assert {(node.id, node.rack) for node in admin.describe_cluster().nodes} == {(1, "a"), (2, "b"), (3, "c")}
         admin.create_topics([NewTopic("replicated")]).all()
+        shared.settle()
         described = admin.describe_topics(["replicated"]).all_topic_names()["replicated"]
         assert [len(one.replicas) for one in described.partitions] == [3, 3]
     controller = shared.controller
@@ -72,6 +76,24 @@ def test_data_directory_of_the_callers_own(tmp_path: Path) -> None:
         assert cluster.cluster_id == cluster_id
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             assert list(admin.list_topics()) == ["kept"]
+
+
+def test_it_has_settled_when_all_brokers_show_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker hears of a new topic, or of the controller, a moment after the one that was asked."""
+    old, new = Uuid.random(), Uuid.random()
+    looks = [
+        [None, (1, {"t": old})],
+        [(2, {"t": old}), (1, {"t": old})],
+        [(1, {}), (1, {"t": old})],
+        [(1, {"t": new}), (1, {"t": old})],
+        [(1, {"t": new}), (1, {"t": new})],
+    ]
+    answers = iter([answer for look in looks for answer in look])
+    monkeypatch.setattr(ClusterBroker, "running", True)
+    monkeypatch.setattr(ClusterBroker, "bootstrap", "nowhere")
+    monkeypatch.setattr(testing_cluster, "_seen", lambda *_: next(answers))
+    Cluster(2, data_dir=tmp_path).settle()
+    assert next(answers, "none") == "none"
 
 
 def test_misuse_is_told(tmp_path: Path) -> None:
