@@ -123,7 +123,7 @@ async def recreate(admin: AdminClient, topic: str, partitions: int = 1) -> Uuid:
 
 async def known(admin: AdminClient, topic: str, topic_id: Uuid | None = None) -> None:
     """Waits until the broker knows a topic that was just created: Apache Kafka answers a little earlier."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             listed = await admin.list_topics()
             if topic in listed and topic_id in (None, listed[topic].topic_id):
@@ -133,6 +133,6 @@ async def known(admin: AdminClient, topic: str, topic_id: Uuid | None = None) ->
 
 async def forgotten(admin: AdminClient, topic: str) -> None:
     """The same for one that was just deleted."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while topic in await admin.list_topics():  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0.01)

@@ -26,7 +26,7 @@ def test_topics(bootstrap: str, name: str) -> None:
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
         created = admin.create_topics([NewTopic(name, 2, 1)])
         topic_id = created.topic_id(name)
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 120
         while name not in admin.list_topics():  # Apache Kafka answers a little earlier
             assert time.monotonic() < give_up
         assert created.all()[name].topic_id == topic_id
@@ -142,7 +142,9 @@ def test_several_threads_may_enqueue(bootstrap: str, name: str) -> None:
 def test_what_is_wrong_with_a_record_is_told(bootstrap: str, name: str) -> None:
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
         admin.create_topics([NewTopic(name, 1, 1)])
-    with Producer({"bootstrap.servers": bootstrap, "max.request.size": 1_000, "max.block.ms": 5_000}) as producer:
+        while name not in admin.list_topics():  # Apache Kafka answers a little earlier
+            pass
+    with Producer({"bootstrap.servers": bootstrap, "max.request.size": 1_000, "max.block.ms": 10_000}) as producer:
         producer.send(name, "a")
         with pytest.raises(TypeError):
             producer.enqueue(name, 1)

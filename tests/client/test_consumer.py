@@ -24,7 +24,9 @@ from pybroker.client import (
     Uuid,
 )
 from pybroker.protocol.error_codes import ErrorCode
-from tests.client.conftest import recreate
+from tests.client.conftest import known, recreate
+
+LIMIT_S = 120.0
 
 
 async def write(bootstrap: str, topic: str, *values: str, partition: int = 0) -> None:
@@ -41,14 +43,14 @@ def reader(bootstrap: str, **settings: object) -> Consumer:
 
 async def values(consumer: Consumer, count: int) -> list[str]:
     found: list[ConsumerRecord] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while len(found) < count:
             found += await consumer.poll(1.0)
     return [record.value.decode() for record in found]
 
 
 async def until(condition: Callable[[], bool], *consumers: Consumer) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():
             await asyncio.gather(*(consumer.poll(0.1) for consumer in consumers))
 
@@ -129,6 +131,7 @@ async def test_members_share_and_take_over(admin: AdminClient, bootstrap: str, n
     await admin.create_topics([NewTopic(name, 4, 1)])
     every = {TopicPartition(name, index) for index in range(4)}
     settings = {"group_id": name, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 100}
+    await known(admin, name)  # else the first assignment may be of a topic that is not there yet
     told: list[tuple[str, frozenset[TopicPartition]]] = []
 
     class Listener(RebalanceListener):

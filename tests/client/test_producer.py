@@ -30,7 +30,7 @@ from pybroker.client import (
 )
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.client.conftest import recreate
+from tests.client.conftest import known, recreate
 from tests.client.fake_broker import FakeBroker
 
 
@@ -130,7 +130,7 @@ async def test_refusals_are_clear(admin: AdminClient, bootstrap: str, name: str)
         assert partition.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         with pytest.raises(TypeError, match=r"value\.serializer"):
             await producer.send(name, 1)
-    async with Producer({"bootstrap.servers": bootstrap, "max.block.ms": 5_000}) as producer:
+    async with Producer({"bootstrap.servers": bootstrap, "max.block.ms": 10_000}) as producer:
         with pytest.raises(KafkaError) as topic:
             await producer.send(f"{name}-never", b"")
         assert topic.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -180,7 +180,8 @@ async def test_a_producer_may_go_on_with_the_next_topic(admin: AdminClient, boot
 
 async def test_a_deleted_topic_ends_the_wait(admin: AdminClient, bootstrap: str, name: str) -> None:
     await admin.create_topics([NewTopic(name, 1, 1)])
-    async with Producer({"bootstrap.servers": bootstrap, "max.block.ms": 5_000}) as producer:
+    await known(admin, name)
+    async with Producer({"bootstrap.servers": bootstrap, "max.block.ms": 10_000}) as producer:
         await producer.send(name, "first")
         await admin.delete_topics([name])
         with pytest.raises(KafkaError) as gone:

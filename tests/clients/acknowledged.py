@@ -92,7 +92,7 @@ class Writer:
     def finish(self) -> History:
         """Stops sending, waits until every record in flight has its answer."""
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "it still sends"
         left = self._producer.flush(MESSAGE_TIMEOUT_MS / 1000)
         assert left == 0, f"{left} records have neither been acknowledged nor refused"

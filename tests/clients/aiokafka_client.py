@@ -11,11 +11,20 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
+from tests.clients.api import (
+    ALL_ACKS,
+    UNKNOWN_TOPIC_MS,
+    Acks,
+    BrokerError,
+    Client,
+    Member,
+    Producer,
+    Received,
+    Record,
+)
 from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
-UNKNOWN_TOPIC_MS = 8_000
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
 T = TypeVar("T")
@@ -142,7 +151,9 @@ class Aiokafka(Client):
     def delete_topic(self, topic: str) -> None:
         _refuse_errors(self._admin(lambda admin: admin.delete_topics([topic], timeout_ms=60_000)), "topic_error_codes")
 
-    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+    def producer(
+        self, acks: Acks = ALL_ACKS[2], compression: str = "none", unknown_topic_ms: int = UNKNOWN_TOPIC_MS
+    ) -> Producer:
         return AiokafkaProducer(
             self._loop,
             {
@@ -151,7 +162,7 @@ class Aiokafka(Client):
                 "enable_idempotence": acks.idempotent,
                 "compression_type": None if compression == "none" else compression,
                 "linger_ms": 5,
-                "request_timeout_ms": UNKNOWN_TOPIC_MS,
+                "request_timeout_ms": unknown_topic_ms,
             },
             acks.acks != "0",
         )

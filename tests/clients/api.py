@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+UNKNOWN_TOPIC_MS = 60_000
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -114,14 +115,22 @@ class Client(ABC):
         """And waits for the answer."""
 
     @abstractmethod
-    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
-        """A new producer."""
+    def producer(
+        self, acks: Acks = ALL_ACKS[2], compression: str = "none", unknown_topic_ms: int = UNKNOWN_TOPIC_MS
+    ) -> Producer:
+        """A new producer. `unknown_topic_ms`: after what time at the latest a topic that is not there is an error. Some
+        clients have one limit for that and for every answer, so it is short only where it is what is tested."""
 
     def produce(
-        self, topic: str, records: Sequence[Record], acks: Acks = ALL_ACKS[2], compression: str = "none"
+        self,
+        topic: str,
+        records: Sequence[Record],
+        acks: Acks = ALL_ACKS[2],
+        compression: str = "none",
+        unknown_topic_ms: int = UNKNOWN_TOPIC_MS,
     ) -> list[int]:
         """What `Producer.send` gives, by a producer of its own."""
-        producer = self.producer(acks, compression)
+        producer = self.producer(acks, compression, unknown_topic_ms)
         try:
             return producer.send(topic, records)
         finally:

@@ -11,7 +11,17 @@ import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
+from tests.clients.api import (
+    ALL_ACKS,
+    UNKNOWN_TOPIC_MS,
+    Acks,
+    BrokerError,
+    Client,
+    Member,
+    Producer,
+    Received,
+    Record,
+)
 
 TIMEOUT_S = 60.0
 # How soon a consumer looks again for topics it does not know yet.
@@ -146,7 +156,9 @@ class Confluent(Client):
         with _translated():
             self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
-    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+    def producer(
+        self, acks: Acks = ALL_ACKS[2], compression: str = "none", unknown_topic_ms: int = UNKNOWN_TOPIC_MS
+    ) -> Producer:
         return ConfluentProducer(
             {
                 **self._common,
@@ -157,8 +169,8 @@ class Confluent(Client):
                 "message.timeout.ms": int(TIMEOUT_S * 1000),
                 # Without idempotence a retry of one of several requests in flight would reorder records.
                 "max.in.flight.requests.per.connection": 5 if acks.idempotent else 1,
-                # How long a topic may be unknown before producing to it is an error.
-                "topic.metadata.propagation.max.ms": 3000,
+                # How long a new topic may be unknown before producing to it is an error.
+                "topic.metadata.propagation.max.ms": min(unknown_topic_ms, 3000),
             },
             acks.acks != "0",
         )

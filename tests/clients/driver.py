@@ -13,7 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
+from tests.clients.api import (
+    ALL_ACKS,
+    UNKNOWN_TOPIC_MS,
+    Acks,
+    BrokerError,
+    Client,
+    Member,
+    Producer,
+    Received,
+    Record,
+)
 from tests.support import go, java, maven
 
 ANSWER_TIMEOUT_S = 180.0
@@ -115,9 +125,11 @@ class DrivenClient(Client):
     def delete_topic(self, topic: str) -> None:
         self._child.ask("delete", topic=topic)
 
-    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
-        number = self._child.ask("open", acks=acks.acks, idempotent=acks.idempotent, compression=compression)
-        return DriverProducer(self._child, number)
+    def producer(
+        self, acks: Acks = ALL_ACKS[2], compression: str = "none", unknown_topic_ms: int = UNKNOWN_TOPIC_MS
+    ) -> Producer:
+        how = {"acks": acks.acks, "idempotent": acks.idempotent, "compression": compression}
+        return DriverProducer(self._child, self._child.ask("open", **how, unknown_topic_ms=unknown_topic_ms))
 
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
         return _received(self._child.ask("read", topic=topic, partitions=partitions, count=count))

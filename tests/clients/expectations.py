@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tests.clients.api import Member, Received, Record
 
 PARTITIONS = 4
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 POLL_S = 0.25
 
 

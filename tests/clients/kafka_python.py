@@ -11,12 +11,21 @@ import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 
-from tests.clients.api import ALL_ACKS, Acks, BrokerError, Client, Member, Producer, Received, Record
+from tests.clients.api import (
+    ALL_ACKS,
+    UNKNOWN_TOPIC_MS,
+    Acks,
+    BrokerError,
+    Client,
+    Member,
+    Producer,
+    Received,
+    Record,
+)
 from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
-UNKNOWN_TOPIC_MS = 8_000
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
 
@@ -113,7 +122,9 @@ class KafkaPython(Client):
         with _translated():
             self._admin.delete_topics([topic], timeout_ms=TIMEOUT_MS)
 
-    def producer(self, acks: Acks = ALL_ACKS[2], compression: str = "none") -> Producer:
+    def producer(
+        self, acks: Acks = ALL_ACKS[2], compression: str = "none", unknown_topic_ms: int = UNKNOWN_TOPIC_MS
+    ) -> Producer:
         return KafkaPythonProducer(
             {
                 "bootstrap_servers": self._bootstrap,
@@ -121,7 +132,7 @@ class KafkaPython(Client):
                 "enable_idempotence": acks.idempotent,
                 "compression_type": None if compression == "none" else compression,
                 "linger_ms": 5,
-                "max_block_ms": UNKNOWN_TOPIC_MS,
+                "max_block_ms": unknown_topic_ms,
                 "max_in_flight_requests_per_connection": 5 if acks.idempotent else 1,
                 "allow_auto_create_topics": False,
                 "delivery_timeout_ms": TIMEOUT_MS,

@@ -14,6 +14,7 @@ from tests.clients.expectations import Polling, records
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.kafka_tools import ToolError, run_tool
+from tests.topic_ids.lives import until
 
 
 def on(broker: BrokerProcess, name: str, *arguments: str) -> str:
@@ -131,7 +132,11 @@ def test_groups_are_listed_described_reset_and_deleted(broker: BrokerProcess, to
     refused = on(broker, "kafka-consumer-groups", *reset)
     assert "inactive" in refused
     member.close()
-    assert "Empty" in on(broker, "kafka-consumer-groups", "--describe", "--group", group, "--state")
+
+    def has_no_members() -> bool:
+        return "Empty" in on(broker, "kafka-consumer-groups", "--describe", "--group", group, "--state")
+
+    until(has_no_members, "the member's leave has arrived")
     on(broker, "kafka-consumer-groups", *reset)
     assert {row[3] for row in described().values()} == {"0"}
     on(broker, "kafka-consumer-groups", "--delete-offsets", "--group", group, "--topic", topic)

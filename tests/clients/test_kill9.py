@@ -16,7 +16,7 @@ from tests.support.brokers import BrokerProcess
 
 PARTITIONS = 3
 ACKNOWLEDGED_PER_CYCLE = 2000
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def _wait_for_progress(broker: BrokerProcess, writers: list[Writer], more: int) -> None:

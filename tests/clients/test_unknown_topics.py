@@ -20,7 +20,7 @@ PRODUCE_ERRORS = {
 def test_producing_to_an_unknown_topic_is_an_error(client: Client, topic: str) -> None:
     """Topics are not created automatically here: the broker says that it does not know the name."""
     with pytest.raises(BrokerError) as problem:
-        client.produce(topic, records(1, partitions=1))
+        client.produce(topic, records(1, partitions=1), unknown_topic_ms=8_000)
     assert problem.value.name in PRODUCE_ERRORS[client.name]
 
 

@@ -133,7 +133,7 @@ public class ClientDriver {
         settings.put("enable.idempotence", command.path("idempotent").asBoolean());
         settings.put("compression.type", command.path("compression").asText());
         settings.put("linger.ms", 5);
-        settings.put("max.block.ms", 8000);
+        settings.put("max.block.ms", command.path("unknown_topic_ms").asInt());
         // Without idempotence a retry of one of several requests in flight would reorder records.
         settings.put("max.in.flight.requests.per.connection", command.path("idempotent").asBoolean() ? 5 : 1);
         return new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
