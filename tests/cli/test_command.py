@@ -19,7 +19,7 @@ import pytest
 from pybroker.process.foreground import ECHO_SECONDS
 from tests.support.wire import answers_metadata, free_port
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def command(*arguments: str) -> list[str]:

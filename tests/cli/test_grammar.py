@@ -17,7 +17,7 @@ from tests.support.brokers import BrokerProcess
 from tests.topic_ids.kit import create, unique
 from tests.wire.client import WireClient
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def pybroker(*arguments: str) -> subprocess.CompletedProcess[str]:

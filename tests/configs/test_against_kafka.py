@@ -116,7 +116,7 @@ def tables() -> dict[str, dict[str, Row | str]]:
     """Kafka's tables: "broker", "topic" and "synonym"."""
     source = Path(__file__).parent / "java" / "ConfigTables.java"
     command = java_command(compiled(source, jars(BROKER)), "ConfigTables")
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)
     found: dict[str, dict[str, Row | str]] = {"broker": {}, "topic": {}, "synonym": {}}
     for line in done.stdout.splitlines():
         table, name, *fields = line.split("\t")

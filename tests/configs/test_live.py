@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 
@@ -15,8 +16,9 @@ from confluent_kafka.cimpl import NewTopic
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.kafka_tools import run_tool
+from tests.topic_ids.lives import until
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 SET, DELETE, APPEND, SUBTRACT = (
     AlterConfigOpType.SET,
@@ -36,12 +38,13 @@ def topic(admin: AdminClient) -> Iterator[str]:
     name = f"configs-{uuid.uuid4().hex[:8]}"
     for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
         future.result(LIMIT_S)
-    for _ in range(1000):  # Kafka's brokers hear of a topic a moment after the answer
-        try:
-            describe(admin, TOPIC, name)
-            break
-        except KafkaException:
-            continue
+
+    def is_known() -> bool:  # Kafka's brokers hear of a topic a moment after the answer
+        with contextlib.suppress(KafkaException):
+            return bool(describe(admin, TOPIC, name))
+        return False
+
+    until(is_known, f"{name} is known")
     yield name
     for future in admin.delete_topics([name]).values():
         future.result(LIMIT_S)
@@ -159,12 +162,8 @@ def set_cluster_default(broker: BrokerProcess, *arguments: str) -> None:
 
 def wait_for(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str) -> ConfigEntry:
     """Kafka applies settings of brokers a moment after the answer; this broker before it."""
-    for _ in range(1000):
-        entry = describe(admin, kind, name)[key]
-        if entry.value == value:
-            break
-    assert entry.value == value
-    return entry
+    until(lambda: describe(admin, kind, name)[key].value == value, f"{key}={value}")
+    return describe(admin, kind, name)[key]
 
 
 def test_read_only_broker_settings(admin: AdminClient) -> None:

@@ -23,7 +23,7 @@ OF_A_CLUSTER = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def produced(broker: BrokerProcess, topic: str, **settings: Any) -> list[str | None]:
