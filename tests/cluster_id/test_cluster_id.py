@@ -151,7 +151,7 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
     assert "org.apache.kafka.common.metrics.JmxReporter is a class of the JVM" in console
     assert "metric reporter Broken failed in on_update" in console
     assert "metric reporter Plain" not in console, "called without implementing the interface"
-    metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120).read().decode()
     for name in ("kafka_cluster_cluster_clusterid_info", "kafka_server_kafkaserver_clusterid_info"):
         assert f'{name}{{cluster_id="{cluster_id}"}} 1' in metrics
     broker.stop()
@@ -185,7 +185,7 @@ def adopt(broker: BrokerProcess, cluster_id: str, directories: str) -> subproces
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
 

@@ -9,13 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 """A generous limit for whatever has to happen; tests wait for the condition, not for this."""
+MOVING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+T = TypeVar("T")
 
 
 def unique(what: str) -> str:
@@ -66,6 +73,18 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"not within {WAIT_S} s: {what}"
         time.sleep(0.02)
+
+
+def again_while_it_moves(ask: Callable[[], T]) -> T:
+    """What is answered once the group's coordinator has loaded, after a restart or a deletion of its topic."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as problem:
+            if problem.args[0].code() not in MOVING or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 Order = tuple[list[TopicPartition] | None, Future[list[TopicPartition] | None]]

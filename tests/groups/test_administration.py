@@ -13,7 +13,17 @@ from confluent_kafka import (
 )
 
 from tests.conftest import StartBroker
-from tests.groups.kit import WAIT_S, Member, admin, create_topic, fill, shared_out, unique, until
+from tests.groups.kit import (
+    WAIT_S,
+    Member,
+    admin,
+    again_while_it_moves,
+    create_topic,
+    fill,
+    shared_out,
+    unique,
+    until,
+)
 from tests.support.brokers import BrokerProcess
 
 
@@ -86,16 +96,16 @@ def test_the_offsets_topic_can_be_deleted_and_groups_begin_anew(start_broker: St
         until(lambda: "__consumer_offsets" in operator.list_topics(timeout=WAIT_S).topics, "it is made anew")
 
         def members() -> int:
-            found = operator.describe_consumer_groups([group])[group].result(WAIT_S)
+            found = again_while_it_moves(lambda: operator.describe_consumer_groups([group])[group].result(WAIT_S))
             return len(found.members) if found.state is ConsumerGroupState.STABLE else 0
 
         until(lambda: members() == 1, "it has joined again")
         request = [ConsumerGroupTopicPartitions(idle)]
-        found = operator.list_consumer_group_offsets(request)[idle].result(WAIT_S)
+        found = again_while_it_moves(lambda: operator.list_consumer_group_offsets(request)[idle].result(WAIT_S))
         assert [p.offset for p in found.topic_partitions or [] if p.offset >= 0] == []
-        consumer.commit(offsets=[TopicPartition(topic, 0, 8)], asynchronous=False)
+        again_while_it_moves(lambda: consumer.commit(offsets=[TopicPartition(topic, 0, 8)], asynchronous=False))
     broker.restart(crash=True)
     later = admin(broker.bootstrap)
-    found = later.list_consumer_group_offsets(request)[idle].result(WAIT_S)
+    found = again_while_it_moves(lambda: later.list_consumer_group_offsets(request)[idle].result(WAIT_S))
     assert [p.offset for p in found.topic_partitions or []] == [8]
     consumer.close()

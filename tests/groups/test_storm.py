@@ -30,7 +30,7 @@ SENSORS = "kafka_server_group_coordinator_metrics_"
 
 def metrics(port: int) -> Mapping[str, float]:
     """Name → value, of those without labels."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         lines = answer.read().decode().splitlines()
     return {line.split(" ")[0]: float(line.split(" ")[1]) for line in lines if line[:1] != "#" and "{" not in line}
 
@@ -95,7 +95,7 @@ async def test_200_members_that_join_and_leave_lose_no_commit(start_broker: Star
     topic, group = create_topic(broker.bootstrap, PARTITIONS), unique("storm")
     before = resident_mib(broker.pid)
     lines = [await Line.open(broker.port) for _ in range(MEMBERS)]
-    await lines[0].call(m.FindCoordinatorRequest(coordinator_keys=[group]), 4)
+    await coordinated(lines[0], group)
     members = [RawMember(line, group, topic, PARTITIONS) for line in lines]
     storm = Storm(members, seed=1)
     await storm.run()
@@ -116,6 +116,14 @@ async def test_200_members_that_join_and_leave_lose_no_commit(start_broker: Star
     async with await Line.open(broker.port) as line:
         await loaded(line, 1)
         assert (await committed(line, [group]))[group] == storm.acknowledged
+
+
+async def coordinated(line: Line, group: str) -> None:
+    """Waits until the group's coordinator answers: its topic is made when it is asked for, and then loaded."""
+    async with asyncio.timeout(WAIT_S):
+        while (await line.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 4)).coordinators[0].error_code:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await loaded(line, 0)
 
 
 async def loaded(line: Line, count: int) -> None:
@@ -146,8 +154,10 @@ async def test_10_000_groups_are_there_after_a_restart(start_broker: StartBroker
                 assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.NONE}
 
     async with await Line.open(broker.port) as line:
-        await line.call(m.FindCoordinatorRequest(coordinator_keys=names[:1]), 4)
+        await coordinated(line, names[0])
     broker.restart()
+    async with await Line.open(broker.port) as line:
+        await loaded(line, 0)
     without = resident_mib(broker.pid)
     await asyncio.gather(*(commit(range(first, GROUPS, LINES)) for first in range(LINES)))
     assert metrics(scraped)[SENSORS + "offset_commit_count"] == 2 * GROUPS

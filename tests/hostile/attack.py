@@ -13,14 +13,14 @@ from tests.hostile.corpus import framed, requests, spoiled
 CONNECTIONS = 16
 PENDING_MAX = 1 << 16
 FRAMES_PER_CONNECTION_MAX = 200
-STALLED_S = 60.0
+STALLED_S = 120.0
 
 
 class _Attacker:
     """One connection: what it still has to send, and how much it has sent."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         self.socket.setblocking(False)
         self.pending = bytearray()
         self.frames = 0

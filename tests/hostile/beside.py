@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support.brokers import BrokerProcess
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """A generous limit for what has to happen."""
 
 PAUSE_S = 0.002

@@ -34,12 +34,12 @@ def honest_round_trip(broker: BrokerProcess, value: bytes) -> None:
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     producer.produce("honest", value, on_delivery=delivered)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     assert not failures
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "honest", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition("honest", 0, offsets[0])])
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
@@ -54,7 +54,7 @@ def _run(start_broker: StartBroker, rounds: int, frames: int, seed: int) -> None
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic("honest", 1, 1), NewTopic(TOPIC, 2, 1)]).values():
-        future.result(60)
+        future.result(120)
     honest_round_trip(broker, b"before")
     attack(broker.port, frames, seed)  # buffers and caches reach the size that they keep
     settled = resident_mib(broker.pid)
@@ -97,7 +97,7 @@ TLS_ALERT = bytes.fromhex("15 0303 0002 02 28")
 def test_another_protocol_on_the_port_is_closed(broker: BrokerProcess, greeting: bytes) -> None:
     """The connection ends at once; nobody is left waiting. TLS is told so in TLS, where no reset overtakes it."""
     said = b""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=120) as connection:
         connection.sendall(greeting)
         with contextlib.suppress(ConnectionResetError):
             while more := connection.recv(1024):

@@ -126,7 +126,7 @@ class IngestClient:
     """One connection to a broker."""
 
     def __init__(self, port: int) -> None:
-        self._wire = WireClient(port, timeout_s=60.0)
+        self._wire = WireClient(port)
         self.cluster_id: str = self._wire.call(DescribeClusterRequest(), 0).cluster_id
 
     def __enter__(self) -> Self:

@@ -42,7 +42,7 @@ class Crashing:
 
     def dies(self) -> None:
         assert self.child is not None
-        assert self.child.wait(60) == -9
+        assert self.child.wait(120) == -9
         self.disconnect()
 
     def kill(self) -> None:
@@ -55,7 +55,7 @@ class Crashing:
         assert self.child is not None
         self.disconnect()
         self.child.terminate()
-        assert self.child.wait(60) == 0
+        assert self.child.wait(120) == 0
 
     def values(self, topic_id: Uuid) -> list[list[str]]:
         return [[value for _, value in self.client.read(topic_id, index)] for index in range(PARTITIONS)]

@@ -68,7 +68,8 @@ def test_commit(crashing: Crashing, step: str, decided: bool) -> None:
     assert (again.error_code, again.state, again.repeated) == (0, COMMITTED, decided)
     assert [(p.base_offset, p.end_offset) for p in again.partitions] == [(0, 6)] * PARTITIONS
     assert crashing.values(topic_id) == [EXPECTED] * PARTITIONS
-    assert crashing.staged_directories(topic_id) == []
+    # The files go after the commit is known as finished.
+    until(lambda: crashing.staged_directories(topic_id) == [])
     crashing.stop()
     crashing.start()
     assert crashing.values(topic_id) == [EXPECTED] * PARTITIONS
@@ -134,7 +135,7 @@ def test_abort(crashing: Crashing, step: str) -> None:
     if step.startswith("before abort"):
         assert crashing.client.abort(topic_id, "job").state == ABSENT
     assert crashing.client.listing() == []
-    assert crashing.staged_directories(topic_id) == []
+    until(lambda: crashing.staged_directories(topic_id) == [])
     assert crashing.values(topic_id) == [[]] * PARTITIONS
     crashing.stop()
 

@@ -18,6 +18,7 @@ import pybroker
 from pybroker.protocol.error_codes import ErrorCode
 from tests.ingest.client import ABSENT, COMMITTED, Attempt, IngestClient, batch
 from tests.ingest.crashing import Crashing
+from tests.ingest.test_ingest import until
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.kafka_tools import run_tool
 
@@ -227,4 +228,4 @@ def test_what_an_abort_could_not_remove_goes_with_the_next_start(crashing: Crash
     staged.unlink()
     aside.rename(staged)
     crashing.start()
-    assert crashing.staged_directories(topic_id) == []
+    until(lambda: crashing.staged_directories(topic_id) == [])

@@ -32,7 +32,7 @@ CLUSTER_ID = "replica-tests-cluster"
 Setting = int | float | str | bool | None
 """A value of a broker setting."""
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 """Generous: a condition that does not come within it never comes."""
 
 

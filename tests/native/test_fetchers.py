@@ -52,9 +52,10 @@ def test_a_shutdown_does_not_wait_for_a_leader_that_says_nothing(tmp_path: Path)
             address = BrokerAddress(LEADER, "127.0.0.1", listener.getsockname()[1])
             broker.fetchers.set([address], [follows(topic_id)])
             connection, _ = listener.accept()
+            patience_s = 600
             before = time.monotonic()
-            broker.shutdown(20_000)
-            assert time.monotonic() - before < 10
+            broker.shutdown(patience_s * 1000)
+            assert time.monotonic() - before < patience_s / 4
             connection.close()
         # The log directory is free.
         with native([tmp_path / "a"], listen=False) as again:

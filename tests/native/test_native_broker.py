@@ -42,7 +42,7 @@ def produce(
     data = m.ProduceRequest_PartitionProduceData(index=partition, records=batch)
     topic = m.ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[data])
     response: m.ProduceResponse = client.call(
-        m.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic]), PRODUCE, 13
+        m.ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[topic]), PRODUCE, 13
     )
     return response
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OURS, SPARKS = "pybroker", "kafka"
 PARTITIONS = 3
-KNOWN_WITHIN_S = 60.0
+KNOWN_WITHIN_S = 120.0
 STARTED_WITHIN_S = 300.0
 # Spark gives the Python worker of a streaming source 10 s to start, and no setting changes that.
 BUSY = "Python worker failed to connect back"

@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_setting(kafka: Kafka, tmp_
 
 def test_who_cannot_be_trusted_is_said(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
     """A broker of another authority, and a client without a certificate where one is asked for."""
-    short = {"kafka_request_timeout_ms": "5000", "kafka_delivery_timeout_ms": "5000"}
+    short = {"kafka_request_timeout_ms": "15000", "kafka_delivery_timeout_ms": "15000"}
     stranger = Authority(tmp_path, "stranger")
     other = {**_tls(kafka), "kafka_ssl_truststore_location": str(stranger.certificate)}
     with pytest.raises(Exception, match=f"(?s){kafka.tls}.*UnknownIssuer"):

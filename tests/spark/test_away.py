@@ -22,7 +22,7 @@ from tests.clients.confluent import Confluent
 from tests.conftest import StartBroker
 
 AWAY_S = 1.0
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def reader(bootstrap: str, **options: str) -> StreamReader:
@@ -92,4 +92,5 @@ def test_a_broker_that_stays_away_fails_each_step_in_bounded_time_and_is_named(s
     client = {"bootstrap.servers": broker.bootstrap, "delivery.timeout.ms": "1000"}
     with pytest.raises(IngestError, match=f"127.0.0.1:{broker.port}"):
         ingest.begin(Cluster(client), next(iter(start["topics"])), "x", join=True)
-    assert 3 <= time.monotonic() - begun < 15
+    # Three times a second, and not three times two minutes, which is the default.
+    assert 3 <= time.monotonic() - begun < 90

@@ -102,7 +102,7 @@ def _values(broker: BrokerProcess, topic: str) -> list[tuple[bytes | None, bytes
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "values"})
     ends = [consumer.get_watermark_offsets(ck.TopicPartition(topic, number))[1] for number in range(PARTITIONS)]
     consumer.assign([ck.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    found = consumer.consume(sum(ends), 30) if sum(ends) else []
+    found = consumer.consume(sum(ends), 120) if sum(ends) else []
     consumer.close()
     assert len(found) == sum(ends)
     return sorted((each.key(), each.value()) for each in found)  # type: ignore[type-var]

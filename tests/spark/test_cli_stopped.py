@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -61,8 +62,11 @@ class Command:
     @property
     def children(self) -> bool:
         """Whether it has started processes."""
-        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/children")
-        return any(path.read_text().strip() for path in tasks)
+        for path in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # this thread has ended meanwhile
+                if path.read_text().strip():
+                    return True
+        return False
 
     def ended(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
         """Its exit code and what it wrote, by itself or after a signal, but for the lines of its progress.

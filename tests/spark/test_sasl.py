@@ -44,7 +44,7 @@ def test_a_job_logs_in_by_scram(spark: SparkSession, guarded: tuple[BrokerProces
     broker, address = guarded
     options = ["--mechanism", "SCRAM-SHA-512", "--password-file", "-", "--bootstrap-server", broker.bootstrap]
     command = [sys.executable, "-m", "pybroker", "users", "add", USER, *options]
-    subprocess.run(command, input=PASSWORD, text=True, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, input=PASSWORD, text=True, check=True, capture_output=True, timeout=120)
     Jobs(spark, broker.bootstrap).create(topic)
     jobs = Jobs(spark, address)
     login = {

@@ -50,7 +50,7 @@ class Query:
     def records_gone(self, topic: str, before: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
-            done.result(30)
+            done.result(120)
 
     def reader(self, **options: str) -> StreamReader:
         given = {"kafka.bootstrap.servers": self.broker.bootstrap, "startingOffsets": "earliest", **options}
@@ -67,7 +67,7 @@ class Query:
     def committed(self, group: str) -> int:
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": group})
         try:
-            return int(consumer.committed([TopicPartition(self.topic, 0)], 30)[0].offset)
+            return int(consumer.committed([TopicPartition(self.topic, 0)], 120)[0].offset)
         finally:
             consumer.close()
 
@@ -164,7 +164,7 @@ def test_a_deleted_topic_keeps_its_place(query: Query) -> None:
     assert after(at_once, position) == passed
     bootstrap = ["--bootstrap-server", query.broker.bootstrap]
     command = [sys.executable, "-m", "pybroker", "topics", "undelete", topic_id, *bootstrap]
-    subprocess.run(command, check=True, capture_output=True, timeout=90)
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
     query.produce(query.topic, 4)
     assert plan(reader, passed, after(reader, passed)) == [(query.topic, 0, 10, 14)]
     query.recreate(query.topic, 3)

@@ -128,7 +128,7 @@ def test_a_query_goes_on_where_it_was_when_its_topic_is_undeleted(jobs: Jobs, to
     with pytest.raises(Exception, match=re.escape(f"pybroker topics undelete {topic_id}")):
         _copy(jobs, topic, tmp_path)
     command = [sys.executable, "-m", "pybroker", "topics", "undelete", topic_id, "--bootstrap-server", jobs.bootstrap]
-    subprocess.run(command, check=True, capture_output=True, timeout=90)
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
     jobs.write(jobs.rows(25, "x"), topic)
     everything = sorted(_expected("v", 100) + _expected("w", 50) + _expected("x", 25))
     assert _copy(jobs, topic, tmp_path) == everything
@@ -144,7 +144,7 @@ def test_records_that_are_gone_fail_or_are_skipped(jobs: Jobs, topic: str, tmp_p
     jobs.write(jobs.rows(100, "b", tasks=1), topic)
     admin = AdminClient({"bootstrap.servers": jobs.bootstrap})
     for done in admin.delete_records([TopicPartition(topic, 0, 150)]).values():
-        done.result(30)
+        done.result(120)
     with pytest.raises(Exception, match="offsets 100 to 150 are gone"):
         _copy(jobs, topic, tmp_path)
     assert len(_copy(jobs, topic, tmp_path, failOnDataLoss="false")) == 150
@@ -173,11 +173,11 @@ def test_the_lag_of_a_stream_is_visible_to_tools(jobs: Jobs, topic: str, tmp_pat
     _copy(jobs, topic, tmp_path, groupId=group)
     admin = AdminClient({"bootstrap.servers": jobs.bootstrap})
     (listed,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    committed = {each.partition: each.offset for each in listed.result(30).topic_partitions if each.topic == topic}
+    committed = {each.partition: each.offset for each in listed.result(120).topic_partitions if each.topic == topic}
     # Spark commits a batch when the next one is planned, or not at all if none follows.
     assert 300 <= sum(committed.values()) <= 330, committed
     consumer = Consumer({"bootstrap.servers": jobs.bootstrap, "group.id": group})
     try:
-        assert consumer.committed([TopicPartition(topic, 0)], 30)[0].offset == committed[0]
+        assert consumer.committed([TopicPartition(topic, 0)], 120)[0].offset == committed[0]
     finally:
         consumer.close()

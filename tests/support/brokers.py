@@ -220,8 +220,9 @@ class KafkaProcess(BrokerProcess):
             "log.dirs": str(self.data_dir),
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            # A killed broker may register again only when its former session has expired: 9 s by default.
-            "broker.session.timeout.ms": "1500",
+            # A killed broker may register again only when its former session has expired: so no longer than by default,
+            # and no shorter, or a machine that stands still for a moment has its broker fenced.
+            "broker.session.timeout.ms": "9000",
             "broker.heartbeat.interval.ms": "300",
             **self.settings,
         }

@@ -19,7 +19,7 @@ _NOTHING_MORE = 2
 # linux/fs.h: _IOWR('X', 119 and 120, int). A frozen file system lets nobody write until it is thawed.
 _FIFREEZE = 0xC0045877
 _FITHAW = 0xC0045878
-_UNMOUNT_PATIENCE_S = 30.0
+_UNMOUNT_PATIENCE_S = 120.0
 
 
 class LoopDisk:

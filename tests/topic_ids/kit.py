@@ -28,7 +28,7 @@ def create(client: WireClient, name: str, partitions: int = 1, version: int = 7,
         replication_factor=1,
         configs=[m.CreateTopicsRequest_CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-    (row,) = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), version).topics
+    (row,) = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version).topics
     assert row.error_code == 0, row
     return row
 
@@ -41,7 +41,7 @@ def delete(client: WireClient, *topics: str | Uuid, version: int = 6) -> list[An
         else m.DeleteTopicsRequest_DeleteTopicState(topic_id=topic)
         for topic in topics
     ]
-    return list(client.call(m.DeleteTopicsRequest(topics=states, timeout_ms=30_000), version).responses)
+    return list(client.call(m.DeleteTopicsRequest(topics=states, timeout_ms=60_000), version).responses)
 
 
 def recreate(client: WireClient, name: str, partitions: int = 1) -> Uuid:
@@ -84,7 +84,7 @@ def produce(client: WireClient, topic: str | Uuid, records: bytes, version: int 
         data.name = topic
     else:
         data.topic_id = topic
-    answer = client.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), version)
+    answer = client.call(m.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), version)
     ((row,),) = [topic.partition_responses for topic in answer.responses]
     return row
 

@@ -11,8 +11,8 @@ from pybroker.native import Uuid, build_batch
 from pybroker.protocol import messages as m
 from tests.wire.client import WireClient
 
-WAIT_S = 60.0
-TIMEOUT_MS = 30_000
+WAIT_S = 120.0
+TIMEOUT_MS = 60_000
 
 
 def until(condition: Callable[[], bool], what: str = "the condition") -> None:

@@ -27,7 +27,7 @@ from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.topic_ids.stopped import nodes_below, topic_ids
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 TOPICS = {"plain": 3, "packed": 1, "compacted": 1, "empty": 2}
 READ_BEFORE = 150
 FOR_EVER = {"log.retention.ms": "-1"}
@@ -146,7 +146,7 @@ def adopt(*arguments: object, step: str = "") -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=200,
     )
 
 
@@ -308,7 +308,7 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
     assert adopt(copy).returncode == 0
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 @pytest.mark.checklist("D35", "R23", 45, 49, 208, 211, 136)
 @pytest.mark.parametrize("ids", [True, False])
 def test_a_directory_of_a_zookeeper_broker(

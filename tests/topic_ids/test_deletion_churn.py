@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -188,18 +189,20 @@ def settled(broker: BrokerProcess, cycles: int) -> None:
 
 
 def never_early(broker: BrokerProcess) -> None:
-    """The broker's own log: each removal at least the delay after its deletion."""
+    """The broker's own log: each removal at least the delay after its deletion. The line of a deletion may come late,
+    on a machine that stands still for a moment; what it says, to the second, then counts."""
     log = broker.console.read_text()
-    deleted: dict[str, float] = {}
+    deleted: dict[str, tuple[float, float]] = {}
     for line in log.splitlines():
         stamp = re.match(r"\[(\d+-\d+-\d+ \d+:\d+:\d+),(\d+)\]", line)
         if stamp is None:
             continue
         at = time.mktime(time.strptime(stamp[1], "%Y-%m-%d %H:%M:%S")) + int(stamp[2]) / 1000
-        if found := re.search(r"INFO \S+ deleted topic \S+ \(id (\S+)\); until ", line):
-            deleted[found[1]] = at
+        if found := re.search(r"INFO \S+ deleted topic \S+ \(id (\S+)\); until (\S+)", line):
+            deleted[found[1]] = at, datetime.fromisoformat(found[2]).timestamp()
         elif found := re.search(r"INFO removed \d+ bytes of deleted topic \S+ \(id (\S+)\)", line):
-            assert at - deleted[found[1]] >= DELAY_MS / 1000 - 0.05, line
+            told, until_then = deleted[found[1]]
+            assert at - told >= DELAY_MS / 1000 - 0.05 or at >= until_then, line
 
 
 def orphans(folder: Path) -> list[Path]:

@@ -116,10 +116,10 @@ def test_every_produce_in_flight_has_its_answer_and_what_was_promised_is_kept(br
     thread = threading.Thread(target=send)
     thread.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(120)
         assert lives.delete(topic_id).error_code == 0
     finally:
-        thread.join(60)
+        thread.join(120)
     assert not thread.is_alive()
     assert set(refused) <= GONE
     assert lives.undelete(topic_id).error_code == 0

@@ -19,7 +19,7 @@ from tests.topic_ids.lives import Lives
 def topics_command(broker: BrokerProcess, *arguments: str, code: int = 0) -> str:
     """What `pybroker topics …` writes: stdout if it succeeds, else stderr."""
     command = [sys.executable, "-m", "pybroker", "topics", *arguments, "--bootstrap-server", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 

@@ -13,7 +13,7 @@ import pytest
 from pybroker.native import Uuid
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
-from tests.topic_ids.lives import Lives
+from tests.topic_ids.lives import Lives, until
 from tests.topic_ids.stopped import metadata_file, topic_ids
 from tests.trouble.traffic import create, missing, read, send
 
@@ -155,9 +155,13 @@ def test_a_directory_of_unknown_id_that_a_new_topic_replaces_is_announced(stoppe
     # Its epochs go on after those of the deleted one, and so are above all in the directory.
     assert lives.create("t") != unknown
     assert lives.produce("t", "new").base_offset == 0
-    (line,) = [
-        line for line in broker.console.read_text().splitlines() if "will be removed" in line and str(unknown) in line
-    ]
+
+    def told() -> list[str]:
+        lines = broker.console.read_text().splitlines()
+        return [line for line in lines if "will be removed" in line and str(unknown) in line]
+
+    until(lambda: told() != [], "the line about what waits")
+    (line,) = told()
     assert " WARN " in line
     assert "partitions 0 " in line
     assert (broker.data_dir / "deleting" / f"{unknown.hex}_0").is_dir()

@@ -20,7 +20,7 @@ from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 
 PARTITIONS = 3
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 """How long a client may take to notice a new incarnation: longer is a hang. All look for new metadata every second."""
 QUIET = {
     "UNKNOWN_TOPIC_OR_PARTITION",

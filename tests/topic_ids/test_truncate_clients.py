@@ -11,7 +11,7 @@ from tests.clients.acknowledged import Writer
 from tests.support.brokers import BrokerProcess
 from tests.topic_ids.lives import Lives, until
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 TURNS = 3
 
 

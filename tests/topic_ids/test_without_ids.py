@@ -96,7 +96,7 @@ def test_librdkafka_works(old: BrokerProcess) -> None:
     producer = Producer({"bootstrap.servers": old.bootstrap, "enable.idempotence": True})
     for value in RECORDS:
         producer.produce(name, value, partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     consumer = Consumer({"bootstrap.servers": old.bootstrap, "group.id": name, "auto.offset.reset": "earliest"})
     consumer.subscribe([name])
     found: list[Message] = []
@@ -178,7 +178,7 @@ def test_lowering_is_refused(start_broker: StartBroker) -> None:
     broker.stop()
     before = nodes_below(broker.data_dir, znodes.TOPICS)
     broker.settings |= OLD
-    done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if VERSION in line]
     assert "'has-an-id' has an id" in line

@@ -10,6 +10,9 @@ from typing import Any, Self
 
 from pybroker import native
 
+ANSWER_S = 120.0
+"""Longer than a broker may take by what the requests themselves say, on a machine that stands still for a while."""
+
 
 class WireClient:
     """One connection. `call` sends a message object and gives back the answer; `send` and `receive` overlap requests.
@@ -23,7 +26,7 @@ class WireClient:
         *,
         host: str = "127.0.0.1",
         client_id: str | None = "wire-test",
-        timeout_s: float = 60.0,
+        timeout_s: float = ANSWER_S,
         interbroker: bool = False,
     ) -> None:
         self.client_id = client_id

@@ -15,7 +15,7 @@ from pybroker.replicas.known_cluster import KnownCluster
 from tests.support.fake_native import FakeIngests
 from tests.unit.control_plane import ControlPlane
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 class HeldIngests(FakeIngests):
