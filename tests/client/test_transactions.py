@@ -189,6 +189,21 @@ def test_without_asyncio(bootstrap: str, name: str) -> None:
     asyncio.run(sees(bootstrap, name, *map(str, range(1_000)), "last"))
 
 
+def test_what_is_in_no_batch_yet_is_given_up_with_its_transaction(
+    bootstrap: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next transaction does not hear of it: it has lost nothing."""
+    monkeypatch.setattr("pybroker.client.blocking.feed._PAUSE_S", 600.0)
+    with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+    with blocking.TransactionalProducer(settings(bootstrap, name)) as producer:
+        with pytest.raises(ZeroDivisionError):
+            leaves_waiting(producer, name)
+        with producer.transaction():
+            producer.send(name, "kept", partition=0)
+    asyncio.run(sees(bootstrap, name, "kept"))
+
+
 @pytest.mark.checklist("E7", "E10")
 async def test_it_goes_on_with_a_broker_that_was_killed(start_broker: StartBroker) -> None:
     broker = start_broker()

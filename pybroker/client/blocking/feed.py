@@ -237,6 +237,10 @@ class Feed:
         if unseen:
             raise unseen[0][1]
 
+    def forget_unseen(self) -> None:
+        """What has failed was given up on purpose."""
+        self._unseen.clear()
+
     async def stop(self) -> None:
         """What has not found its way into a batch has failed."""
         if self._slowly is not None:
@@ -284,3 +288,4 @@ class FedTransactionalProducer(FedProducer, TransactionalProducer):
 
     async def _given_up(self) -> None:
         await self.feed.settled()
+        self.feed.forget_unseen()
