@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pybroker.protocol import messages as m
 from tests.chaos.history import History
-from tests.support.cluster import SESSION_MS, BrokerCluster, ClusterBroker
+from tests.support.cluster import BrokerCluster, ClusterBroker
 from tests.support.cluster_state import ClusterState, StateUnknownError
 from tests.support.links import ZOOKEEPER, Links
 from tests.support.wire import answers_metadata
@@ -28,6 +28,8 @@ RECORDS = (20, 400)
 PATIENCE_S = 6.0
 """… unless that takes longer."""
 
+SESSION_MS = 2_000
+"""Of brokers with ZooKeeper: more happens in a run whose sessions end soon, whyever they do."""
 MISSED_S = 15.0
 """A session that is not over by then does not end."""
 ASK_MS = 3_000

@@ -16,7 +16,7 @@ from tests.chaos.checker import check
 from tests.chaos.churn import Churn
 from tests.chaos.group import Group, Member
 from tests.chaos.history import History, Place
-from tests.chaos.nemesis import MOVED, Nemesis, Step, plan
+from tests.chaos.nemesis import MOVED, SESSION_MS, Nemesis, Step, plan
 from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
 from tests.support.cluster import BrokerCluster, running_cluster
 from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError, not_there
@@ -26,6 +26,7 @@ from tests.support.log_files import replica_logs
 SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "3000",
     "log.cleaner.backoff.ms": "1000",
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
     # A broker may be started while it is cut off.
     "zookeeper.connection.timeout.ms": "60000",
     "offsets.topic.num.partitions": "4",
@@ -37,7 +38,7 @@ PARTITIONS = {STEADY: 4, COMPACTED: 2, MOVED: 2}
 BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
 HEALED_S = 180.0
 """Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
-OVERTIME = 3.0
+OVERTIME = 6.0
 """How many times as long as it should a run may last until enough has happened."""
 
 Faults = Mapping[str, int]
@@ -113,7 +114,7 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, l
     """One run; the verdict says what was wrong."""
     least, faults = least or Least(), faults or {**KILLS, **CUTS}
     history, verdict = History(), Verdict(seed)
-    with _cluster(folder) as (cluster, links), ClusterState(cluster.zookeeper.address) as state:
+    with _cluster(folder) as (cluster, links), ClusterState(cluster.zookeeper.address, patience_s=0) as state:
         nemesis = Nemesis(cluster, links, state, history)
         with _clients(cluster, state, history, seed) as finish:
             _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
@@ -166,7 +167,8 @@ def _clients(
 ) -> Iterator[Callable[[], list[str]]]:
     """Clients at work; calling what it gives lets them finish, and tells what they could not."""
     _create(cluster)
-    history.topics |= {name: state.partitions()[name, 0].topic_id for name in PARTITIONS}
+    made = _partitions(state)
+    history.topics |= {name: made[name, 0].topic_id for name in PARTITIONS}
     servers = cluster.bootstrap
     writers: list[Writer] = [
         LibrdkafkaWriter("rd", servers, STEADY, PARTITIONS[STEADY], history),

@@ -32,9 +32,16 @@ class Heard(NamedTuple):
 
     def said(self, kind: str, topic_id: Uuid | None = None) -> list[dict[str, Any]]:
         """Messages of a kind that name the topic, in their order."""
-        lines = (json.loads(line) for line in self.file.read_text().splitlines())
+        # The last one may be half written.
+        whole, _, _ = self.file.read_text().rpartition("\n")
+        lines = (json.loads(line) for line in whole.splitlines())
         found = [one for one in lines if one["said"] == kind]
         return [one for one in found if topic_id is None or states(one, topic_id)]
+
+    def first(self, kind: str, topic_id: Uuid) -> dict[str, Any]:
+        """The first message of a kind that names the topic, once it was heard."""
+        until(lambda: self.said(kind, topic_id))
+        return self.said(kind, topic_id)[0]
 
 
 def states(message: dict[str, Any], topic_id: Uuid) -> list[dict[str, Any]]:
@@ -63,7 +70,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
     earlier = brokers.at(1).create_on("earlier", [2, 1])
     topic_id = brokers.at(1).create_on("told", [2, 1], [1, 2], [1, 3])
     brokers.written("told", "one")
-    ordered = heard.said("LeaderAndIsrRequest", topic_id)[0]
+    ordered = heard.first("LeaderAndIsrRequest", topic_id)
     assert ordered["type"] == INCREMENTAL
     assert not states(ordered, earlier)
     (topic,) = ordered["topic_states"]
@@ -72,7 +79,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
     rows = {one["partition_index"]: (one["leader"], one["isr"], one["replicas"]) for one in topic["partition_states"]}
     assert rows == {0: (2, [2, 1], [2, 1]), 1: (1, [1, 2], [1, 2])}
     assert all(one["is_new"] and one["controller_epoch"] >= 1 for one in topic["partition_states"])
-    shown = heard.said("UpdateMetadataRequest", topic_id)[0]
+    shown = heard.first("UpdateMetadataRequest", topic_id)
     assert [one["topic_name"] for one in shown["topic_states"]] == ["told"]
     assert len(states(shown, topic_id)) == 3
     live = {one["id"]: one for one in shown["live_brokers"]}
@@ -82,8 +89,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
         assert live[number]["rack"] == "r"
     deleted = brokers.at(2).delete(topic_id)
     assert (deleted.error_code, deleted.name, deleted.topic_id) == (0, "told", topic_id)
-    until(lambda: heard.said("StopReplicaRequest", topic_id))
-    stopped = heard.said("StopReplicaRequest", topic_id)[0]
+    stopped = heard.first("StopReplicaRequest", topic_id)
     assert {one.get("topic_name", "") for one in stopped["topic_states"]} == {""}
     assert {(one["partition_index"], one["delete_partition"]) for one in states(stopped, topic_id)} == {
         (0, True),
@@ -113,8 +119,14 @@ def test_every_broker_answers_by_id_what_the_others_do(heard: Heard) -> None:
 
         for other in brokers.cluster.brokers:
             until(lambda other=other, shown=shown, is_=(f"of-{number}", topic_id): shown(other) == is_)
-    lists = [brokers.at(number).call(m.ListTopicsRequest(), 0).topic_listing for number in brokers.cluster.brokers]
-    assert lists[0] == lists[1] == lists[2]
+    lists: list[Any] = []
+
+    def alike() -> bool:
+        answers = [brokers.at(number).call(m.ListTopicsRequest(), 0) for number in brokers.cluster.brokers]
+        lists[:] = [one.topic_listing for one in answers]
+        return bool(lists[0] == lists[1] == lists[2])
+
+    until(alike)
     assert {"of-1", "of-2", "of-3"} <= {one.name for one in lists[0]}
 
 

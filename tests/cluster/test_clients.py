@@ -16,7 +16,7 @@ from pybroker.client import blocking
 from tests.clients.api import ALL_ACKS, Client, Member, Producer
 from tests.clients.conftest import CLIENTS
 from tests.clients.expectations import PARTITIONS, Polling, check_log, records
-from tests.support.cluster import BrokerCluster, running_cluster
+from tests.support.cluster import BrokerCluster, described, running_cluster, until
 from tests.support.cluster_state import ClusterState
 
 BEFORE = 40
@@ -62,8 +62,15 @@ def a_leader(cluster: BrokerCluster, topic: str) -> int:
         blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin,
         ClusterState(cluster.zookeeper.address) as state,
     ):
-        described = admin.describe_topics([topic]).all_topic_names()[topic]
-        return min(one.leader.id for one in described.partitions if one.leader.id != state.controller())
+        found: list[int] = []
+
+        def others() -> bool:
+            leaders = {one.leader.id for one in described(admin, topic).partitions if one.leader is not None}
+            found[:] = sorted(leaders - {state.controller()})
+            return bool(found) and state.controller() is not None
+
+        until(others)
+        return found[0]
 
 
 @pytest.fixture(scope="module")

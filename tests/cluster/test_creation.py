@@ -12,7 +12,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.cluster.dies_told import DIED
 from tests.support.cluster import ClusterBroker, running_cluster, until
-from tests.support.replicas import controller, create, produce, read, same_logs, state, topic_id
+from tests.support.replicas import controller, create, produce, produce_as_leader, read, same_logs, state, topic_id
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -36,23 +36,25 @@ def test_a_topic_can_be_made_again_with_all_replicas_while_a_broker_is_down(tmp_
     nothing of the topic before."""
     with running_cluster(tmp_path) as cluster:
         create(cluster, "again", [1, 2, 3])
-        assert produce(cluster.brokers[1], "again", "of the one before").error_code == ErrorCode.NONE
+        produce_as_leader(cluster.brokers[1], "again", "of the one before")
         same_logs(cluster, "again")
         cluster.brokers[3].kill()
         until(lambda: state(cluster, "again").isr == {1, 2})
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.delete_topics(["again"])
-            admin.create_topics([NewTopic("again", 1, 3, config={"min.insync.replicas": "2"})])
+            wanted = NewTopic("again", 1, 3, config={"min.insync.replicas": "2"})
+            made = admin.create_topics([wanted]).all()["again"].topic_id
             with pytest.raises(KafkaError, match="INVALID_REPLICATION_FACTOR"):
                 admin.create_topics([NewTopic("too-many", 1, 4)])
             with pytest.raises(KafkaError, match="only brokers that are down"):
                 admin.create_topics([NewTopic("nowhere", replica_assignments={0: [3]})])
-        before, made = state(cluster, "again"), topic_id(cluster.brokers[1], "again")
+        until(lambda: topic_id(cluster.brokers[1], "again") == made)
+        before = state(cluster, "again")
         assert (set(before.replicas), before.isr) == ({1, 2, 3}, {1, 2})
-        assert produce(cluster.brokers[before.leader], "again", "new").error_code == ErrorCode.NONE
+        produce_as_leader(cluster.brokers[before.leader], "again", "new")
         cluster.brokers[3].start()
         same_logs(cluster, "again")
-        assert topic_id(cluster.brokers[3], "again") == made
+        until(lambda: topic_id(cluster.brokers[3], "again") == made)
         assert read(cluster, "again") == ["new"]
 
 
@@ -74,7 +76,7 @@ def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None
         cluster.brokers[2].start()
         cluster.brokers[1].start()
         until(lambda: state(cluster, "young").isr == {1, 2})
-        assert produce(cluster.brokers[1], "young", "first").error_code == ErrorCode.NONE
+        produce_as_leader(cluster.brokers[state(cluster, "young").leader], "young", "first")
         same_logs(cluster, "young")
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.testing import Cluster
-from tests.support.cluster import until
+from tests.support.cluster import SESSION_MS, described, until
 
 PLACES = {0: [1, 3], 1: [3, 2], 2: [2, 1]}
 
@@ -20,7 +20,7 @@ def run(cluster: Cluster, *arguments: str) -> Result:
 
 
 def test_a_dead_broker_is_drained() -> None:
-    with Cluster(3, {"min.insync.replicas": 1}) as cluster:
+    with Cluster(3, {"min.insync.replicas": 1, "zookeeper.session.timeout.ms": SESSION_MS}) as cluster:
         with (
             blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin,
             blocking.Producer({"bootstrap.servers": cluster.bootstrap}) as producer,
@@ -44,8 +44,7 @@ def test_a_dead_broker_is_drained() -> None:
             blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin,
             blocking.Consumer({"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest"}) as consumer,
         ):
-            described = admin.describe_topics(["left"]).all_topic_names()["left"]
-            assert [sorted(node.id for node in one.isr) for one in described.partitions] == [[1, 2]] * 3
+            assert [sorted(node.id for node in one.isr) for one in described(admin, "left").partitions] == [[1, 2]] * 3
             consumer.assign([TopicPartition("left", number) for number in PLACES])
             found: list[int] = []
             until(lambda: found.extend(int(one.value) for one in consumer.poll(0.5)) or len(found) >= 30)

@@ -20,7 +20,7 @@ from pybroker.client import (
 )
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import LIMIT_S, BrokerCluster, isr, running_cluster, until
+from tests.support.cluster import LIMIT_S, BrokerCluster, isr, leaders, running_cluster, until
 from tests.support.kafka_tools import run_tool
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -41,12 +41,6 @@ def create(cluster: BrokerCluster, name: str, *replicas: tuple[int, ...], **conf
             name, replica_assignments=dict(enumerate(replicas)), config={"min.insync.replicas": "1", **config}
         )
         admin.create_topics([wanted])
-
-
-def leaders(cluster: BrokerCluster, topic: str) -> list[int | None]:
-    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        described = admin.describe_topics([topic]).all_topic_names()[topic]
-        return [None if one.leader is None else one.leader.id for one in described.partitions]
 
 
 def elect(cluster: BrokerCluster, kind: ElectionType, *partitions: TopicPartition) -> list[int]:
@@ -150,7 +144,7 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
     )
     assert "Successfully completed leader election (UNCLEAN) for partitions strict-0" in tool
     until(lambda: leaders(cluster, "strict") == [2])
-    assert said(cluster, "strict-0", "not in sync", "lost")
+    until(lambda: said(cluster, "strict-0", "not in sync", "lost"))
     produce(cluster, "strict", range(100, 103))
     # Who had read further learns that those records are not there any more.
     epoch = m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(partition=0, leader_epoch=1, current_leader_epoch=-1)

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
 
 from pybroker.client import NewTopic, blocking
-from tests.support.cluster import BrokerCluster, isr, running_cluster, until
+from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
+from tests.support.zookeeper import zookeeper_client
 
 SESSION_S = 60
 
@@ -24,29 +24,24 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         yield running
 
 
-def leaders(cluster: BrokerCluster, topic: str) -> list[int | None]:
-    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        described = admin.describe_topics([topic]).all_topic_names()[topic]
-        return [None if one.leader is None else one.leader.id for one in described.partitions]
-
-
 @pytest.mark.checklist("R40")
 def test_killed_brokers_are_missed_long_before_their_session_ends(patient: BrokerCluster) -> None:
     """The controller among them: whoever is killed first is in office (it was started first)."""
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])
-    assert set(leaders(patient, "led")) == {1, 2, 3}
+    until(lambda: set(leaders(patient, "led")) == {1, 2, 3})
     for number in (1, 3):
         broker = patient.brokers[number]
         killed = time.monotonic()
         broker.kill()
         until(lambda number=number: number not in leaders(patient, "led"))
-        print(f"broker {number} killed: others lead after {time.monotonic() - killed:.2f} s")
+        missed_s = time.monotonic() - killed
+        assert missed_s < SESSION_S, "the session may have ended by itself"
+        print(f"broker {number} killed: others lead after {missed_s:.2f} s")
         with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
             admin.create_topics([NewTopic(f"without-{number}", 1, 2)])
         broker.start()
         until(lambda: isr(patient, "led") == [{1, 2, 3}] * 6)
-        assert time.monotonic() - killed < SESSION_S, "the session may have ended by itself"
 
 
 @pytest.mark.checklist("R40")
@@ -67,14 +62,9 @@ def test_a_broker_that_hangs_is_not_taken_for_dead(patient: BrokerCluster) -> No
 def test_a_broker_that_was_taken_for_dead_and_lives_registers_again(patient: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])
-    client = KazooClient(hosts=patient.zookeeper.address)
-    client.start()
-    try:
+    with zookeeper_client(patient.zookeeper.address) as client:
         client.delete("/brokers/ids/2")
         until(lambda: client.exists("/brokers/ids/2"))
-    finally:
-        client.stop()
-        client.close()
     with blocking.Producer({"bootstrap.servers": patient.bootstrap, "acks": "all"}) as producer:
         for number in range(60):
             producer.enqueue("led", b"%d" % number, partition=number % 6)

@@ -15,7 +15,7 @@ from tests.support.cluster_ingest import (
     ClusterIngest,
     await_all_in_sync,
     create,
-    leaders,
+    leader,
     logs,
     patiently,
     records,
@@ -83,7 +83,7 @@ def check_whole(dying: Dying, ingest: ClusterIngest, expected: list[list[str]]) 
     for broker in cluster.brokers:
         until(lambda broker=broker: ingest.state(broker) == COMMITTED)
         until(lambda broker=broker: not staged_files(cluster, broker))
-    assert records(cluster, topic, PARTITIONS) == expected
+    until(lambda: records(cluster, topic, PARTITIONS) == expected)
     for partition in range(PARTITIONS):
 
         def same(partition: int = partition) -> bool:
@@ -109,10 +109,10 @@ def test_a_leader_that_dies_at_a_step_of_the_commit(dying: Dying, step: str) -> 
     ingest = ClusterIngest(dying.cluster, topic, "job")
     ingest.begin(1)
     attempt, expected = staged(ingest)
-    victim, asked = leaders(dying.cluster, topic)[0], leaders(dying.cluster, topic)[1]
+    victim, asked = leader(dying.cluster, topic, 0), leader(dying.cluster, topic, 1)
     dying.dies(victim, step)
     ingest.commit([attempt], broker=asked)
-    assert dying.has_died(victim)
+    until(lambda: dying.has_died(victim))
     check_whole(dying, ingest, expected)
 
 
@@ -150,14 +150,14 @@ def test_leaders_are_killed_while_records_are_staged_and_while_followers_attach(
             ingest.append(attempt, partition, some)
             expected[partition] += some
         if number == 3:
-            dying.cluster.brokers[leaders(dying.cluster, topic)[1]].kill()
+            dying.cluster.brokers[leader(dying.cluster, topic, 1)].kill()
         if number == 8:
             # It lacks what was staged while it was away; another one dies then.
             dying.bring_back(topic)
-            dying.cluster.brokers[leaders(dying.cluster, topic)[2]].kill()
+            dying.cluster.brokers[leader(dying.cluster, topic, 2)].kill()
     ingest.commit([attempt])
     # The followers may not have attached all of it: the leader of one partition goes at once.
-    victim = leaders(dying.cluster, topic)[0]
+    victim = leader(dying.cluster, topic, 0)
     dying.bring_back(topic)
     dying.cluster.brokers[victim].kill()
     check_whole(dying, ingest, expected)

@@ -22,7 +22,7 @@ from pybroker.client import (
     TopicPartition,
     blocking,
 )
-from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
+from tests.support.cluster import BrokerCluster, ClusterBroker, described, running_cluster, until
 from tests.support.kafka_tools import run_tool
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b"}
@@ -48,12 +48,11 @@ def admin(cluster: BrokerCluster) -> Iterator[blocking.AdminClient]:
 
 
 def assigned(admin: blocking.AdminClient, topic: str) -> list[tuple[int, ...]]:
-    described = admin.describe_topics([topic]).all_topic_names()[topic]
-    return [tuple(node.id for node in one.replicas) for one in described.partitions]
+    return [tuple(node.id for node in one.replicas) for one in described(admin, topic).partitions]
 
 
 def test_replicas_are_spread_over_racks(admin: blocking.AdminClient) -> None:
-    assert {node.id: node.rack for node in admin.describe_cluster().nodes} == RACKS
+    until(lambda: {node.id: node.rack for node in admin.describe_cluster().nodes} == RACKS)
     admin.create_topics([NewTopic("racked", 8, 2)])
     admin.create_partitions({"racked": 12})
     until(lambda: len(assigned(admin, "racked")) == 12)
@@ -112,12 +111,14 @@ def test_each_broker_tells_and_moves_what_its_own_disks_have(
     admin.incremental_alter_configs({leader: [AlterConfigOp(rate, "1000")]})
     where = TopicPartition("disks", 0)
     other = {broker: "two" if found == ("one",) else "one" for broker, found in before.items() if found}
+    # The broker itself says so: it must not move the replica before.
+    until(lambda: admin.describe_configs([leader]).all()[leader][rate].value == "1000")
     admin.alter_replica_log_dirs(
         {(where, broker): str(cluster.brokers[broker].folder / name) for broker, name in other.items()}
     )
     # The follower's replica moves at once, the leader's when it may.
     until(lambda: disks(admin, "disks")[3] == (other[3],))
-    assert disks(admin, "disks")[1] == tuple(sorted((*before[1], other[1] + "+")))
+    until(lambda: disks(admin, "disks")[1] == tuple(sorted((*before[1], other[1] + "+"))))
     admin.incremental_alter_configs({leader: [AlterConfigOp(rate, None, OpType.DELETE)]})
     until(lambda: disks(admin, "disks")[1] == (other[1],))
     with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
@@ -133,12 +134,16 @@ def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster
     tool("kafka-topics", "--create", "--topic", "tooled", "--replica-assignment", "1:3,4:2,2:4")
     assert assigned(admin, "tooled") == [(1, 3), (4, 2), (2, 4)]
     cluster.brokers[4].kill()
-    until(lambda: [one.leader for one in described(admin, "tooled")] == [1, 2, 2])
-    shown = tool("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", "tooled")
-    rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", shown)
-    assert rows == [("1", "2", "4,2", "2"), ("2", "2", "2,4", "2")]
+    until(lambda: [one.leader for one in shown_by(admin, "tooled")] == [1, 2, 2])
+
+    def under_replicated() -> list[tuple[str, ...]]:
+        shown = tool("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", "tooled")
+        return re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", shown)
+
+    # The broker that the tool asks may hear of it later than others.
+    until(lambda: under_replicated() == [("1", "2", "4,2", "2"), ("2", "2", "2,4", "2")])
     cluster.brokers[4].start()
-    until(lambda: [one.isr for one in described(admin, "tooled")] == [{1, 3}, {2, 4}, {2, 4}])
+    until(lambda: [one.isr for one in shown_by(admin, "tooled")] == [{1, 3}, {2, 4}, {2, 4}])
     third = ("--entity-type", "brokers", "--entity-name", "3")
     tool("kafka-configs", "--alter", *third, "--add-config", "log.cleaner.threads=2")
     assert "log.cleaner.threads=2 sensitive=false" in tool("kafka-configs", "--describe", *third)
@@ -154,6 +159,6 @@ class Shown(NamedTuple):
     isr: set[int]
 
 
-def described(admin: blocking.AdminClient, topic: str) -> list[Shown]:
-    partitions = admin.describe_topics([topic]).all_topic_names()[topic].partitions
+def shown_by(admin: blocking.AdminClient, topic: str) -> list[Shown]:
+    partitions = described(admin, topic).partitions
     return [Shown(one.leader and one.leader.id, {node.id for node in one.isr}) for one in partitions]

@@ -59,6 +59,14 @@ def zipped(data: bytes) -> bytes:
     return data[:8] + length + data[12:CRC_AT] + struct.pack(">I", native.crc32c(body)) + body
 
 
+class FetchRefusedError(AssertionError):
+    """A partition of a fetch was answered with an error."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"error code {code}")
+        self.code = code
+
+
 class Attempt:
     """What one attempt of a writer stages, and what a commit lists of it."""
 
@@ -324,7 +332,8 @@ class IngestClient:
         answer = self.call(request, 13)
         assert answer.error_code == 0, answer
         part = answer.responses[0].partitions[0]
-        assert part.error_code == 0, part.error_code
+        if part.error_code:
+            raise FetchRefusedError(part.error_code)
         return part
 
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.client import blocking
-from pybroker.testing.cluster import SESSION_MS, cluster_settings
+from pybroker.client import ErrorCode, KafkaError, TopicDescription, blocking
+from pybroker.testing.cluster import cluster_settings
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.links import CLIENTS, ZOOKEEPER, Links
 from tests.support.processes import kill_all
-from tests.support.wire import free_port
+from tests.support.wire import answers_metadata, free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 __all__ = [
@@ -22,13 +22,18 @@ __all__ = [
     "BrokerCluster",
     "ClusterBroker",
     "ClusterProcess",
+    "described",
     "isr",
+    "leaders",
     "running_cluster",
     "until",
 ]
 
 LIMIT_S = 120.0
 """For what comes to pass by itself; a loaded machine takes longer."""
+SESSION_MS = 6_000
+"""What an operator's brokers have, too. A shorter one may end because the machine hangs: brokers are fenced then, and
+leaders change, that no test has touched."""
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -52,6 +57,7 @@ class ClusterBroker(PybrokerProcess):
         """What the broker takes for the run of its machine; None: what the system says."""
         self.settings |= {
             **cluster_settings(broker_id, connect, self.port, self.between_port),
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
             "offsets.topic.replication.factor": "3",
             **settings,
         }
@@ -106,11 +112,14 @@ class BrokerCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def start(self) -> None:
-        """All brokers at once."""
+        """All brokers at once; returns when each of them shows all."""
         for broker in self.brokers.values():
             broker.launch()
         for broker in self.brokers.values():
             broker.await_answers()
+        # One that serves has heard of those that came before it.
+        for broker in self.brokers.values():
+            until(lambda port=broker.port: answers_metadata(port, brokers_min=len(self.brokers)))  # type: ignore[misc]
 
     def kill(self) -> None:
         """kill -9 of all at once: no one lives to see another one die, nor takes its partitions."""
@@ -225,5 +234,26 @@ class ClusterProcess(BrokerProcess):
 def isr(cluster: BrokerCluster, topic: str) -> list[set[int]]:
     """Who is in sync, by partition."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        described = admin.describe_topics([topic]).all_topic_names()[topic]
-        return [{node.id for node in one.isr} for one in described.partitions]
+        return [{node.id for node in one.isr} for one in described(admin, topic).partitions]
+
+
+def leaders(cluster: BrokerCluster, topic: str) -> list[int | None]:
+    """Who leads, by partition."""
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        return [None if one.leader is None else one.leader.id for one in described(admin, topic).partitions]
+
+
+def described(admin: blocking.AdminClient, topic: str) -> TopicDescription:
+    """A topic as some broker shows it, once that one has heard of it: whichever the client asks."""
+    found: list[TopicDescription] = []
+
+    def shown() -> bool:
+        try:
+            found.append(admin.describe_topics([topic]).all_topic_names()[topic])
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        return bool(found)
+
+    until(shown)
+    return found[0]

@@ -11,8 +11,8 @@ from typing import Any
 from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from tests.ingest.client import COMMITTED, Attempt, IngestClient, batch
-from tests.support.cluster import LIMIT_S, BrokerCluster, until
+from tests.ingest.client import COMMITTED, Attempt, FetchRefusedError, IngestClient, batch
+from tests.support.cluster import LIMIT_S, BrokerCluster, described, until
 from tests.support.walk import files
 
 PASSING = frozenset(
@@ -42,9 +42,17 @@ class ClusterIngest:
         """What was answered last that may pass."""
 
     def begin(self, broker: int, **options: Any) -> Any:
-        """Begins it at a broker, which must take it."""
-        with client(self.cluster, broker) as connection:
-            answer = connection.begin(self.topic_id, self.ingest_id, **options)
+        """Begins it at a broker, which must take it; what may pass is tried again."""
+
+        def once() -> Any:
+            with client(self.cluster, broker) as connection:
+                answer = connection.begin(self.topic_id, self.ingest_id, **options)
+            if answer.error_code in PASSING:
+                self.last = answer
+                return None
+            return answer
+
+        answer = patiently(once, lambda: self.last)
         assert answer.error_code == 0, answer
         self.epoch = answer.epoch
         return answer
@@ -62,6 +70,9 @@ class ClusterIngest:
                 answer = connection.append_raw(
                     self.topic_id, self.ingest_id, self.epoch, attempt, [(partition, sequence, data)]
                 )
+            if answer.error_code in PASSING:
+                self.last = answer
+                return None
             assert not answer.error_code, answer
             [part] = answer.partitions
             if part.error_code in PASSING:
@@ -140,14 +151,18 @@ def create(
 def topic_id(cluster: BrokerCluster, topic: str) -> Uuid:
     """The id of a topic."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        return admin.describe_topics([topic]).all_topic_names()[topic].topic_id
+        return described(admin, topic).topic_id
 
 
 def leaders(cluster: BrokerCluster, topic: str) -> list[int]:
     """Who leads each partition; -1: nobody."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        described = admin.describe_topics([topic]).all_topic_names()[topic]
-        return [-1 if one.leader is None else one.leader.id for one in described.partitions]
+        return [-1 if one.leader is None else one.leader.id for one in described(admin, topic).partitions]
+
+
+def leader(cluster: BrokerCluster, topic: str, partition: int) -> int:
+    """Who leads a partition, once somebody does."""
+    return int(patiently(lambda: found if (found := leaders(cluster, topic)[partition]) > 0 else None))
 
 
 def records(cluster: BrokerCluster, topic: str, partitions: int) -> list[list[str]]:
@@ -161,7 +176,13 @@ def records(cluster: BrokerCluster, topic: str, partitions: int) -> list[list[st
             if broker < 0:
                 return None
             with client(cluster, broker) as connection:
-                return [value for _, value in connection.read(identity, partition)]
+                try:
+                    return [value for _, value in connection.read(identity, partition)]
+                except FetchRefusedError as refused:
+                    # It may not have heard yet that it leads.
+                    if refused.code in PASSING:
+                        return None
+                    raise
 
         found.append(patiently(once))
     return found
@@ -178,16 +199,21 @@ def await_all_in_sync(cluster: BrokerCluster, topic: str) -> None:
 
     def whole() -> bool:
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-            described = admin.describe_topics([topic]).all_topic_names()[topic]
-            return all(len(one.isr) == len(cluster.brokers) for one in described.partitions)
+            return all(len(one.isr) == len(cluster.brokers) for one in described(admin, topic).partitions)
 
     until(whole)
 
 
 def logs(cluster: BrokerCluster, topic: str, partition: int) -> list[dict[str, bytes]]:
     """What each broker has on disk of a partition: the segments that are not empty, by name."""
-    found = []
-    for broker in cluster.brokers.values():
-        files = sorted((broker.data_dir / f"{topic}-{partition}").glob("*.log"))
-        found.append({path.name: data for path in files if (data := path.read_bytes())})
-    return found
+
+    def once() -> list[dict[str, bytes]]:
+        found = []
+        for broker in cluster.brokers.values():
+            segments = sorted((broker.data_dir / f"{topic}-{partition}").glob("*.log"))
+            found.append({path.name: data for path in segments if (data := path.read_bytes())})
+        return found
+
+    # A segment may get another name while it is looked at.
+    whole: list[dict[str, bytes]] = patiently(once)
+    return whole

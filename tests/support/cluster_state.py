@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import NamedTuple, Self
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.support.cluster import BrokerCluster
+from tests.support.cluster import LIMIT_S, BrokerCluster
+from tests.support.zookeeper import CLIENT_SESSION_S, CONNECT_S
 
 TOPICS = "/brokers/topics"
 
@@ -35,20 +38,26 @@ class StateUnknownError(Exception):
 
 
 class ClusterState:
-    """Reads; each call raises StateUnknownError while ZooKeeper is away."""
+    """Reads; each call raises StateUnknownError if ZooKeeper is away for longer than the reader is patient."""
 
-    def __init__(self, connect: str, digest: str | None = None) -> None:
+    def __init__(self, connect: str, digest: str | None = None, patience_s: float = LIMIT_S) -> None:
         """`connect`: host and port; `digest`: `user:password`, where nodes are for that user only."""
         self._connect = connect
         self._auth = None if digest is None else [("digest", digest)]
-        self._client = KazooClient(connect, timeout=10.0, auth_data=self._auth)
-        self._client.start()
+        self._patience_s = patience_s
+        self._client = self._connected()
+
+    def _connected(self) -> Any:
+        # Who is not to wait must notice soon that nobody answers.
+        session_s = CLIENT_SESSION_S if self._patience_s else 10.0
+        client = KazooClient(self._connect, timeout=session_s, auth_data=self._auth)
+        client.start(CONNECT_S)
+        return client
 
     def begin_anew(self) -> None:
         """ZooKeeper was set back: it serves nobody who has seen what it does not know."""
         self.__exit__()
-        self._client = KazooClient(self._connect, timeout=10.0, auth_data=self._auth)
-        self._client.start()
+        self._client = self._connected()
 
     def controller(self) -> int | None:
         """Its broker id; None while there is none."""
@@ -61,11 +70,7 @@ class ClusterState:
 
     def life(self, broker: int) -> int:
         """Its broker epoch; -1 while it is not registered."""
-        path = f"/brokers/ids/{broker}"
-        try:
-            stat = self._client.exists(path)
-        except (KazooException, KazooTimeoutError) as problem:
-            raise StateUnknownError(f"{path}: {problem!r}") from problem
+        stat = self._read(self._client.exists, f"/brokers/ids/{broker}")
         return -1 if stat is None else int(stat.czxid)
 
     def controller_epoch(self) -> int:
@@ -104,22 +109,29 @@ class ClusterState:
 
     def _node(self, path: str) -> tuple[bytes | None, int]:
         try:
-            data, stat = self._client.get(path)
+            data, stat = self._read(self._client.get, path)
         except NoNodeError:
             return None, -1
-        except (KazooException, KazooTimeoutError) as problem:
-            raise StateUnknownError(f"{path}: {problem!r}") from problem
         return data, stat.version
 
     def _get(self, path: str) -> bytes | None:
         return self._node(path)[0]
 
     def _children(self, path: str) -> list[str]:
-        try:
-            found: list[str] = self._client.get_children(path)
-        except (KazooException, KazooTimeoutError) as problem:
-            raise StateUnknownError(f"{path}: {problem!r}") from problem
+        found: list[str] = self._read(self._client.get_children, path)
         return found
+
+    def _read(self, how: Callable[[str], Any], path: str) -> Any:
+        give_up = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return how(path)
+            except NoNodeError:
+                raise
+            except (KazooException, KazooTimeoutError) as problem:
+                if time.monotonic() >= give_up:
+                    raise StateUnknownError(f"{path}: {problem!r}") from problem
+                time.sleep(0.1)
 
     def __enter__(self) -> Self:
         return self

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import BrokerCluster, until
+from tests.support.replicas import PASSING
+from tests.topic_ids import kit
 from tests.topic_ids.lives import TIMEOUT_MS, Lives
+from tests.wire.client import WireClient
 
 
 class LivesAt(Lives):
@@ -41,10 +45,15 @@ class Everywhere:
         return next(number for number, broker in self.cluster.brokers.items() if broker.running)
 
     def controller(self, at: int | None = None) -> int:
-        """Who is it, as a broker sees it."""
-        answer = self.at(at or self.up()).call(m.MetadataRequest(topics=[]), 12)
-        found: int = answer.controller_id
-        return found
+        """Who is it, as a broker sees it, once it sees anybody."""
+        found: list[int] = []
+
+        def told() -> bool:
+            found.append(self.at(at or self.up()).call(m.MetadataRequest(topics=[]), 12).controller_id)
+            return found[-1] in self.cluster.brokers
+
+        until(told)
+        return found[-1]
 
     def live(self, at: int) -> set[int]:
         """The brokers that a broker shows."""
@@ -66,11 +75,17 @@ class Everywhere:
         return set(shown.partitions[0].isr_nodes) if shown.partitions else set()
 
     def written(self, name: str, value: str, at: int | None = None) -> None:
-        """A record in partition 0, on every replica in sync. `at`: by the metadata of which broker."""
+        """A record in partition 0, once, on every replica in sync. `at`: by the metadata of which broker."""
+        records = kit.once(value.encode())
 
         def done() -> bool:
             leader = self.leader(name, at)
-            return leader is not None and self.at(leader).produce(name, value).error_code == 0
+            if leader is None:
+                return False
+            with WireClient(self.cluster.brokers[leader].port) as client:
+                code = kit.produce(client, name, records, version=9).error_code
+            assert code in (ErrorCode.NONE, *PASSING), code
+            return bool(code == ErrorCode.NONE)
 
         until(done)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from pybroker import native
 from pybroker.client import NewTopic, TopicPartition, blocking
@@ -18,15 +18,20 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, until
+from tests.support.cluster_state import ClusterState
+from tests.support.zookeeper import zookeeper_client
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
 
 def create(cluster: BrokerCluster, name: str, replicas: Sequence[int], **config: str) -> None:
-    """A topic of one partition; the first of the replicas leads it."""
+    """A topic of one partition, the first of whose replicas leads it; returns when all brokers that run show it."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(name, replica_assignments={0: list(replicas)}, config=settings)])
+    for number, broker in cluster.brokers.items():
+        if broker.running:
+            state(cluster, name, number)
 
 
 class State(NamedTuple):
@@ -39,9 +44,16 @@ class State(NamedTuple):
 
 
 def state(cluster: BrokerCluster, topic: str, at: int = 1) -> State:
-    """As broker `at` shows it, past its links."""
-    with WireClient(cluster.brokers[at].port) as client:
-        found = kit.metadata(client, 9, topic).topics[0].partitions[0]
+    """As broker `at` shows it, past its links; waits until it has heard of the topic."""
+    rows: list[Any] = []
+
+    def shown() -> bool:
+        with WireClient(cluster.brokers[at].port) as client:
+            rows[:] = kit.metadata(client, 9, topic).topics[0].partitions
+        return bool(rows)
+
+    until(shown)
+    (found,) = (row for row in rows if row.partition_index == 0)
     return State(found.leader_id, found.leader_epoch, frozenset(found.isr_nodes), tuple(found.replica_nodes))
 
 
@@ -62,54 +74,82 @@ def produce(
     return answer.responses[0].partition_responses[0]
 
 
-def produce_as_leader(broker: ClusterBroker, topic: str, *values: str) -> Any:
-    """As `produce`, once the broker has heard that it leads; what it refuses until then is not written."""
+PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+"""What a leader may answer that has not heard everything yet, or whose followers hang."""
+
+
+def produce_as_leader(broker: ClusterBroker, topic: str, *values: str, acks: int = -1, records: bytes = b"") -> Any:
+    """As `produce`, until the broker takes it, which may not have heard yet that it leads. However often it is sent, it
+    is written once."""
+    batch = records or kit.once(*(value.encode() for value in values))
     rows: list[Any] = []
 
     def taken() -> bool:
-        rows.append(produce(broker, topic, *values))
-        return bool(rows[-1].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        rows.append(produce(broker, topic, acks=acks, records=batch))
+        return rows[-1].error_code not in PASSING
 
     until(taken)
+    assert rows[-1].error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER), rows[-1]
     return rows[-1]
 
 
 def broker_epochs(cluster: BrokerCluster) -> dict[int, int]:
     """Of all that are registered, as ZooKeeper has them."""
-    with _zookeeper(cluster) as client:
+    with zookeeper_client(cluster.zookeeper.address) as client:
         ids = [int(name) for name in client.get_children("/brokers/ids")]
         return {number: client.get(f"/brokers/ids/{number}")[1].czxid for number in ids}
 
 
 def controller(cluster: BrokerCluster) -> int:
-    """Who decides."""
-    with _zookeeper(cluster) as client:
-        found: int = json.loads(client.get("/controller")[0])["brokerid"]
-        return found
+    """Who decides, once there is somebody."""
+    found: list[int] = []
+    with zookeeper_client(cluster.zookeeper.address) as client:
+
+        def elected() -> bool:
+            with suppress(NoNodeError):
+                found.append(json.loads(client.get("/controller")[0])["brokerid"])
+            return bool(found)
+
+        until(elected)
+    return found[0]
+
+
+def await_unregistered(cluster: BrokerCluster, number: int) -> None:
+    """Until a broker that has ended is missed: it may come back with other directories then."""
+    with ClusterState(cluster.zookeeper.address) as told:
+        until(lambda: number not in told.brokers())
 
 
 def state_version(cluster: BrokerCluster, topic: str) -> int:
     """Version of the partition's state in ZooKeeper."""
-    with _zookeeper(cluster) as client:
+    with zookeeper_client(cluster.zookeeper.address) as client:
         found: int = client.get(f"/brokers/topics/{topic}/partitions/0/state")[1].version
         return found
 
 
-@contextmanager
-def _zookeeper(cluster: BrokerCluster) -> Iterator[Any]:
-    client = KazooClient(cluster.zookeeper.address)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
 def make_controller(cluster: BrokerCluster, number: int) -> None:
-    """Returns when that broker decides: others that do are stopped and started until it is its turn."""
+    """Returns when that broker decides and all others know it: those that do are stopped and started until it is its
+    turn."""
     while (now := controller(cluster)) != number:
         cluster.brokers[now].restart()
+    for broker in cluster.brokers.values():
+        until(lambda broker=broker: shown_controller(broker) == number)  # type: ignore[misc]
+
+
+def shown_controller(broker: ClusterBroker) -> int:
+    """Who decides, as a broker shows it; -1: nobody."""
+    with WireClient(broker.port) as client:
+        found: int = kit.metadata(client, 9).controller_id
+    return found
 
 
 def topic_id(broker: ClusterBroker, topic: str) -> Uuid:
@@ -173,7 +213,7 @@ class Writer(threading.Thread):
         settings = {
             "bootstrap.servers": self._servers,
             "acks": "all",
-            "request.timeout.ms": 1_000,
+            "request.timeout.ms": 5_000,
             "delivery.timeout.ms": 120_000,
         }
         try:

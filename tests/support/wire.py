@@ -13,8 +13,8 @@ _CLIENT_ID = b"probe"
 _METADATA, _VERSION = 3, 4
 
 
-def answers_metadata(port: int, timeout_s: float = 2.0) -> bool:
-    """True once the broker at `port` lists at least one broker; any refusal or cut-off reply is False."""
+def answers_metadata(port: int, timeout_s: float = 2.0, brokers_min: int = 1) -> bool:
+    """True once the broker at `port` lists so many brokers; any refusal or cut-off reply is False."""
     body = struct.pack(">hhih", _METADATA, _VERSION, 1, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">ib", 0, 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
@@ -22,6 +22,6 @@ def answers_metadata(port: int, timeout_s: float = 2.0) -> bool:
             stream = connection.makefile("rb")
             (size,) = struct.unpack(">i", stream.read(4))
             _correlation, _throttle, brokers = struct.unpack_from(">iii", stream.read(size))
-            return bool(brokers >= 1)
+            return bool(brokers >= brokers_min)
     except (OSError, struct.error):
         return False

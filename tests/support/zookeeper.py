@@ -5,9 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
 
 from pybroker.testing.ports import free_port
 from pybroker.testing.zookeeper.server import ZooKeeper
+
+CLIENT_SESSION_S = 60.0
+"""Of clients of tests: longer than a loaded machine hangs."""
+CONNECT_S = 120.0
 
 
 class ZooKeeperServer(ZooKeeper):
@@ -82,3 +89,15 @@ def zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
         yield server
     finally:
         server.kill()
+
+
+@contextlib.contextmanager
+def zookeeper_client(address: str) -> Iterator[Any]:
+    """A connected KazooClient; its session ends with the block."""
+    client = KazooClient(hosts=address, timeout=CLIENT_SESSION_S)
+    try:
+        client.start(CONNECT_S)
+        yield client
+    finally:
+        client.stop()
+        client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 import time
 from typing import Any
@@ -73,6 +74,11 @@ def idempotent(producer_id: int, sequence: int, *values: bytes) -> bytes:
     struct.pack_into(">qhi", made, 43, producer_id, 0, sequence)
     struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
     return bytes(made)
+
+
+def once(*values: bytes) -> bytes:
+    """A batch that is in a log once, however often it is sent: of a producer of its own."""
+    return idempotent(1 << 50 | random.getrandbits(48), 0, *values)
 
 
 def produce(client: WireClient, topic: str | Uuid, records: bytes, version: int = 13, partition: int = 0) -> Any:
