@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pybroker.protocol import messages as m
+from pybroker.testing.pausing import pause
 from tests.chaos.history import History
 from tests.support.cluster import BrokerCluster, ClusterBroker
 from tests.support.cluster_state import ClusterState, StateUnknownError
@@ -194,7 +195,7 @@ class Nemesis:
         self._look_at(broker)
         if not broker.running:
             return
-        os.kill(broker.pid, signal.SIGSTOP)
+        pause(broker.pid)
         if until_missed:
             self._missed(number)
         self.progress(step.records)

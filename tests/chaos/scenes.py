@@ -27,7 +27,7 @@ from tests.topic_ids.lives import Lives
 from tests.wire.client import WireClient
 
 TOPIC = "t"
-ANSWER_S = 5.0
+ANSWER_S = 10.0
 SETTINGS = {"replica.lag.time.max.ms": "1500", "offsets.topic.num.partitions": "1"}
 
 
@@ -78,6 +78,8 @@ class Scene:
         assert answer.error_code in (0, ErrorCode.REQUEST_TIMED_OUT), answer
         if whole:
             until(lambda: self.partition().isr == {1, 2, 3})
+        if answer.error_code != 0:
+            until(lambda: self.lives[at].metadata(TOPIC).error_code == 0)
         topic_id: Uuid = answer.topic_id if answer.error_code == 0 else self.lives[at].metadata(TOPIC).topic_id
         self.history.lives[topic_id.hex] = TOPIC
         return topic_id

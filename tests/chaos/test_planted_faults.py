@@ -33,6 +33,7 @@ def followers_cut_off(scene: Scene) -> None:
     # As controller it would put them out of the ISR itself.
     scene.controller_is_not(1)
     topic = scene.create()
+    scene.write_some(1, 1, topic)
     scene.links.cut_off(1, 2, 3)
     scene.write(1, 20, topic)
     scene.kill(1)
@@ -220,7 +221,7 @@ def a_follower_is_killed(scene: Scene) -> None:
 
 def all_are_killed(scene: Scene) -> None:
     topic = scene.create()
-    scene.write(1, 50, topic)
+    scene.write_some(1, 50, topic)
     scene.kill(1, 2, 3)
     scene.run(1, 2, 3)
 

@@ -30,6 +30,7 @@ from pybroker.client import (
     UnknownTopicError,
 )
 from pybroker.protocol import messages as m
+from pybroker.testing.pausing import pause
 from tests.client.conftest import SecureKafka
 from tests.client.fake_broker import FakeBroker
 from tests.client.test_consumer import reader, until, values
@@ -53,7 +54,7 @@ def go_away(broker: pybroker.Broker, how: str) -> None:
     if how == "killed":
         broker.kill()
     else:
-        os.kill(broker.pid, signal.SIGSTOP)
+        pause(broker.pid)
 
 
 async def repeated(step: Callable[[], Awaitable[None]]) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from pybroker.client import TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import ClusterBroker, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
+from tests.support.zookeeper import zookeeper_client
 
 SETTINGS = {"replica.lag.time.max.ms": "1000"}
 MANY = 12
@@ -52,13 +52,8 @@ def staged(broker: ClusterBroker, topic_id: Uuid) -> list[Path]:
 
 def left(brokers: Everywhere, name: str) -> dict[str, list[str]]:
     """What the topic's node says: partition → brokers that it has left."""
-    client = KazooClient(hosts=brokers.cluster.zookeeper.address)
-    client.start()
-    try:
+    with zookeeper_client(brokers.cluster.zookeeper.address) as client:
         node: dict[str, Any] = json.loads(client.get(f"/brokers/topics/{name}")[0])
-    finally:
-        client.stop()
-        client.close()
     return {partition: sorted(epochs) for partition, epochs in node.get("departed_replicas", {}).items()}
 
 
@@ -103,7 +98,7 @@ def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path)
         away.settings["delete.topic.delay.ms"] = "3000"
         away.start()
         line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
-        assert line in away.console.read_text()
+        until(lambda: line in away.console.read_text())
         assert not (away.data_dir / "moved-0").exists()
         until(lambda: not staged(away, topic_id))
         until(lambda: [one.state for one in lives.deletions(topic_id)] in ([], ["removed"]))
@@ -129,7 +124,7 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
     (aside,) = staged(away, topic_id)
     assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
     assert not (away.data_dir / "returned-0").exists()
-    assert lives.deletions(topic_id) == []
+    until(lambda: lives.deletions(topic_id) == [])
     until(lambda: brokers.read("returned") == ["one", "two"])
     assert brokers.at(number).fetch("returned").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

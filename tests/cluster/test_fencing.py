@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pybroker.client import NewTopic, blocking
+from pybroker.testing.pausing import pause
 from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
 from tests.support.zookeeper import zookeeper_client
 
@@ -49,7 +50,7 @@ def test_a_broker_that_hangs_is_not_taken_for_dead(patient: BrokerCluster) -> No
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])
     pid = patient.brokers[2].pid
-    os.kill(pid, signal.SIGSTOP)
+    pause(pid)
     try:
         # More than any verdict takes; nothing can be waited for where nothing is to happen.
         time.sleep(2)

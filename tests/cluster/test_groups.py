@@ -14,17 +14,19 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.pausing import pause
 from tests.support.cluster import BrokerCluster, ClusterBroker, isr, until
 from tests.support.zookeeper import zookeeper
 from tests.wire.client import WireClient
 
 GROUP, TOPIC, OFFSETS = "group", "read", "__consumer_offsets"
 ANSWER_S = 5.0
+"""For an answer of a broker that may be paused; who is not is waited for."""
 
 
-def coordinator_at(broker: ClusterBroker) -> tuple[int, int]:
+def coordinator_at(broker: ClusterBroker, patience_s: float = 60.0) -> tuple[int, int]:
     """Error code and broker id."""
-    with WireClient(broker.port, timeout_s=ANSWER_S) as client:
+    with WireClient(broker.port, timeout_s=patience_s) as client:
         (found,) = client.call(m.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4).coordinators
     return found.error_code, found.node_id
 
@@ -56,7 +58,7 @@ class Group:
             for number, broker in self.cluster.brokers.items():
                 if number not in but:
                     try:
-                        code, coordinator = coordinator_at(broker)
+                        code, coordinator = coordinator_at(broker, ANSWER_S)
                     except OSError:
                         continue
                     if code == 0 and coordinator not in but:
@@ -144,7 +146,7 @@ def group(cluster: BrokerCluster) -> Group:
 @pytest.mark.checklist("R34")
 def test_internal_topics_are_made_when_there_are_brokers_enough(cluster: BrokerCluster) -> None:
     """COORDINATOR_NOT_AVAILABLE before, see the fixture; then with as many replicas as the settings say."""
-    assert isr(cluster, OFFSETS) == [{1, 2, 3}]
+    until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
 
 
 @pytest.mark.checklist("R34")
@@ -175,7 +177,7 @@ def test_a_coordinator_that_was_paused_commits_nothing(group: Group) -> None:
     brokers = group.cluster.brokers
     paused = group.coordinator()
     with WireClient(brokers[paused].port) as client:
-        os.kill(brokers[paused].pid, signal.SIGSTOP)
+        pause(brokers[paused].pid)
         try:
             client.send(commit_request(1_000_000), 8)
             began = time.monotonic()

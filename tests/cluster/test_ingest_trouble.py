@@ -9,17 +9,18 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 
 from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.pausing import pause
 from tests.cluster.test_ingest_deaths import Dying
 from tests.ingest.client import COMMITTED, COMMITTING, Attempt
 from tests.support.cluster import running_cluster, until
-from tests.support.cluster_ingest import ClusterIngest, client, leaders, records, staged_files
-from tests.support.cluster_state import ClusterState
-from tests.support.replicas import same_logs, state
+from tests.support.cluster_ingest import PASSING, ClusterIngest, client, leaders, patiently, records, staged_files
+from tests.support.replicas import await_unregistered, same_logs, state
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +59,21 @@ def nothing_staged(trouble: Dying, number: int) -> bool:
 
 def lose_disk(trouble: Dying, number: int) -> None:
     """It has ended. With other directories it is another broker, as long as its session lasts."""
-    with ClusterState(trouble.cluster.zookeeper.address) as state:
-        until(lambda: number not in state.brokers())
+    await_unregistered(trouble.cluster, number)
     for each in trouble.cluster.brokers[number].data_dir.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
 def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, at: int) -> None:
     """However often it is asked; the ingest is over."""
-    for _ in range(2):
+
+    def committed() -> Any:
         with client(trouble.cluster, at) as connection:
             answer = connection.commit(ingest.topic_id, ingest.ingest_id, ingest.epoch, [attempt])
+        return None if answer.error_code in PASSING else answer
+
+    for _ in range(2):
+        answer = patiently(committed)
         assert answer.error_code == ErrorCode.LOG_DIR_NOT_FOUND, answer
         assert "those records are lost" in answer.error_message
         assert answer.state == COMMITTED
@@ -85,7 +90,7 @@ def next_job(trouble: Dying, topic: str) -> None:
     attempt = Attempt(0)
     ingest.append(attempt, 0, ["next"])
     ingest.commit([attempt], 1)
-    assert records(trouble.cluster, topic, 1) == [["next"]]
+    until(lambda: records(trouble.cluster, topic, 1) == [["next"]])
 
 
 @pytest.mark.checklist("R33")
@@ -152,13 +157,13 @@ def test_a_broker_is_paused_while_an_ingest_is_committed(trouble: Dying, role: s
     on(trouble, topic, 2, 3, 1)
     ingest, attempt = begun(trouble, topic, ["a", "b"])
     victim = trouble.cluster.brokers[3 if role == "follower" else 2]
-    os.kill(victim.pid, signal.SIGSTOP)
+    pause(victim.pid)
     try:
         ingest.commit([attempt], 1)
     finally:
         os.kill(victim.pid, signal.SIGCONT)
     same_logs(trouble.cluster, topic)
-    assert records(trouble.cluster, topic, 1) == [["a", "b"]]
+    until(lambda: records(trouble.cluster, topic, 1) == [["a", "b"]])
     for number in trouble.cluster.brokers:
         until(partial(nothing_staged, trouble, number))
 
@@ -176,7 +181,7 @@ def test_replicas_move_while_records_are_staged(trouble: Dying) -> None:
     ingest.append(attempt, 0, ["d"])
     ingest.commit([attempt], 1)
     same_logs(trouble.cluster, "moving")
-    assert records(trouble.cluster, "moving", 1) == [["a", "b", "c", "d"]]
+    until(lambda: records(trouble.cluster, "moving", 1) == [["a", "b", "c", "d"]])
     for number in trouble.cluster.brokers:
         until(partial(nothing_staged, trouble, number))
 
@@ -194,9 +199,9 @@ def test_who_came_into_sync_between_staging_and_decision_leads_what_was_decided(
     assert any(ingest.topic_id.hex in path for path in staged_files(trouble.cluster, 3))
     trouble.dies(2, "before attach")
     ingest.commit([attempt], 1)
-    assert trouble.has_died(2)
-    assert leaders(trouble.cluster, "joined") == [3]
-    assert records(trouble.cluster, "joined", 1) == [["a", "b"]]
+    until(lambda: trouble.has_died(2))
+    until(lambda: leaders(trouble.cluster, "joined") == [3])
+    until(lambda: records(trouble.cluster, "joined", 1) == [["a", "b"]])
     trouble.dies(2, "")
     trouble.cluster.brokers[2].start()
     same_logs(trouble.cluster, "joined")

@@ -7,13 +7,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
+from tests.support.zookeeper import zookeeper_client
 
 NAME = "n" * 249
 TOPIC = f"/brokers/topics/{NAME}"
@@ -22,7 +24,7 @@ TOPIC = f"/brokers/topics/{NAME}"
 class Large:
     """A cluster of two, its store, and one topic."""
 
-    def __init__(self, brokers: Everywhere, store: KazooClient, partitions: int) -> None:
+    def __init__(self, brokers: Everywhere, store: Any, partitions: int) -> None:
         self.brokers = brokers
         self.store = store
         self.partitions = partitions
@@ -52,19 +54,19 @@ class Large:
         return sum(one.leader_id > 0 for one in self.brokers.at(at).metadata(NAME).partitions)
 
     def data(self) -> bytes:
-        return self.store.get(TOPIC)[0] if self.store.exists(TOPIC) else b""
+        try:
+            found: bytes = self.store.get(TOPIC)[0]
+        except NoNodeError:
+            return b""
+        return found
 
 
 def lives_and_dies(folder: Path, partitions: int) -> None:
-    with running_cluster(folder, size=2, settings={"num.partitions": "1"}) as cluster:
-        store = KazooClient(cluster.zookeeper.address)
-        store.start()
-        try:
-            large = Large(Everywhere(cluster), store, partitions)
-            _lives_and_dies(large)
-        finally:
-            store.stop()
-            store.close()
+    with (
+        running_cluster(folder, size=2, settings={"num.partitions": "1"}) as cluster,
+        zookeeper_client(cluster.zookeeper.address) as store,
+    ):
+        _lives_and_dies(Large(Everywhere(cluster), store, partitions))
 
 
 def _lives_and_dies(large: Large) -> None:

@@ -14,9 +14,9 @@ from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.testing import Cluster
 from pybroker.testing.ports import free_port
-from tests.support.cluster import until
+from tests.support.cluster import SESSION_MS, until
 
-SETTINGS = {"delete.topic.delay.ms": 600_000}
+SETTINGS = {"delete.topic.delay.ms": 600_000, "zookeeper.session.timeout.ms": SESSION_MS}
 
 
 @pytest.fixture(scope="module")

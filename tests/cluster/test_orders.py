@@ -112,7 +112,7 @@ def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brok
     topic_id = brokers.led_by(told, "late")
     before = brokers.state.controller_epoch()
     brokers.cluster.brokers[controller].restart()
-    until(lambda: brokers.state.controller_epoch() > before)
+    until(lambda: brokers.state.controller_epoch() > before and brokers.state.controller() is not None)
     controller = brokers.state.controller()
     until(lambda: brokers.controller(told) == controller)
     brokers.written("late", "said by the new one")

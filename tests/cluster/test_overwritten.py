@@ -6,12 +6,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kazoo.client import KazooClient
 
 from pybroker.client import NewTopic, blocking
 from pybroker.protocol import messages as m
 from tests.support.cluster import BrokerCluster, ClusterBroker, until
 from tests.support.cluster_state import ClusterState
+from tests.support.zookeeper import zookeeper_client
 from tests.wire.client import WireClient
 
 TOPIC, APPEND, SET = 2, 2, 0
@@ -77,15 +77,10 @@ def test_somebody_writes_past_the_controller(cluster: BrokerCluster) -> None:
     made(cluster, "overwritten")
     broker = cluster.brokers[1]
     assert alter(broker, "overwritten", SET, "retention.ms", "1000") == 0
-    zookeeper = KazooClient(cluster.zookeeper.address)
-    zookeeper.start()
-    try:
+    with zookeeper_client(cluster.zookeeper.address) as zookeeper:
         path = "/config/topics/overwritten"
         data, _ = zookeeper.get(path)
         zookeeper.set(path, data.replace(b"1000", b"2000"))
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
     assert alter(broker, "overwritten", SET, "segment.bytes", "1048576") == 0
     with ClusterState(cluster.zookeeper.address) as state:
         until(lambda: state.controller() is not None)
@@ -93,5 +88,10 @@ def test_somebody_writes_past_the_controller(cluster: BrokerCluster) -> None:
         assert one.running
         until(lambda one=one: setting_of(one, "overwritten", "segment.bytes") == "1048576")
         assert setting_of(one, "overwritten", "retention.ms") == "2000", "what is stored is what is in force"
-    said = [line for one in cluster.brokers.values() for line in one.log_tail(10_000).splitlines() if " ERROR " in line]
-    assert len([line for line in said if "/config/topics/overwritten" in line]) == 1, said
+
+    def said() -> list[str]:
+        lines = [line for one in cluster.brokers.values() for line in one.log_tail(10_000).splitlines()]
+        return [line for line in lines if " ERROR " in line and "/config/topics/overwritten" in line]
+
+    until(said)
+    assert len(said()) == 1, said()

@@ -7,12 +7,20 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
 
 from pybroker.client import AlterConfigOp, ConfigResource, blocking
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
-from tests.support.replicas import Writer, create, log_of, produce, read, same_logs, state
+from tests.support.replicas import (
+    Writer,
+    await_unregistered,
+    create,
+    log_of,
+    produce_as_leader,
+    read,
+    same_logs,
+    state,
+)
 
 SETTINGS = {
     "replica.lag.time.max.ms": "1000",
@@ -99,30 +107,27 @@ def test_all_machines_lose_power_at_once(machines: Machines) -> None:
     name = f"all-{flush_mode(machines)}"
     create(machines.cluster, name, REPLICAS)
     for number in range(20):
-        assert produce(machines.cluster.brokers[2], name, str(number)).error_code == 0
+        produce_as_leader(machines.cluster.brokers[2], name, str(number))
     consoles = [broker.console.stat().st_size for broker in machines.cluster.brokers.values()]
     machines.cut(1, 2, 3)
     # Machines take longer to start than a session lasts.
-    client = KazooClient(hosts=machines.cluster.zookeeper.address)
-    client.start()
-    until(lambda: not client.get_children("/brokers/ids"))
-    client.stop()
-    client.close()
+    for number in (1, 2, 3):
+        await_unregistered(machines.cluster, number)
     machines.power_up(1, 2, 3)
     machines.cluster.start()
     until(lambda: state(machines.cluster, name).isr == {1, 2, 3})
     same_logs(machines.cluster, name)
     found = read(machines.cluster, name)
     assert found == [str(number) for number in range(len(found))]
-    told = "".join(
-        broker.console.read_text()[before:]
-        for before, broker in zip(consoles, machines.cluster.brokers.values(), strict=True)
-    )
+
+    def told() -> str:
+        brokers = machines.cluster.brokers.values()
+        return "".join(one.console.read_text()[before:] for before, one in zip(consoles, brokers, strict=True))
+
     if flush_mode(machines) == "commit":
         assert len(found) == 20
     else:
-        assert f"{name}-0" in told
-        assert "lost power" in told
+        until(lambda: f"{name}-0" in told() and "lost power" in told())
 
 
 @pytest.mark.checklist("R29", "C7")
@@ -132,11 +137,10 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
     if flush_mode(machines) == "commit":
         pytest.skip("what is in sync is on disk in this mode")
     create(machines.cluster, "shorter", [3, 2])
-    produce(machines.cluster.brokers[3], "shorter", "first")
-    produce(machines.cluster.brokers[3], "shorter", "last")
+    produce_as_leader(machines.cluster.brokers[3], "shorter", "first")
+    produce_as_leader(machines.cluster.brokers[3], "shorter", "last")
     whole = same_logs(machines.cluster, "shorter")
-    for number in (1, 2, 3):
-        machines.cluster.brokers[number].kill()
+    machines.cluster.kill()
     # Whatever the kernel has written by then.
     (log,) = (machines.cluster.brokers[3].data_dir / "shorter-0").glob("*.log")
     log.write_bytes(whole[: len(whole) // 2])
@@ -150,7 +154,10 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
     assert read(machines.cluster, "shorter") == ["first", "last"]
 
 
-def lose_disk(broker: ClusterBroker) -> None:
+def lose_disk(machines: Machines, number: int) -> None:
+    """It has ended. With other directories it is another broker, as long as its session lasts."""
+    await_unregistered(machines.cluster, number)
+    broker = machines.cluster.brokers[number]
     for each in broker.data_dir.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 
@@ -161,16 +168,17 @@ def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> Non
     nothing. Where somebody allows an unclean election one of them leads."""
     name = f"emptied-{flush_mode(machines)}"
     create(machines.cluster, name, [2, 3], min_insync_replicas="1")
-    produce(machines.cluster.brokers[2], name, "kept")
+    produce_as_leader(machines.cluster.brokers[2], name, "kept")
     same_logs(machines.cluster, name)
     machines.cluster.brokers[2].stop()
     until(lambda: (state(machines.cluster, name).leader, state(machines.cluster, name).isr) == (3, {3}))
-    produce(machines.cluster.brokers[3], name, "lost")
+    produce_as_leader(machines.cluster.brokers[3], name, "lost")
     machines.cluster.brokers[3].kill()
     until(lambda: state(machines.cluster, name).leader == -1)
-    lose_disk(machines.cluster.brokers[3])
+    lose_disk(machines, 3)
     machines.cluster.brokers[3].start()
-    assert "log directories of this broker's life before are gone" in machines.cluster.brokers[3].console.read_text()
+    line = "log directories of this broker's life before are gone"
+    until(lambda: line in machines.cluster.brokers[3].console.read_text())
     machines.cluster.brokers[2].start()
     assert b"kept" in log_of(machines.cluster.brokers[2], name)
     # Also not in its next life, which finds the same disk.
@@ -191,10 +199,10 @@ def test_an_empty_disk_is_filled_by_the_others(machines: Machines) -> None:
     name = f"filled-{flush_mode(machines)}"
     create(machines.cluster, name, REPLICAS)
     for number in range(5):
-        produce(machines.cluster.brokers[2], name, str(number))
+        produce_as_leader(machines.cluster.brokers[2], name, str(number))
     whole = same_logs(machines.cluster, name)
     machines.cluster.brokers[2].kill()
     until(lambda: state(machines.cluster, name).leader == 3)
-    lose_disk(machines.cluster.brokers[2])
+    lose_disk(machines, 2)
     machines.cluster.brokers[2].start()
     assert same_logs(machines.cluster, name) == whole

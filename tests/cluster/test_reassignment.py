@@ -23,6 +23,7 @@ from pybroker.client import (
     TopicPartition,
     blocking,
 )
+from pybroker.testing.pausing import pause
 from tests.support.cluster import LIMIT_S, BrokerCluster, described, running_cluster, until
 from tests.support.kafka_tools import run_tool
 from tests.support.zookeeper import zookeeper_client
@@ -150,7 +151,7 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
     create(admin, "gone", (one, two))
     produce(cluster, "kept", range(300), 3)
     paused = cluster.brokers[new]
-    os.kill(paused.pid, signal.SIGSTOP)
+    pause(paused.pid)
     kept = [TopicPartition("kept", index) for index in range(3)]
     admin.alter_partition_reassignments(
         {kept[0]: [new, two], kept[1]: [new, one], kept[2]: [new, three], TopicPartition("gone", 0): [new, two]}
@@ -212,7 +213,7 @@ def test_the_controller_dies_when_it_has_written(
 
     if moment == "begun":
         # Nothing is copied before this is seen, however late that is.
-        os.kill(late, signal.SIGSTOP)
+        pause(late)
     try:
         with zookeeper_client(cluster.zookeeper.address) as client:
             client.DataWatch(f"/brokers/topics/{moment}", changed)

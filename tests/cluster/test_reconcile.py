@@ -4,9 +4,7 @@ down; directories that nobody knows of.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import pytest
 from pybroker.client import TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.pausing import pause
 from tests.support.cluster import ClusterBroker, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 
@@ -46,7 +45,7 @@ def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers
     for name in ("gone", "again"):
         brokers.written(name, "old", at=controller)
         until(lambda name=name: brokers.isr(name, controller) == {1, 2, 3})
-    os.kill(away.pid, signal.SIGSTOP)
+    pause(away.pid)
     assert [lives.delete(one).error_code for one in (gone, old)] == [0, 0]
     new = lives.create_on("again", *replicas)
     assert new != old
@@ -80,13 +79,14 @@ def test_a_replica_that_was_moved_away_while_its_broker_was_down(brokers: Everyw
     until(lambda: brokers.isr("moved", controller) == {controller, other})
     brokers.written("moved", "two", at=controller)
     away.start()
+    until(lambda: staged(away, topic_id))
     (aside,) = staged(away, topic_id)
     assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
     assert not (away.data_dir / "moved-0").exists()
     # The request had the id alone; who reads the log gets the name, too.
     line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
-    assert line in away.console.read_text()
-    assert lives.deletions(topic_id) == []
+    until(lambda: line in away.console.read_text())
+    until(lambda: lives.deletions(topic_id) == [])
     moved(brokers, controller, [controller, other, number])
     until(lambda: brokers.isr("moved", controller) == {1, 2, 3})
     assert staged(away, topic_id) == []
@@ -121,10 +121,12 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
     away.settings["delete.topic.delay.ms"] = "0"
     for _ in range(2):
         away.start()
+        until(lambda: staged(away, unknown))
         (aside,) = staged(away, unknown)
         assert b"kept" in brokers.records_of(number, f"deleting/{aside.name}")
         assert not ghost.exists()
-        assert f"(id {unknown}), partitions 0: nothing that can be trusted is known" in away.console.read_text()
+        line = f"(id {unknown}), partitions 0: nothing that can be trusted is known"
+        until(lambda line=line: line in away.console.read_text())
         away.stop()
     del away.settings["delete.topic.delay.ms"]
     away.start()
@@ -159,12 +161,12 @@ def test_more_than_a_tenth_that_nobody_knows_of_waits_for_an_operator(brokers: E
     away.start()
     assert all(one.exists() for one in many)
     assert staged(away, unknown) == []
-    assert "local partitions would be put aside" in away.console.read_text()
+    until(lambda: "local partitions would be put aside" in away.console.read_text())
     until(lambda: brokers.isr("among-them", controller) == {1, 2, 3})
     away.stop()
     away.settings["stale.replicas.max.percent"] = "100"
     away.start()
-    assert len(staged(away, unknown)) == len(many)
+    until(lambda: len(staged(away, unknown)) == len(many))
     assert not any(one.exists() for one in many)
     del away.settings["stale.replicas.max.percent"]
 
@@ -194,5 +196,5 @@ def test_what_nobody_knows_of_is_removed_by_order(brokers: Everywhere) -> None:
     done = purge(unknown)
     assert done.returncode == 0, done.stderr
     until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["removed"])
-    assert staged(away, unknown) == []
+    until(lambda: staged(away, unknown) == [])
     del away.settings["delete.topic.delay.ms"]

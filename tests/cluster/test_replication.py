@@ -33,7 +33,7 @@ def test_a_killed_broker_takes_nothing_with_it(cluster: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("copied", 3, 3, config={"min.insync.replicas": "2"})])
     produce(cluster, "copied", 0, 3_000, 3)
-    assert isr(cluster, "copied") == [{1, 2, 3}] * 3
+    until(lambda: isr(cluster, "copied") == [{1, 2, 3}] * 3)
     cluster.brokers[2].kill()
     produce(cluster, "copied", 3_000, 3_000, 3)
     assert sorted(read(cluster, "copied", 6_000)) == list(range(6_000))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pybroker.testing.pausing import pause
 from tests.support.cluster import Network, running_network, until
 from tests.support.links import CLIENTS, ZOOKEEPER
 from tests.support.replicas import (
@@ -67,7 +68,7 @@ def nobody_acknowledges(network: Network, topic: str, writer: Writer) -> None:
 
 def the_writer_waits(network: Network, topic: str, writer: Writer) -> None:
     """Nobody else notices that clients do not reach the leader."""
-    produce(network.cluster.brokers[2], topic, "near")
+    produce_as_leader(network.cluster.brokers[2], topic, "near")
     assert state(network.cluster, topic).isr == {1, 2, 3}
 
 
@@ -90,6 +91,7 @@ SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, st
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_was_acknowledged_is_there_once_when_links_are_cut(network: Network, shape: str) -> None:
     cuts, meanwhile = SHAPES[shape]
+    make_controller(network.cluster, 1)
     create(network.cluster, shape, [2, 3, 1])
     writer = Writer(network.cluster, shape)
     writer.start()
@@ -119,7 +121,7 @@ def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> N
     writer = Writer(network.cluster, "paused")
     writer.start()
     writer.goes_on()
-    os.kill(network.cluster.brokers[2].pid, signal.SIGSTOP)
+    pause(network.cluster.brokers[2].pid)
     try:
         until(lambda: state(network.cluster, "paused").leader not in (-1, 2))
         writer.goes_on()
@@ -134,7 +136,7 @@ def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> N
 def test_leaders_change_again_and_again_with_no_new_records(network: Network) -> None:
     """Leader epochs without a record in them mislead nobody about what to cut off (KIP-101, KIP-279)."""
     create(network.cluster, "restless", [2, 3])
-    produce(network.cluster.brokers[2], "restless", "first")
+    produce_as_leader(network.cluster.brokers[2], "restless", "first")
     before = same_logs(network.cluster, "restless")
     for number in (2, 3, 2):
         # It comes back before its session is over, and leads again in a new epoch.
@@ -154,7 +156,7 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
 def test_what_an_isolated_leader_took_with_acks_1_is_cut_off(network: Network) -> None:
     """It was acknowledged by one broker only; with acks=all nothing is, there."""
     create(network.cluster, "isolated", [2, 3, 1])
-    produce(network.cluster.brokers[2], "isolated", "kept")
+    produce_as_leader(network.cluster.brokers[2], "isolated", "kept")
     same_logs(network.cluster, "isolated")
     try:
         network.links.cut_off(2, 1, 3, ZOOKEEPER)

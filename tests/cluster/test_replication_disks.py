@@ -10,7 +10,7 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
-from tests.support.replicas import create, produce, read, same_logs, segments_of, state
+from tests.support.replicas import create, produce_as_leader, read, same_logs, segments_of, state
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -81,14 +81,14 @@ def test_others_lead_what_was_on_a_disk_that_fails(disks: TwoDisks) -> None:
             producer.send("spread", str(number).encode(), partition=number % 4)
     until(lambda: led(cluster, "spread") == [3 if index in bad else 2 for index in range(4)])
     create(cluster, "later", [2, 3, 1])
-    assert produce(cluster.brokers[2], "later", "on the other disk").error_code == 0
+    produce_as_leader(cluster.brokers[2], "later", "on the other disk")
     cluster.brokers[2].stop()
     disks.mend()
     cluster.brokers[2].start()
     until(lambda: all(isr == {1, 2, 3} for isr in isrs(cluster, "spread")))
     assert sorted(map(int, everything(cluster, "spread"))) == list(range(800))
     assert read(cluster, "later") == ["on the other disk"]
-    assert state(cluster, "later").isr == {1, 2, 3}
+    until(lambda: state(cluster, "later").isr == {1, 2, 3})
 
 
 def isrs(cluster: BrokerCluster, topic: str) -> list[set[int]]:
@@ -118,12 +118,12 @@ def test_a_leader_with_a_damaged_batch_gives_its_leadership_up(disks: TwoDisks) 
     cluster = disks.cluster
     create(cluster, "damaged", [2, 1, 3], segment_bytes=str(1 << 20))
     wanted = [f"{number} " + 900_000 * "x" for number in range(4)]
-    produce(cluster.brokers[2], "damaged", wanted[0])
+    produce_as_leader(cluster.brokers[2], "damaged", wanted[0])
     same_logs(cluster, "damaged")
     cluster.brokers[3].stop()
     until(lambda: state(cluster, "damaged").isr == {1, 2})
     for value in wanted[1:]:
-        assert produce(cluster.brokers[2], "damaged", value).error_code == 0
+        produce_as_leader(cluster.brokers[2], "damaged", value)
     whole = b"".join(path.read_bytes() for path in segments_of(cluster.brokers[1], "damaged"))
     with segments_of(cluster.brokers[2], "damaged")[1].open("r+b") as file:
         file.seek(500_000)

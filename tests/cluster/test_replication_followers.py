@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pybroker.client import AlterConfigOp, ConfigResource, NewTopic, TopicPartition, blocking
+from pybroker.client import AlterConfigOp, ConfigResource, KafkaError, NewTopic, TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import ClusterBroker, Network, running_network, until
 from tests.support.replicas import (
     Writer,
+    await_unregistered,
     batch_of,
     broker_epochs,
     controller,
@@ -24,6 +26,7 @@ from tests.support.replicas import (
     log_of,
     make_controller,
     produce,
+    produce_as_leader,
     read,
     same_logs,
     state,
@@ -34,8 +37,8 @@ from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
 SETTINGS = {
-    "replica.lag.time.max.ms": "700",
-    "replica.socket.timeout.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "1000",
     "replica.fetch.backoff.ms": "200",
     "replica.fetch.max.bytes": "1000",
     "replica.fetch.response.max.bytes": "2000",
@@ -81,11 +84,19 @@ def test_followers_that_come_and_go_again_and_again(network: Network) -> None:
 def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network: Network) -> None:
     """The producer is told that its records are written and not on enough brokers; the next one is refused before."""
     create(network.cluster, "few", [2, 3], min_insync_replicas="2")
-    produce(network.cluster.brokers[2], "few", "first")
-    network.links.cut_off(2, 3)
+    produce_as_leader(network.cluster.brokers[2], "few", "first")
+
+    def lost_between() -> bool:
+        network.links.heal()
+        until(lambda: state(network.cluster, "few").isr == {2, 3})
+        network.links.cut_off(2, 3)
+        code = produce(network.cluster.brokers[2], "few", "too late").error_code
+        # Refused before: the machine was so slow that the follower had left already.
+        assert code in (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return bool(code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
     try:
-        answer = produce(network.cluster.brokers[2], "few", "too late")
-        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        until(lost_between)
         assert produce(network.cluster.brokers[2], "few", "never").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         until(lambda: state(network.cluster, "few").isr == {2})
     finally:
@@ -98,14 +109,16 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
 def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(network: Network) -> None:
     """What it lacks is gone at the leader: it has all that is left, without a gap."""
     create(network.cluster, "retained", [2, 3], segment_bytes=str(1 << 20), retention_bytes=str(2 << 20))
-    assert produce(network.cluster.brokers[2], "retained", "old").error_code == ErrorCode.NONE
+    produce_as_leader(network.cluster.brokers[2], "retained", "old")
     same_logs(network.cluster, "retained")
     network.links.cut_off(2, 3)
     try:
         for number in range(10):
-            produce(network.cluster.brokers[2], "retained", f"{number} " + 900_000 * "x", acks=1)
+            produce_as_leader(network.cluster.brokers[2], "retained", f"{number} " + 900_000 * "x", acks=1)
         until(lambda: state(network.cluster, "retained").isr == {2})
-        until(lambda: first_offset(log_of(network.cluster.brokers[2], "retained")) > 5)
+        # Three segments are all that stays: nothing more goes while the follower copies.
+        until(lambda: len(log_of(network.cluster.brokers[2], "retained")) < 3_000_000)
+        assert first_offset(log_of(network.cluster.brokers[2], "retained")) > 5
         assert first_offset(log_of(network.cluster.brokers[3], "retained")) == 0
     finally:
         network.links.heal()
@@ -119,20 +132,31 @@ def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(netw
 def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
     """DeleteRecords has moved the start into a batch while the follower was away: the batch comes whole."""
     create(network.cluster, "within", [2, 3])
-    produce(network.cluster.brokers[2], "within", "before")
+    produce_as_leader(network.cluster.brokers[2], "within", "before")
     same_logs(network.cluster, "within")
     network.links.cut_off(2, 3)
     try:
-        produce(network.cluster.brokers[2], "within", *(str(number) for number in range(10)), acks=1)
+        produce_as_leader(network.cluster.brokers[2], "within", *(str(number) for number in range(10)), acks=1)
         until(lambda: state(network.cluster, "within").isr == {2})
         with blocking.AdminClient({"bootstrap.servers": network.cluster.brokers[1].bootstrap}) as admin:
-            admin.delete_records({TopicPartition("within", 0): 5})
+
+            def moved() -> bool:
+                # Not beyond what is committed, which the leader knows once it has heard that the follower has left.
+                try:
+                    admin.delete_records({TopicPartition("within", 0): 5}).all()
+                except KafkaError as error:
+                    if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                        raise
+                    return False
+                return True
+
+            until(moved)
     finally:
         network.links.heal()
     until(lambda: state(network.cluster, "within").isr == {2, 3})
     network.cluster.brokers[2].stop()
     until(lambda: state(network.cluster, "within").leader == 3)
-    produce(network.cluster.brokers[3], "within", "after")
+    produce_as_leader(network.cluster.brokers[3], "within", "after")
     assert read(network.cluster, "within") == [*(str(number) for number in range(4, 10)), "after"]
     network.cluster.brokers[2].start()
     until(lambda: state(network.cluster, "within").isr == {2, 3})
@@ -143,7 +167,7 @@ def test_records_larger_than_a_fetch_may_be_are_copied(network: Network) -> None
     """`replica.fetch.max.bytes` and `replica.fetch.response.max.bytes` bound answers, not records."""
     create(network.cluster, "large", [2, 3], min_insync_replicas="2")
     for size in (900_000, 10, 900_000):
-        assert produce(network.cluster.brokers[2], "large", records=batch_of(size)).error_code == 0
+        produce_as_leader(network.cluster.brokers[2], "large", records=batch_of(size))
     assert len(same_logs(network.cluster, "large")) > 1_800_000
 
 
@@ -154,6 +178,8 @@ def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Netw
     broker.restart(crash=True)
     until(lambda: state(network.cluster, "epochs").epoch > 0 and state(network.cluster, "epochs").leader > 0)
     found = state(network.cluster, "epochs")
+    # Who leads by then knows it itself.
+    until(lambda: state(network.cluster, "epochs", found.leader)[:2] == (found.leader, found.epoch))
     now, broker = found.epoch, network.cluster.brokers[found.leader]
     wanted = {
         now - 1: ErrorCode.FENCED_LEADER_EPOCH,
@@ -191,12 +217,13 @@ def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
     """Broker 3 comes back with an empty disk, before which its leader has asked to take it in: that word is void
     (KIP-903). So are orders to it, and claims and questions from it, of that life (KIP-380)."""
     create(network.cluster, "lives", [2, 3, 1])
-    produce(network.cluster.brokers[2], "lives", "first")
+    produce_as_leader(network.cluster.brokers[2], "lives", "first")
     same_logs(network.cluster, "lives")
     before = broker_epochs(network.cluster)
     broker = network.cluster.brokers[3]
     broker.kill()
     until(lambda: state(network.cluster, "lives").isr == {1, 2})
+    await_unregistered(network.cluster, 3)
     shutil.rmtree(broker.data_dir)
     broker.start()
     found = topic_id(broker, "lives")
@@ -254,5 +281,8 @@ def test_more_threads_copy_from_each_leader(network: Network) -> None:
 
 def threads_of(broker: ClusterBroker, name: str) -> list[str]:
     """Names of its threads that begin so."""
-    found = [path.read_text().strip() for path in Path(f"/proc/{broker.pid}/task").glob("*/comm")]
+    found = []
+    for path in Path(f"/proc/{broker.pid}/task").glob("*/comm"):
+        with suppress(OSError):  # it has ended meanwhile
+            found.append(path.read_text().strip())
     return [one for one in found if one.startswith(name)]

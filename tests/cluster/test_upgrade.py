@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.protocol import interbroker as wire
@@ -32,6 +33,7 @@ from tests.support.replicas import (
     state,
     topic_id,
 )
+from tests.support.zookeeper import zookeeper_client
 from tests.topic_ids.kit import metadata
 from tests.topic_ids.lives import Lives
 from tests.topic_ids.without_ids import OLD, VERSION, alter
@@ -56,25 +58,18 @@ class Network:
 
     def nodes(self, path: str) -> dict[str, Any]:
         """The children of a node in ZooKeeper, read as JSON."""
-        client = KazooClient(self.cluster.zookeeper.address)
-        client.start()
-        try:
-            names = client.get_children(path)
-            return {name: json.loads(client.get(f"{path}/{name}")[0] or b"null") for name in names}
-        finally:
-            client.stop()
-            client.close()
+        with zookeeper_client(self.cluster.zookeeper.address) as client:
+            found = {}
+            for name in client.get_children(path):
+                with suppress(NoNodeError):  # it has gone meanwhile
+                    found[name] = json.loads(client.get(f"{path}/{name}")[0] or b"null")
+            return found
 
     def node(self, path: str) -> bytes:
         """A node in ZooKeeper."""
-        client = KazooClient(self.cluster.zookeeper.address)
-        client.start()
-        try:
+        with zookeeper_client(self.cluster.zookeeper.address) as client:
             found: bytes = client.get(path)[0]
             return found
-        finally:
-            client.stop()
-            client.close()
 
     def between(self, source: int, target: int, key: int) -> set[int]:
         """The versions in which one broker has asked another."""
@@ -173,7 +168,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     # The leader dies, comes back, and has what the others have.
     cluster.brokers[1].kill()
     writer.goes_on()
-    assert state(cluster, "moved", 2).leader in (2, 3)
+    until(lambda: state(cluster, "moved", 2).leader in (2, 3))
     cluster.brokers[1].start()
     until(lambda: state(cluster, "moved", 2).isr == {1, 2, 3})
     written = writer.finish()
@@ -259,7 +254,8 @@ def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     # The topic that had the name before.
     assert stop(last_epoch=before.epoch - 1) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
     assert partition.exists()
-    assert state(cluster, "fenced", target) == before
+    # Its place; a follower may be too slow for the ISR on a loaded machine.
+    assert state(cluster, "fenced", target)[:2] == before[:2]
     # It goes on following, too.
     written_to(network, "fenced", "more")
     same_logs(cluster, "fenced", target)
@@ -283,7 +279,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     doomed = [broker.data_dir / "doomed-0" for broker in cluster.brokers.values()]
     until(lambda: all(path.exists() for path in doomed))
     cluster.brokers[last].kill()
-    assert network.delete("doomed", timeout_ms=200) == ErrorCode.REQUEST_TIMED_OUT
+    assert network.delete("doomed", timeout_ms=5_000) == ErrorCode.REQUEST_TIMED_OUT
     assert network.recreate("doomed") == ErrorCode.TOPIC_ALREADY_EXISTS
     assert "doomed" in network.nodes("/admin/delete_topics")
     writer.goes_on()

@@ -28,6 +28,8 @@ from tests.topic_ids.lives import Lives
 from tests.wire.client import WireClient
 
 PARTITIONS = 3
+LIMIT_S = 120.0
+"""For what comes to pass by itself; a loaded machine takes longer."""
 
 
 class Crashing:
@@ -46,12 +48,12 @@ class Crashing:
 
     def dies(self) -> None:
         assert self._child is not None
-        assert self._child.wait(60) == -9
+        assert self._child.wait(LIMIT_S) == -9
 
     def stop(self) -> None:
         assert self._child is not None
         self._child.terminate()
-        assert self._child.wait(60) == 0
+        assert self._child.wait(LIMIT_S) == 0
 
     def kill(self) -> None:
         if self._child is not None and self._child.poll() is None:
@@ -81,7 +83,10 @@ class Crashing:
         """Partition directories by topic id in hex."""
         found: dict[str, set[str]] = {}
         for path in self.directory.glob(f"{TOPIC}-*"):
-            text = (path / "partition.metadata").read_text()
+            try:
+                text = (path / "partition.metadata").read_text()
+            except FileNotFoundError:
+                continue  # put aside meanwhile
             found.setdefault(Uuid.parse(text.split("topic_id: ")[1].strip()).hex, set()).add(path.name)
         return found
 
@@ -90,7 +95,7 @@ class Crashing:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.02)
@@ -188,7 +193,9 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
 def test_removal_goes_on(crashing: Crashing, step: str) -> None:
     crashing.start(step)
     crashing.create()
-    crashing.delete()
+    # It may be removed before the answer is on its way.
+    with contextlib.suppress(ConnectionError):
+        assert crashing.delete().error_code == 0
     crashing.dies()
     crashing.start("never purge")
     until(lambda: crashing.deleting() == set())

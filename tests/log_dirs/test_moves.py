@@ -36,7 +36,7 @@ from tests.topic_ids.stopped import topic_ids
 from tests.trouble.traffic import create, missing, read, send
 from tests.wire.client import WireClient
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 RECORDS = [b"record %04d " % number * 50 for number in range(300)]
 
 
@@ -185,7 +185,7 @@ def test_a_topic_that_moves_can_be_deleted(jbod: Jbod) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics(["t"])["t"].result(PATIENCE_S)
     wait_for(lambda: not [path for root in (one, two) for path in root.glob("t-0*")])
-    assert len([path for root in (one, two) for path in (root / "deleting").glob("*")]) == 1
+    wait_for(lambda: len([path for root in (one, two) for path in (root / "deleting").glob("*")]) == 1)
 
 
 @pytest.mark.checklist(135)

@@ -19,7 +19,8 @@ import kafka.errors
 Outcome = tuple[str, str]
 """How writing and reading went: "ok", or the name of the error."""
 
-SECONDS = 60
+SECONDS = 120
+"""Only a failure waits so long."""
 
 
 def confluent(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
@@ -82,7 +83,7 @@ def kafka_python(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
     """kafka-python."""
     settings = _settings(bootstrap, login)
     # A wrong password is tried again and again until then.
-    settings["bootstrap_timeout_ms"] = 2_000 if settings.get("sasl_plain_password") == "wrong" else 30_000
+    settings["bootstrap_timeout_ms"] = 2_000 if settings.get("sasl_plain_password") == "wrong" else 60_000
 
     def produce() -> None:
         producer = kafka.KafkaProducer(**settings, max_block_ms=SECONDS * 1000)

@@ -11,7 +11,7 @@ import pytest
 
 from pybroker import Broker
 from tests.security import python_clients
-from tests.security.kit import ROOT, create_topics, login, port_of, secure_broker
+from tests.security.kit import ROOT, create_topics, login, port_of, secure_broker, until
 from tests.security.test_clients import GROUP, HERE, TOPIC, outcomes_of
 from tests.support.java import compiled, java_command
 from tests.support.kafka_tools import ToolError, run_tool
@@ -79,7 +79,11 @@ def test_the_log_names_the_setting_once_a_minute(broker: Broker) -> None:
     """However often clients come again, and however many there are at an address."""
     for _ in range(10):
         python_clients.kafka_python(broker.bootstrap, TOPIC, GROUP, "PLAINTEXT")
-    lines = [line for line in broker.log_path.read_text().splitlines() if WORDS in line and "api key" in line]
+
+    def said() -> list[str]:
+        return [line for line in broker.log_path.read_text().splitlines() if WORDS in line and "api key" in line]
+
+    until(said)
+    lines = said()
     stamps = [line[1:17] for line in lines]
-    assert lines
     assert len(set(stamps)) == len(stamps), lines

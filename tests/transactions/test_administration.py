@@ -20,6 +20,9 @@ from tests.support.brokers import PybrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.transactions.test_straight_path import read, transactional, write
 
+OPEN_MS = 600_000
+"""How long a transaction stays open: longer than all the commands that are run meanwhile take."""
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess]:
@@ -51,7 +54,7 @@ def tool(broker: PybrokerProcess, *arguments: str) -> list[dict[str, str]]:
 def opened(broker: PybrokerProcess, topic: str, *values: str) -> tuple[str, Producer]:
     """A transactional id, and its producer with an open transaction."""
     transactional_id = unique("id")
-    producer = transactional(broker.bootstrap, transactional_id)
+    producer = transactional(broker.bootstrap, transactional_id, **{"transaction.timeout.ms": OPEN_MS})
     producer.begin_transaction()
     write(producer, topic, *values)
     return transactional_id, producer
@@ -69,7 +72,7 @@ def test_what_is_open_is_shown(broker: PybrokerProcess) -> None:
     assert transactional_id not in cli(broker, "list", "--open-for", "3600000")
     described = told(broker, "describe", transactional_id)
     assert described["partitions"] == [{"topic": topic, "partition": 0}]
-    assert (described["state"], described["timeout_ms"]) == ("Ongoing", 60_000)
+    assert (described["state"], described["timeout_ms"]) == ("Ongoing", OPEN_MS)
     assert f"{topic}-0" in cli(broker, "describe", transactional_id)
     (known,) = told(broker, "describe-producers", topic, "--partition", "0")
     assert (known["producer_id"], known["last_sequence"], known["start_offset"]) == (shown["producer_id"], 1, 0)

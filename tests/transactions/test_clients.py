@@ -22,7 +22,7 @@ from tests.groups.kit import WAIT_S, create_topic
 from tests.support.go import built
 from tests.support.java import compiled, java_command
 from tests.support.maven import CLIENTS, jars
-from tests.transactions.test_straight_path import committed, read
+from tests.transactions.test_straight_path import await_read, committed, read
 
 HERE = Path(__file__).parent
 GIVE_UP_S = 200.0
@@ -112,7 +112,7 @@ def test_what_a_family_commits_is_seen(start_broker: StartBroker, family: str) -
     topic = create_topic(broker.bootstrap, 2)
     run, offset = FAMILIES[family]
     run(broker.bootstrap, topic)
-    assert read(broker.bootstrap, topic) == ["0a", "2a"]
-    assert read(broker.bootstrap, topic, partition=1) == ["0b", "2b"]
+    await_read(broker.bootstrap, topic, ["0a", "2a"])
+    await_read(broker.bootstrap, topic, ["0b", "2b"], partition=1)
     assert read(broker.bootstrap, topic, "read_uncommitted") == ["0a", "1a", "2a"]
     assert committed(broker.bootstrap, "group", topic) == offset

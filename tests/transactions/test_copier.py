@@ -19,7 +19,7 @@ from tests.groups.kit import create_topic
 from tests.support.brokers import BrokerProcess
 from tests.support.java import java_command
 from tests.support.maven import TOOLS, jars
-from tests.transactions.test_straight_path import read
+from tests.transactions.test_straight_path import await_read
 
 ID, TRANSACTION = "copier", 750
 GIVE_UP_S = 600.0
@@ -59,8 +59,8 @@ def copied(output: Path) -> int:
     return done
 
 
-def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: int, copier_deaths: int) -> list[str]:
-    """What is in the target in the end. Deaths are spread over the copy, not over time."""
+def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: int, copier_deaths: int) -> str:
+    """The target. Deaths are spread over the copy, not over time."""
     source, target = filled(broker, records), create_topic(broker.bootstrap, 1)
     deaths = sorted(
         [((number + 1) * records // (broker_deaths + 1), "broker") for number in range(broker_deaths)]
@@ -82,7 +82,7 @@ def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: in
                 time.sleep(0.05)
             else:
                 assert copier.returncode == 0, output.read_text()[-3000:]
-                return read(broker.bootstrap, target)
+                return target
         # The next one looks for its position before it initializes its producer: it would wait for the offsets of the
         # open transaction (KIP-447) as long as that takes to time out.
         with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
@@ -91,16 +91,17 @@ def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: in
         life += 1
 
 
+@pytest.mark.timeout(2 * GIVE_UP_S)
 @pytest.mark.checklist("E7", "E10", "E11")
 def test_a_copy_outlives_the_broker_and_the_copier(start_broker: StartBroker, tmp_path: Path) -> None:
     broker = start_broker()
-    found = copy(broker, tmp_path, 7_500, broker_deaths=1, copier_deaths=1)
-    assert found == [str(number) for number in range(7_500)]
+    target = copy(broker, tmp_path, 7_500, broker_deaths=1, copier_deaths=1)
+    await_read(broker.bootstrap, target, [str(number) for number in range(7_500)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", range(5))
 def test_a_long_copy_outlives_them_again_and_again(start_broker: StartBroker, tmp_path: Path, run: int) -> None:
     broker = start_broker()
-    found = copy(broker, tmp_path, 100_000, broker_deaths=6 + run, copier_deaths=2)
-    assert found == [str(number) for number in range(100_000)]
+    target = copy(broker, tmp_path, 100_000, broker_deaths=6 + run, copier_deaths=2)
+    await_read(broker.bootstrap, target, [str(number) for number in range(100_000)])

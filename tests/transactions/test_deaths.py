@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from tests.groups.kit import WAIT_S, create_topic
 from tests.support.brokers import PybrokerProcess
 from tests.transactions.dies_writing import DIED
-from tests.transactions.test_straight_path import committed, read, send_offsets, transactional, write
+from tests.transactions.test_straight_path import await_read, committed, send_offsets, transactional, write
 
 STEPS = [
     "EMPTY before",
@@ -101,8 +101,8 @@ def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
             if commits.result(WAIT_S):
                 expected.append(step)
                 offset = number
-            assert read(broker.bootstrap, first) == expected, step
+            await_read(broker.bootstrap, first, expected)
             assert committed(broker.bootstrap, GROUP, source) == offset, step
     for topic, partition in targets:
-        assert read(broker.bootstrap, topic, partition=partition) == expected
+        await_read(broker.bootstrap, topic, expected, partition)
     assert expected == [step for step in STEPS if "ABORT" not in step], "no commit was given up"

@@ -12,7 +12,7 @@ from pybroker.client import OffsetSpec, TopicPartition, Uuid, blocking
 from tests.conftest import StartBroker
 from tests.groups.kit import WAIT_S, create_topic, unique, until
 from tests.support.brokers import BrokerProcess
-from tests.transactions.test_straight_path import read, transactional, write
+from tests.transactions.test_straight_path import await_read, read, transactional, write
 
 
 class Lives:
@@ -70,7 +70,7 @@ def test_what_ended_while_the_topic_was_deleted_has_its_end_when_it_is_back(
     (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
     # The transaction is over for everybody else; what has the name now has heard nothing of it.
     seen = ["kept"] if commits else []
-    assert read(broker.bootstrap, kept) == seen
+    await_read(broker.bootstrap, kept, seen)
     producer.begin_transaction()
     write(producer, gone, "second")
     producer.commit_transaction(WAIT_S)
@@ -79,13 +79,14 @@ def test_what_ended_while_the_topic_was_deleted_has_its_end_when_it_is_back(
     lives.undelete(topic_id, f"{gone}-back")
     write(producer_without_transactions(broker), f"{gone}-back", "later")
     expected = ["first", "later"] if commits else ["later"]
-    assert read(broker.bootstrap, f"{gone}-back") == expected, "its last stable offset does not hang"
+    # Its last stable offset does not hang.
+    await_read(broker.bootstrap, f"{gone}-back", expected)
     assert lives.id_of(f"{gone}-back") == topic_id
     until(lambda: lives.settled(topic_id), "nothing is owed any more")
     # Killed, and read from the disk: the marker is in the log.
     broker.kill()
     broker.start()
-    assert read(broker.bootstrap, f"{gone}-back") == expected
+    await_read(broker.bootstrap, f"{gone}-back", expected)
     assert lives.end(f"{gone}-back") == 3
 
 
@@ -109,7 +110,7 @@ def test_what_a_killed_broker_owed_is_written_by_its_next_life(broker: BrokerPro
     broker.start()
     producer.begin_transaction()
     write(producer, gone, "second")
-    assert read(broker.bootstrap, gone) == ["first"]
+    await_read(broker.bootstrap, gone, ["first"])
     producer.abort_transaction(WAIT_S)
     write(producer_without_transactions(broker), gone, "later")
     until(lambda: read(broker.bootstrap, gone) == ["first", "later"], "the abort is everywhere")

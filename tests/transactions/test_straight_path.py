@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.conftest import StartBroker
-from tests.groups.kit import WAIT_S, create_topic, unique
+from tests.groups.kit import WAIT_S, create_topic, unique, until
 
 
 def transactional(bootstrap: str, transactional_id: str, **settings: object) -> Producer:
@@ -50,6 +50,12 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitio
                 raise KafkaException(error)
     finally:
         consumer.close()
+
+
+def await_read(bootstrap: str, topic: str, expected: list[str], partition: int = 0) -> None:
+    """Until a consumer of committed records sees these: markers are written behind the answer that a transaction has
+    ended."""
+    until(lambda: read(bootstrap, topic, partition=partition) == expected, f"{topic}-{partition} has {expected}")
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
@@ -94,7 +100,7 @@ def test_what_is_committed_is_seen_and_nothing_else(start_broker: StartBroker) -
         b = broker.bootstrap
         return read(b, topic), read(b, topic, partition=1), committed(b, group, source)
 
-    assert seen() == expected
+    until(lambda: seen() == expected, "the markers of the last transaction are written")
     assert len(read(broker.bootstrap, topic, "read_uncommitted")) == 6
     # Open while the broker is killed: the producer goes on, nobody sees it before it commits.
     producer.begin_transaction()
@@ -106,7 +112,7 @@ def test_what_is_committed_is_seen_and_nothing_else(start_broker: StartBroker) -
     write(producer, topic, "3b")
     producer.commit_transaction(WAIT_S)
     expected = ["0a", "0b", "2a", "2b", "3a", "3b"], ["0c", "2c"], 13
-    assert seen() == expected
+    until(lambda: seen() == expected, "the markers are written")
     broker.stop()
     broker.start()
     assert seen() == expected
@@ -127,14 +133,14 @@ def test_a_newer_producer_of_the_id_shuts_the_older_out(start_broker: StartBroke
     assert caught.value.args[0].fatal()
     assert caught.value.args[0].code() == KafkaError._FENCED
     new.commit_transaction(WAIT_S)
-    assert read(broker.bootstrap, topic) == ["new"]
+    await_read(broker.bootstrap, topic, ["new"])
 
 
 @pytest.mark.checklist("E9", "E10")
 def test_a_transaction_that_takes_too_long_is_aborted(start_broker: StartBroker) -> None:
     broker = start_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
     topic = create_topic(broker.bootstrap, 1)
-    slow = transactional(broker.bootstrap, "slow", **{"transaction.timeout.ms": 1_000})
+    slow = transactional(broker.bootstrap, "slow", **{"transaction.timeout.ms": 5_000})
     slow.begin_transaction()
     write(slow, topic, "lost")
     other = transactional(broker.bootstrap, "other")

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers import BrokerProcess
 from tests.support.delivered import offset_and_value
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 ANSWER_MS = 60_000
 
 
@@ -28,7 +28,7 @@ class Sent:
 def create(broker: BrokerProcess, topic: str, partitions: int = 1, segment_bytes: int = 1 << 30) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     wanted = NewTopic(topic, partitions, 1, config={"segment.bytes": str(segment_bytes)})
-    admin.create_topics([wanted], request_timeout=30)[topic].result(PATIENCE_S)
+    admin.create_topics([wanted], request_timeout=60)[topic].result(PATIENCE_S)
 
 
 def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes], **settings: Any) -> Sent:

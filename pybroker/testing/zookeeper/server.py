@@ -13,6 +13,7 @@ from pathlib import Path
 from pybroker.testing.java import java_command
 from pybroker.testing.lifeline import Guard
 from pybroker.testing.maven import pinned_jars
+from pybroker.testing.pausing import pause
 from pybroker.testing.ports import free_port
 
 START_SECONDS_MAX = 90
@@ -161,7 +162,7 @@ class ZooKeeper:
 
     def pause(self) -> None:
         """It answers nobody until `resume`."""
-        os.kill(self.pid, signal.SIGSTOP)
+        pause(self.pid)
 
     def resume(self) -> None:
         """After `pause`."""
