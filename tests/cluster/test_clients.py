@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from pybroker.client import blocking
+from pybroker.roundtrip import connector
+from pybroker.roundtrip import spark as roundtrip_spark
 from tests.clients.api import ALL_ACKS, Client, Member, Producer
+from tests.clients.confluent import Confluent
 from tests.clients.conftest import CLIENTS
 from tests.clients.expectations import PARTITIONS, Polling, check_log, records
 from tests.support.cluster import BrokerCluster, described, running_cluster, until
 from tests.support.cluster_state import ClusterState
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# A limit that ends a test inside of a call of Spark's leaves a session behind: it is far away.
+pytestmark = pytest.mark.timeout(900)
 
 BEFORE = 40
 COMMITTED = dict.fromkeys(range(PARTITIONS), 6)
@@ -41,6 +53,27 @@ class AtWork:
         self.client.close()
 
 
+@dataclass
+class Copying:
+    """Spark's own connector in the middle of its work: a stream copies all of one topic to another."""
+
+    client: Confluent
+    source: str
+    target: str
+    query: StreamingQuery
+    later: ExitStack
+
+    def close(self) -> None:
+        self.later.close()
+
+
+class Begun(NamedTuple):
+    """What is at work when a broker is killed."""
+
+    clients: dict[str, Future[AtWork]]
+    spark: Future[Copying]
+
+
 def begin(kind: str, cluster: BrokerCluster) -> AtWork:
     """Creates, produces, consumes in a group, commits."""
     client = CLIENTS[kind](cluster.bootstrap)
@@ -53,6 +86,31 @@ def begin(kind: str, cluster: BrokerCluster) -> AtWork:
     polling.until_received(BEFORE)
     member.commit(COMMITTED)
     return AtWork(client, topic, producer, member, polling, offsets)
+
+
+def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
+    """Returns when the stream has copied something."""
+    client, source, target = Confluent(cluster.bootstrap), "source-of-spark", "target-of-spark"
+    for topic in (source, target):
+        client.create_topic(topic, PARTITIONS)
+    client.produce(source, records(BEFORE), IDEMPOTENT)
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap, "includeHeaders": "true"}
+    with ExitStack() as later:
+        # A task that fails is not tried again: it might write twice, and the query says why it ends.
+        session = roundtrip_spark.session(connector.connector_jars(), master="local[2]")
+        later.callback(session.stop)
+        incoming = session.readStream.format("kafka").options(**servers, startingOffsets="earliest")
+        query = (
+            incoming.option("subscribe", source)
+            .load()
+            .select("partition", "key", "value", "headers")
+            .writeStream.format("kafka")
+            .options(**servers, topic=target, checkpointLocation=str(folder))
+            .start()
+        )
+        later.callback(query.stop)
+        client.read(target, PARTITIONS, BEFORE)
+        return Copying(client, source, target, query, later.pop_all())
 
 
 def a_leader(cluster: BrokerCluster, topic: str) -> int:
@@ -74,25 +132,26 @@ def a_leader(cluster: BrokerCluster, topic: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[AtWork]]]:
+def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
     """All clients, each a future: at work when one of four brokers was killed, which led a partition."""
     settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
     with running_cluster(tmp_path_factory.mktemp("clients"), 4, settings) as cluster:
-        with ThreadPoolExecutor(len(CLIENTS)) as threads:
-            begun = {kind: threads.submit(begin, kind, cluster) for kind in CLIENTS}
-        first = next(one.result() for one in begun.values() if one.exception() is None)
+        with ThreadPoolExecutor(len(CLIENTS) + 1) as threads:
+            spark = threads.submit(begin_to_copy, cluster, tmp_path_factory.mktemp("checkpoint"))
+            clients = {kind: threads.submit(begin, kind, cluster) for kind in CLIENTS}
+        first = next(one.result() for one in clients.values() if one.exception() is None)
         cluster.brokers[a_leader(cluster, first.topic)].kill()
-        yield begun
-        for one in begun.values():
+        yield Begun(clients, spark)
+        for one in (spark, *clients.values()):
             if one.exception() is None:
                 one.result().close()
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_work_goes_on_when_a_broker_is_killed(at_work: dict[str, Future[AtWork]], kind: str) -> None:
+def test_work_goes_on_when_a_broker_is_killed(at_work: Begun, kind: str) -> None:
     """The producer that was open goes on, nothing is lost or twice, the group goes on and commits; and while the broker
     is away a topic is deleted and created again."""
-    work = at_work[kind].result()
+    work = at_work.clients[kind].result()
     topic, client = work.topic, work.client
     before, after = records(BEFORE), records(BEFORE, tag="after")
     offsets = [*work.offsets, *work.producer.send(topic, after)]
@@ -116,3 +175,13 @@ def test_work_goes_on_when_a_broker_is_killed(at_work: dict[str, Future[AtWork]]
     sent = records(20, tag="new")
     offsets = client.produce(name, sent)
     check_log(client.read(name, PARTITIONS, 20), sent, offsets)
+
+
+def test_a_stream_of_spark_goes_on_when_a_broker_is_killed(at_work: Begun) -> None:
+    """It finds the new leaders to read from and to write to; nothing is lost, twice, or in another order."""
+    work = at_work.spark.result()
+    after = records(BEFORE, tag="after")
+    work.client.produce(work.source, after, IDEMPOTENT)
+    work.query.processAllAvailable()
+    copied = work.client.read(work.target, PARTITIONS, 2 * BEFORE)
+    check_log(copied, [*records(BEFORE), *after])
