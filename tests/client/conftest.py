@@ -90,6 +90,13 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def patient_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients end when they are done: how soon they give up on a broker that is silent is tested elsewhere."""
+    for name in ("SILENCE_S", "INTERRUPTED_SILENCE_S", "INTERRUPTED_MAX_S"):
+        monkeypatch.setattr(f"pybroker.client.connection.life.{name}", 100.0)
+
+
+@pytest.fixture
 async def admin(bootstrap: str) -> AsyncIterator[AdminClient]:
     """An AdminClient of the test's own."""
     async with AdminClient({"bootstrap.servers": bootstrap}) as client:

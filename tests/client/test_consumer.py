@@ -161,6 +161,7 @@ async def test_members_share_and_take_over(admin: AdminClient, bootstrap: str, n
     assert len(revoked[0]) == (2 if strategy == "cooperative-sticky" else 4)
 
 
+@pytest.mark.usefixtures("patient_ends")
 @pytest.mark.checklist("D31")
 async def test_committed_offsets_are_where_the_next_member_starts(
     admin: AdminClient, bootstrap: str, name: str

@@ -9,6 +9,8 @@ import pytest
 from pybroker.client import AdminClient, NewTopic, OffsetAndMetadata, TopicPartition, blocking
 from tests.client.test_consumer import reader, write
 
+pytestmark = pytest.mark.usefixtures("patient_ends")
+
 
 class Broken(Exception):
     """What the loop's body raises."""

@@ -87,7 +87,6 @@ class Storm:
                 assert answer in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION), answer.name
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.checklist("F1")
 async def test_200_members_that_join_and_leave_lose_no_commit(start_broker: StartBroker) -> None:
     scraped = free_port()

@@ -50,7 +50,7 @@ class Oracle:
     def apis(self) -> dict[str, range]:
         """The stable versions of every API of the release."""
         done = subprocess.run(
-            java_command(self._class_path, "Oracle"), capture_output=True, text=True, check=True, timeout=120
+            java_command(self._class_path, "Oracle"), capture_output=True, text=True, check=True, timeout=300
         )
         rows = (line.split() for line in done.stdout.splitlines())
         return {name: range(int(lowest), int(highest) + 1) for name, lowest, highest in rows}

@@ -158,7 +158,6 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.checklist("D35", "R23", 131, 138, 281, 283, 296, "X31", "C15")
 def test_a_kafka_directory_is_taken_over(
     kafka: tuple[Path, dict[str, Any]], copy: Path, pybroker: BrokerProcess
@@ -229,7 +228,6 @@ def test_a_kafka_directory_is_taken_over(
     assert "one of pybroker's own already" in again.stderr
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.checklist("D35", "R23")
 @pytest.mark.parametrize("step", ["store", "synced", "renamed", "properties", "aside"])
 def test_kill_9_at_any_step_leaves_it_adoptable(
@@ -308,7 +306,6 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
     assert adopt(copy).returncode == 0
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.checklist("D35", "R23", 45, 49, 208, 211, 136)
 @pytest.mark.parametrize("ids", [True, False])
 def test_a_directory_of_a_zookeeper_broker(

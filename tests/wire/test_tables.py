@@ -70,4 +70,4 @@ def test_importing_the_messages_builds_no_class() -> None:
         "import sys, pybroker.protocol.messages as m; assert 'msgspec' not in sys.modules;"
         "m.HeartbeatRequest(); assert 'msgspec' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
