@@ -213,7 +213,8 @@ class Writer(threading.Thread):
         settings = {
             "bootstrap.servers": self._servers,
             "acks": "all",
-            "request.timeout.ms": 5_000,
+            # What asks who leads by now waits behind what the leader before does not answer.
+            "request.timeout.ms": 1_000,
             "delivery.timeout.ms": 120_000,
         }
         try:
