@@ -19,12 +19,11 @@ def _is_young(partition: PartitionImage) -> bool:
     return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
 
 
-def _asking_all(partition: PartitionImage) -> PartitionImage:
-    """With all that were in sync without a log, the others are asked as well: whose log goes furthest leads, if only
-    with an empty one."""
-    known = {one.broker_id: one.end for one in partition.suspect}
-    if any(known.get(member) != MISSING_LOG for member in partition.isr):
-        return partition
+def _asking_the_others(partition: PartitionImage) -> PartitionImage:
+    """Those that are not in sync are to tell how far their logs go, too. It is noted as soon as the first one has no
+    log: whoever is in sync next may die once more before it is heard to have none either. Whose log goes furthest
+    leads then, if only with an empty one."""
+    known = {one.broker_id for one in partition.suspect}.union(partition.isr)
     asked = tuple(LogEnd(one, -1, UNKNOWN_END) for one in partition.replicas if one not in known)
     return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
 
@@ -73,7 +72,7 @@ def _election(image: ClusterImage, topic: TopicImage, before: PartitionImage, to
         return None
     after = telling(before, told)
     if missing and _is_young(before):
-        after = _asking_all(after)
+        after = _asking_the_others(after)
     if before.leader not in (NO_LEADER, told.broker_id):
         left = tuple(member for member in before.isr if member != told.broker_id)
         return Election(before.leader, left, after.suspect) if left != before.isr else None

@@ -256,6 +256,23 @@ def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() ->
     assert (led(image.apply(decision.delta)), len(decision.warnings)) == ([(2, 6, (2,))], 1), "nobody else has anything"
 
 
+def test_a_log_that_was_made_by_one_alone_leads_however_often_the_others_die() -> None:
+    """The controller dies when it alone has made its log; the others have none, and one dies before that is heard."""
+    image = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
+    slots = ((image.topics["a"].topic_id, 0, -1, znodes.MISSING_LOG),)
+    image = image.apply(decide_brokers(image, BrokersChanged(gone=(3,))).delta)
+    image = image.apply(decide_log_ends(image, LogEndsTold(1, 1, slots)).delta)
+    assert led(image) == [(2, 2, (2,))]
+    for change in (BrokersChanged((arrival(3, 8),)), BrokersChanged(gone=(2,)), BrokersChanged((arrival(2, 9),))):
+        image = image.apply(decide_brokers(image, change).delta)
+    assert led(image) == [(2, 4, (2,))]
+    image = image.apply(decide_log_ends(image, LogEndsTold(2, 9, slots)).delta)
+    assert led(image) == [(-1, 5, (2,))]
+    told = LogEndsTold(3, 8, ((image.topics["a"].topic_id, 0, -1, 0),))
+    image = image.apply(decide_log_ends(image, told).delta)
+    assert led(image) == [(3, 6, (3,))]
+
+
 def test_who_has_lost_a_disk_does_not_lead_what_only_it_had() -> None:
     image = created(cluster(1, 2), "a", partitions=1, factor=2)
     image = created(image, "alone", partitions=1, factor=1)
