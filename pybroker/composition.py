@@ -407,7 +407,7 @@ def _followers(
         producer_ids,
         transactions,
         ingests,
-        ReturnedOffsets(view, port, groups.give_back),
+        ReturnedOffsets(view, port, groups.give_back, groups.loaded),
     )
 
 

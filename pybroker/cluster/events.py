@@ -150,9 +150,12 @@ class CloseDeletions(Event[None], frozen=True):
 
 
 class OffsetsRestored(Event[None], frozen=True):
-    """The offsets that the deletion record of `topic_id` kept are with their groups again."""
+    """The offsets that the deletion record of `topic_id` kept for these groups are with them again, as those of
+    `target`: itself after an undelete, its successor after a truncation."""
 
     topic_id: Uuid
+    target: Uuid
+    groups: tuple[str, ...]
 
 
 class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):

@@ -169,7 +169,9 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
     else:
         after, written = write_operations(
             record,
-            msgspec.structs.replace(record, state=LIVE, offsets_for=record.topic_id if record.offsets else None),
+            msgspec.structs.replace(
+                record, state=LIVE, offsets_for=record.topic_id if record.offsets else None, offsets_given=()
+            ),
         )
         delta = ImageDelta(topics=(topic,), deletions=(after,), leftovers=cleared_names)
     steps = Steps()
@@ -200,11 +202,21 @@ def _led_by_holders(
 
 @decides(OffsetsRestored)
 def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
-    """Nothing is left to do: the record of a living topic goes, that of a truncated one forgets its debt."""
+    """When all groups have theirs, nothing is left to do: the record of a living topic goes, that of a truncated one
+    forgets its debt."""
     record = image.deletions.get(event.topic_id)
-    if record is None or record.offsets_for is None:
+    if record is None or record.offsets_for != event.target:
         return nothing(None)
+    given = {*record.offsets_given, *event.groups}
+    if not given.issuperset(one["group"] for one in record.offsets):
+        if len(given) == len(record.offsets_given):
+            return nothing(None)
+        counted = msgspec.structs.replace(record, offsets_given=tuple(sorted(given)))
+        after, operations = write_operations(record, counted)
+        return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)
     if record.state == LIVE and not record.outcomes:
         return Decision(tuple(forget_operations(record)), ImageDelta(forgotten_deletions=(record.topic_id,)), None)
-    after, operations = write_operations(record, msgspec.structs.replace(record, offsets_for=None))
+    after, operations = write_operations(
+        record, msgspec.structs.replace(record, offsets_for=None, offsets_given=())
+    )
     return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)

@@ -111,6 +111,8 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """Nodes below its own; counted by whoever read or wrote it."""
     unregistered: tuple[int, ...] = ()
     """Brokers that had data of it and were unregistered since: nobody waits for them."""
+    offsets_given: tuple[str, ...] = ()
+    """Groups whose offsets `offsets_for` has already: their coordinators are on several brokers."""
 
     @property
     def brokers(self) -> set[int]:
@@ -198,6 +200,7 @@ class _Json(msgspec.Struct):
     outcomes: tuple[TransactionOutcome, ...] = ()
     departed: dict[int, tuple[int, ...]] = {}
     unregistered: tuple[int, ...] = ()
+    offsets_given: tuple[str, ...] = ()
 
 
 class DeletionHead(msgspec.Struct):
@@ -244,6 +247,7 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
         node.departed,
         pieces,
         node.unregistered,
+        node.offsets_given,
     )
 
 

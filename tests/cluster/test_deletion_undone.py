@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pybroker.client import TopicPartition, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import running_cluster, until
@@ -91,6 +92,41 @@ def test_a_topic_is_truncated_while_a_broker_is_down(brokers: Everywhere) -> Non
     assert brokers.at(controller).undelete(old, "was-cut").error_code == 0
     until(lambda: brokers.isr("was-cut", controller) == {1, 2, 3})
     until(lambda: brokers.read("was-cut") == ["old"])
+
+
+@pytest.mark.checklist("U2", "U3", "R32")
+def test_groups_of_all_coordinators_get_their_offsets_back(brokers: Everywhere) -> None:
+    """Of a topic that was undeleted, and of one that was truncated."""
+    old = brokers.create("kept")
+    brokers.written("kept", "one")
+    brokers.written("kept", "two")
+    groups = [f"group-{number}" for number in range(6)]
+    at = {group: number % 2 + 1 for number, group in enumerate(groups)}
+    with blocking.AdminClient({"bootstrap.servers": brokers.cluster.bootstrap}) as admin:
+
+        def committed(name: str) -> dict[str, int]:
+            found = {group: admin.list_consumer_group_offsets(group).get(TopicPartition(name, 0)) for group in groups}
+            return {group: got.offset for group, got in found.items() if got is not None}
+
+        for group in groups:
+            admin.alter_consumer_group_offsets(group, {TopicPartition("kept", 0): at[group]}).all()
+        described = admin.describe_groups(groups).all()
+        assert len({one.coordinator for one in described.values()}) > 1
+        controller = brokers.controller()
+        assert brokers.at(controller).delete(old).error_code == 0
+        assert brokers.at(controller).undelete(old).error_code == 0
+        until(lambda: committed("kept") == at)
+        until(lambda: brokers.at(controller).deletions(old) == [])
+        # What groups commit from now on stays theirs.
+        at = dict.fromkeys(groups, 1)
+        for group in groups:
+            admin.alter_consumer_group_offsets(group, {TopicPartition("kept", 0): 1}).all()
+        assert brokers.at(controller).truncate("kept", keep_offsets=True).error_code == 0
+        until(lambda: committed("kept") == at)
+        assert brokers.at(controller).undelete(old, "was-kept").error_code == 0
+        until(lambda: committed("was-kept") == at)
+        until(lambda: brokers.at(controller).deletions(old) == [])
+        assert committed("kept") == at
 
 
 @pytest.mark.checklist(80, 81, 121, 144, "X7", "R32", "A9")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -324,14 +324,22 @@ class GroupCoordinator:
         """Takes commits for a topic again."""
         self._commits.release(topic_id)
 
-    def restore_offsets(
-        self, topic_id: Uuid, name: str, offsets: Sequence[TopicOffset]
-    ) -> asyncio.Future[list[ErrorCode]]:
-        """Gives groups back what they had committed for an incarnation that lives again, or whose offsets another one
-        continues. They see it when this returns; the future has a code for each group when it is stored. KafkaError:
-        the coordinator of one of the groups is not here or not ready."""
+    def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
+        """What groups have committed for a topic, in the form of its deletion record."""
+        return tuple(
+            {"group": group, "partition": partition, **asdict(offset)}
+            for group, partition, offset in self.offsets_of_topic(topic_id)
+        )
+
+    def give_back(
+        self, topic_id: Uuid, name: str, kept: Sequence[Mapping[str, Any]]
+    ) -> dict[str, asyncio.Future[ErrorCode]]:
+        """Gives the groups that this broker coordinates back what `committed_for` gave, for an incarnation that lives
+        again, or that goes on where another one ended; what a group has committed for it since, stays. They see it when
+        this returns. By group, its code when it is stored; of groups of other brokers, and of those that are being
+        loaded, at once (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
-        for group_id, partition, offset in offsets:
+        for group_id, partition, offset in map(_as_committed, kept):
             value = OffsetValue(
                 offset.offset,
                 offset.leader_epoch,
@@ -341,29 +349,21 @@ class GroupCoordinator:
                 topic_id,
             )
             by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
-        stored: list[asyncio.Future[ErrorCode]] = []
+        stored: dict[str, asyncio.Future[ErrorCode]] = {}
         for group_id, entries in by_group.items():
-            shard = self._shard(group_id, empty_allowed=True)
-            done: asyncio.Future[ErrorCode] = self._loop.create_future()
-            stored.append(done)
-            self._commits.restore(shard, shard.ensure_group(group_id), topic_id, entries, partial(_settle, done))
-        return asyncio.gather(*stored)
-
-    def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
-        """What groups have committed for a topic, in the form of its deletion record."""
-        return tuple(
-            {"group": group, "partition": partition, **asdict(offset)}
-            for group, partition, offset in self.offsets_of_topic(topic_id)
-        )
-
-    def give_back(self, topic_id: Uuid, name: str, kept: Sequence[Mapping[str, Any]]) -> Awaitable[ErrorCode]:
-        """`restore_offsets` with what `committed_for` gave; the first code that is not NONE, when all is stored."""
-        stored = self.restore_offsets(topic_id, name, [_as_committed(one) for one in kept])
-
-        async def outcome() -> ErrorCode:
-            return next((code for code in await stored if code is not ErrorCode.NONE), ErrorCode.NONE)
-
-        return outcome()
+            done = stored[group_id] = self._loop.create_future()
+            try:
+                shard = self._shard(group_id, empty_allowed=True)
+            except KafkaError as error:
+                done.set_result(ErrorCode(error.code))
+                continue
+            offsets = shard.offsets
+            lost = [one for one in entries if not offsets.is_on_disk(group_id, topic_id, one[0].partition)]
+            if lost:
+                self._commits.restore(shard, shard.ensure_group(group_id), topic_id, lost, partial(_settle, done))
+            else:
+                done.set_result(ErrorCode.NONE)
+        return stored
 
     # --- retention ----------------------------------------------------------------------------------------------------
 

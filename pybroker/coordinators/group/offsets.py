@@ -66,6 +66,11 @@ class Offsets:
         topic = self._groups.get(group, {}).get(topic_id)
         return None if topic is None else topic.partitions.get(partition)
 
+    def is_on_disk(self, group: str, topic_id: Uuid, partition: int) -> bool:
+        """Whether there is one whose record is written."""
+        known = self.get(group, topic_id, partition)
+        return known is not None and known.log_offset >= 0
+
     def topics(self, group: str) -> dict[Uuid, TopicOffsets]:
         """Everything a group has committed. Not to be changed by the caller."""
         return self._groups.get(group, {})

@@ -40,7 +40,7 @@ EVENTS: list[tuple[e.Event[Any], Any]] = [
     (e.AlterUsers((e.UserChange("u", {"SCRAM-SHA-256": None}),)), [None, KafkaError(91, "no such user")]),
     (e.CommitIngest((ID, "i", -1), 1, {0: (1, 2)}, 3), RECORD),
     (e.DropIngests((((ID, "i", 4), 1),), (((ID, "s", True), 2),), (ID,)), [RECORD]),
-    (e.OffsetsRestored(ID), None),
+    (e.OffsetsRestored(ID, ID, ("g", "h")), None),
 ]
 
 
