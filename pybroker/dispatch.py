@@ -57,6 +57,8 @@ from pybroker.api import (
     k64_unregister_broker,
     k65_describe_transactions,
     k66_list_transactions,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k75_describe_topic_partitions,
     k32143_undelete_topics,
     k32144_truncate_topics,
@@ -164,6 +166,10 @@ def routes(services: Services) -> dict[int, Handler]:
         ),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         **_of_transactions(services),
+        k68_consumer_group_heartbeat.API_KEY: partial(k68_consumer_group_heartbeat.handle, groups, authorizer),
+        k69_consumer_group_describe.API_KEY: partial(
+            k69_consumer_group_describe.handle, groups, services.group_topics, authorizer
+        ),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
         k64_unregister_broker.API_KEY: partial(k64_unregister_broker.handle, services.brokers, authorizer),
         k75_describe_topic_partitions.API_KEY: partial(

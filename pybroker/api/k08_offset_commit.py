@@ -1,10 +1,12 @@
 """OffsetCommit (key 8), versions 1–10: stores how far a group has read; answered when it is on disk.
 
 v1 has a commit timestamp for each partition, v2–4 a retention for the request, v6 leader epochs, v7
-group.instance.id, v10 topic ids in place of names. A name or id that does not exist gets its error in its slots; the
-others are committed. Differs from Kafka: a member whose generation formed before a topic was deleted and created
-again cannot commit for that name (REBALANCE_IN_PROGRESS, and the group rebalances); Kafka stores the old position for
-the new topic.
+group.instance.id, v9 is asked of members of consumer groups (KIP-848), v10 topic ids in place of names. A name or id
+that does not exist gets its error in its slots; the others are committed.
+
+Differs from Kafka: a member whose generation formed before a topic was deleted and created again cannot commit for that
+name (REBALANCE_IN_PROGRESS, and the group rebalances; in a consumer group STALE_MEMBER_EPOCH); Kafka stores the old
+position for the new topic.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def handle(
                 request.generation_id_or_member_epoch,
                 items,
                 request.retention_time_ms,
-                ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
+                knows_member_epochs=context.api_version >= 9,
             )
         )
     except KafkaError as error:

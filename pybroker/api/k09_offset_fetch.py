@@ -2,7 +2,7 @@
 
 v2 allows null topics for "all" and has a code for the group, v5 leader epochs, v7 require_stable (offsets that depend
 on a transaction which has not ended are UNSTABLE_OFFSET_COMMIT), v8 several groups,
-v9 member id and epoch (for the newer group protocol; not looked at for classic groups), v10 topic ids in place of
+v9 member id and epoch, which are checked for consumer groups (KIP-848), v10 topic ids in place of
 names. A partition without a commit has offset −1 and no error. Offsets are kept by topic id, so a name gives what was
 committed for its present incarnation only. An unknown id is UNKNOWN_TOPIC_ID in its slots.
 """
@@ -33,6 +33,9 @@ from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 
 API_KEY = 9
+
+NOBODY: tuple[str | None, int] = (None, -1)
+"""The member and epoch of one who asks from outside of the group."""
 
 NO_OFFSET = CommittedOffset(-1, -1, "", -1)
 
@@ -120,7 +123,9 @@ def _group(
             else _by_name(topics, asker, topic.name, topic.partition_indexes)
             for topic in request.topics
         ]
-    error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable)
+    # Before version 9 nobody says who asks.
+    member = (request.member_id, request.member_epoch) if version >= 9 else NOBODY
+    error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable, member=member)
     if error is not ErrorCode.NONE:
         found = []
     return OffsetFetchResponse_OffsetFetchResponseGroup(
@@ -161,11 +166,18 @@ def _by_id(topics: Topics, asker: _Asker, topic_id: Uuid, partitions: Sequence[i
 
 
 def _fetch(
-    groups: GroupCoordinator, asker: _Asker, group_id: str, wanted: Sequence[_Wanted] | None, *, stable: bool
+    groups: GroupCoordinator,
+    asker: _Asker,
+    group_id: str,
+    wanted: Sequence[_Wanted] | None,
+    *,
+    stable: bool,
+    member: tuple[str | None, int] = NOBODY,
 ) -> tuple[ErrorCode, list[_Topic]]:
     unstable: Set[tuple[Uuid, int]] = set()
     try:
         asker.authorizer.require_group(asker.context, AclOperation.DESCRIBE, group_id)
+        groups.check_fetch(group_id, *member)
         if stable:
             unstable = groups.unstable(group_id)
         if wanted is None:

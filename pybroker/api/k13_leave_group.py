@@ -6,9 +6,14 @@ v3 the one member's code stands at the top.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.requests import NO_REASON, LeavingMember
 from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -23,8 +28,8 @@ API_KEY = 13
 
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse:
-    """A plain function."""
+) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
+    """Answers at once; for a consumer group (KIP-848) when the departure is on disk."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     single = context.api_version < 3
     leaving = (
@@ -33,9 +38,21 @@ def handle(
         else [LeavingMember(m.member_id, m.group_instance_id, m.reason or NO_REASON) for m in request.members]
     )
     try:
-        codes = groups.leave(request.group_id, leaving)
+        outcome = groups.leave(request.group_id, leaving)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
+    if isinstance(outcome, asyncio.Future):
+        return _wait(leaving, outcome, single=single)
+    return _response(leaving, outcome, single=single)
+
+
+async def _wait(
+    leaving: Sequence[LeavingMember], outcome: asyncio.Future[list[ErrorCode]], *, single: bool
+) -> LeaveGroupResponse:
+    return _response(leaving, await outcome, single=single)
+
+
+def _response(leaving: Sequence[LeavingMember], codes: list[ErrorCode], *, single: bool) -> LeaveGroupResponse:
     if single:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(

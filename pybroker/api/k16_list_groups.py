@@ -1,12 +1,13 @@
 """ListGroups (key 16), versions 0–5: all groups of this broker.
 
-v4 filters by state (KIP-518), v5 by type (KIP-848); both without regard to case. Every group here is of the type
-"classic". While shards load, the groups known so far come with COORDINATOR_LOAD_IN_PROGRESS.
+v4 filters by state (KIP-518), v5 by type (KIP-848), which is "classic" or "consumer"; both without regard to case.
+While shards load, the groups known so far come with COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ListGroupsRequest,
@@ -19,7 +20,7 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 16
 
-GROUP_TYPE = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
 
 
 def handle(
@@ -28,21 +29,23 @@ def handle(
     """A plain function. Who may describe the cluster sees all groups, others those that they may describe."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
-    found, loading = groups.list_groups()
+    classic, loading = groups.list_groups()
+    found = [
+        *((group.group_id, group.protocol_type or "", group.state.value, CLASSIC) for group in classic),
+        *(
+            (group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
+            for group in groups.list_consumer_groups()
+        ),
+    ]
     if not authorizer.lists(context, ResourceType.CLUSTER, CLUSTER_NAME):
-        found = [group for group in found if authorizer.lists(context, ResourceType.GROUP, group.group_id)]
-    if types and GROUP_TYPE not in types:
-        found = []
+        found = [row for row in found if authorizer.lists(context, ResourceType.GROUP, row[0])]
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
         groups=[
             ListGroupsResponse_ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
+                group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=kind
             )
-            for group in found
-            if not states or group.state.value.lower() in states
+            for group_id, protocol_type, state, kind in found
+            if (not states or state.lower() in states) and (not types or kind in types)
         ],
     )

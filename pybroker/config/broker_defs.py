@@ -37,6 +37,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_log.TOPICS
     + broker_ingest.INGEST
     + broker_groups.GROUPS
+    + broker_groups.CONSUMER_GROUPS
     + broker_groups.OFFSETS
     + broker_transactions.TRANSACTIONS
     + WITHOUT_EFFECT

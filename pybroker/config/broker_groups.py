@@ -3,9 +3,9 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, at_least, items_of
+from pybroker.config.values import ConfigKey, ConfigType, at_least, items_of, one_of_any_case
 
-INT, SHORT, LONG, LIST = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST
+INT, SHORT, LONG, LIST, STRING = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST, ConfigType.STRING
 
 GROUPS = (
     ConfigKey(
@@ -33,9 +33,77 @@ GROUPS = (
     ConfigKey(
         "group.coordinator.rebalance.protocols",
         LIST,
-        ("classic",),
-        "Group protocols that are served: classic (JoinGroup and SyncGroup).",
-        items_of("classic", empty=False),
+        ("classic", "consumer"),
+        "Group protocols that are served: classic (JoinGroup and SyncGroup), and consumer (KIP-848).",
+        items_of("classic", "consumer", empty=False),
+    ),
+)
+
+CONSUMER_GROUPS = (
+    ConfigKey(
+        "group.consumer.session.timeout.ms",
+        INT,
+        45000,
+        "How long a member of a consumer group may be silent before it is removed, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        45000,
+        "Shortest session timeout of a consumer group, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        60000,
+        "Longest session timeout of a consumer group, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "group.consumer.heartbeat.interval.ms",
+        INT,
+        5000,
+        "How often members of consumer groups are told to heartbeat, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        5000,
+        "Shortest heartbeat interval of a consumer group, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        15000,
+        "Longest heartbeat interval of a consumer group, in ms.",
+        at_least(1),
+    ),
+    ConfigKey("group.consumer.max.size", INT, 2147483647, "Most members of one consumer group.", at_least(1)),
+    ConfigKey(
+        "group.consumer.assignors",
+        LIST,
+        ("uniform", "range"),
+        "Assignors that members of consumer groups may ask for; who asks for none gets the first one.",
+        items_of("uniform", "range", empty=False),
+    ),
+    ConfigKey(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        "Whether groups with members change their protocol: upgrade lets classic groups become consumer groups when a consumer of the newer protocol joins, downgrade lets them return when the last one has left, bidirectional both, disabled neither.",
+        one_of_any_case("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
+    ConfigKey(
+        "group.consumer.regex.refresh.interval.ms",
+        INT,
+        600000,
+        "How often it is looked anew which topics the members' regular expressions match although no topic changed, in ms: what a member may read can change.",
+        at_least(10000),
+        internal=True,
     ),
 )
 

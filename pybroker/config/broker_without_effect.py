@@ -23,7 +23,7 @@ LONG_MAX = 9223372036854775807
 
 _THREADS = "requests run on the data threads (num.network.threads) and one control thread"
 _CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
-_CLASSIC = "the group protocol that is served is the classic one"
+_AT_ONCE = "what members ask for while records are being written is assigned together, and at once"
 _SHARE = "share groups are not served"
 _STREAMS = "streams groups are not served"
 _TIERED = "there is no tiered storage"
@@ -52,8 +52,8 @@ WITHOUT_EFFECT = (
     _key("log.cleaner.io.buffer.size", INT, 524288, _CLEANER, at_least(0)),
     _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _CLEANER),
     _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
-    _key("group.consumer.assignment.interval.ms", INT, 1000, _CLASSIC, at_least(0)),
-    _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _CLASSIC, internal=True),
+    _key("group.consumer.assignment.interval.ms", INT, 1000, _AT_ONCE, at_least(0)),
+    _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _AT_ONCE, internal=True),
     _key("group.share.assignment.interval.ms", INT, 1000, _SHARE, at_least(0)),
     _key("group.share.assignor.offload.enable", BOOLEAN, True, _SHARE, internal=True),
     _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, _SHARE, at_least(524288)),

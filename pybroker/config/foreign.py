@@ -86,11 +86,8 @@ controller.quorum.retry.backoff.ms controller.quota.window.num controller.quota.
 controller.socket.timeout.ms delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
 delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
-fetch.purgatory.purge.interval.requests group.consumer.assignors group.consumer.heartbeat.interval.ms
-group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
-group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
+fetch.purgatory.purge.interval.requests
+group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.new.enable
 group.coordinator.threads group.share.assignors group.share.delivery.count.limit group.share.dlq.manager.class.name
 group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms

@@ -236,4 +236,20 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
         raise fail("log.dirs", "a directory is named twice")
     if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
         raise fail("group.min.session.timeout.ms", "above group.max.session.timeout.ms")
+    for name, low, high in (
+        (
+            "group.consumer.session.timeout.ms",
+            "group.consumer.min.session.timeout.ms",
+            "group.consumer.max.session.timeout.ms",
+        ),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            "group.consumer.min.heartbeat.interval.ms",
+            "group.consumer.max.heartbeat.interval.ms",
+        ),
+    ):
+        if not config.get_int(low) <= config.get_int(name) <= config.get_int(high):
+            raise fail(name, f"not between {low} and {high}")
+    if config.get_int("group.consumer.heartbeat.interval.ms") >= config.get_int("group.consumer.session.timeout.ms"):
+        raise fail("group.consumer.heartbeat.interval.ms", "not below group.consumer.session.timeout.ms")
     check_resolved(resolve_topic_configs({}, config))

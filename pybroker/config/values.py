@@ -174,6 +174,16 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
+def one_of_any_case(*allowed: str) -> Validator:
+    """One of the words, in upper or lower case."""
+
+    def check(value: Value) -> None:
+        if str(value).lower() not in allowed:
+            raise InvalidValue(f"must be one of {', '.join(allowed)}")
+
+    return check
+
+
 def items_of(*allowed: str, empty: bool = True) -> Validator:
     """A list of the words, each at most once."""
 

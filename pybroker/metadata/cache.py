@@ -59,6 +59,8 @@ class MetadataCache:
         self.controller_id = -1
         self.version = 0
         """Of the native view: the number that `publish` gave last."""
+        self.topics_version = 0
+        """Grows with each topic that comes or goes or gets partitions."""
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
@@ -123,6 +125,8 @@ class MetadataCache:
             if replaced is None:
                 fresh.append(state.topic_id)
             self._topics[state.topic_name] = topic = _merged(replaced, state)
+            if replaced is None or len(replaced.partitions) != len(topic.partitions):
+                self.topics_version += 1
             self._names[state.topic_id] = state.topic_name
             partitions = _native_partitions(topic.partitions)
             shown.append(TopicMetadata(topic.topic_id, topic.name, topic.internal, partitions))
@@ -130,6 +134,7 @@ class MetadataCache:
             for topic in [one for one in self._topics.values() if one.topic_id not in living]:
                 removed.append(RemovedTopic(topic.name, topic.topic_id, len(topic.partitions)))
                 self._forget(topic)
+        self.topics_version += len(removed)
         brokers = {broker.id: broker for broker in request.live_brokers}
         brokers_changed = brokers != self._brokers
         self._brokers = brokers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pybroker.coordinators.consumer.model import GroupState as ConsumerGroupState
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import GroupState
 from pybroker.observability.metrics import Metric
@@ -19,16 +20,41 @@ _SENSORS = "kafka_server_group_coordinator_metrics"
 def group_metrics(coordinator: GroupCoordinator) -> list[Metric]:
     """The groups that this broker coordinates, those of shards that are still being loaded left out."""
     states = Counter(group.state for group in coordinator.list_groups()[0])
+    consumers = Counter(group.state for group in coordinator.list_consumer_groups())
     figures = coordinator.figures
     return [
-        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", states.total),
+        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: states.total() + consumers.total()),
+        *(
+            _of_protocol(protocol, number)
+            for protocol, number in (("classic", states.total()), ("consumer", consumers.total()))
+        ),
+        *(_consumers_in(state, consumers[state]) for state in ConsumerGroupState),
         *(_in_state(state, states[state]) for state in GroupState),
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         _count("offset_commit", "Offsets committed", figures.offset_commits),
         _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
         _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),
+        _count("consumer_group_rebalance", "New targets of consumer groups", figures.consumer_rebalances),
         _count("group_completed_rebalance", "Rebalances completed", figures.completed_rebalances),
     ]
+
+
+def _of_protocol(protocol: str, number: int) -> Metric:
+    return Metric(
+        f"{_SENSORS}_group_count",
+        "Groups by protocol (Kafka: group-count).",
+        lambda: number,
+        labels={"protocol": protocol},
+    )
+
+
+def _consumers_in(state: ConsumerGroupState, number: int) -> Metric:
+    return Metric(
+        f"{_SENSORS}_consumer_group_count",
+        "Consumer groups by state (Kafka: consumer-group-count).",
+        lambda: number,
+        labels={"state": state.value.lower()},
+    )
 
 
 def _in_state(state: GroupState, number: int) -> Metric:

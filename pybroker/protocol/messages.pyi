@@ -194,6 +194,103 @@ class AbortedTxn(msgspec.Struct):
     last_offset: int = 0
     last_stable_offset: int = 0
 
+class ConsumerGroupCurrentMemberAssignmentKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class ConsumerGroupCurrentMemberAssignmentValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: int = 0
+    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions] = []
+    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions] = []
+
+class ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[int] = []
+    assignment_epochs: list[int] | None = None
+
+class ConsumerGroupMemberMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class ConsumerGroupMemberMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    instance_id: str | None = ""
+    rack_id: str | None = ""
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = []
+    subscribed_topic_regex: str | None = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = ""
+    classic_member_metadata: ConsumerGroupMemberMetadataValue_ClassicMemberMetadata | None = None
+
+class ConsumerGroupMemberMetadataValue_ClassicMemberMetadata(msgspec.Struct):
+    session_timeout_ms: int = 0
+    supported_protocols: list[ConsumerGroupMemberMetadataValue_ClassicProtocol] = []
+
+class ConsumerGroupMemberMetadataValue_ClassicProtocol(msgspec.Struct):
+    name: str = ""
+    metadata: bytes = b""
+
+class ConsumerGroupMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class ConsumerGroupMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    epoch: int = 0
+    metadata_hash: int = 0
+
+class ConsumerGroupRegularExpressionKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    regular_expression: str = ""
+
+class ConsumerGroupRegularExpressionValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    topics: list[str] = []
+    version: int = 0
+    timestamp: int = 0
+
+class ConsumerGroupTargetAssignmentMemberKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class ConsumerGroupTargetAssignmentMemberValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue_TopicPartition] = []
+
+class ConsumerGroupTargetAssignmentMemberValue_TopicPartition(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[int] = []
+
+class ConsumerGroupTargetAssignmentMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class ConsumerGroupTargetAssignmentMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    assignment_epoch: int = 0
+    assignment_timestamp: int = 0
+
 class ConsumerProtocolAssignment(msgspec.Struct):
     """Data, versions 0-3."""
 

@@ -100,18 +100,21 @@ class Member:
         self.values: list[str] = []
         self.errors: list[KafkaError] = []
         self.problem: BaseException | None = None
-        self._cooperative = (settings or {}).get("partition.assignment.strategy") == "cooperative-sticky"
+        given = settings or {}
+        newer = given.get("group.protocol") == "consumer"
+        self._cooperative = newer or given.get("partition.assignment.strategy") == "cooperative-sticky"
+        # Of the newer protocol the coordinator says these.
+        timing = {} if newer else {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 300}
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 30_000,
-                "heartbeat.interval.ms": 300,
+                **timing,
                 # What ends the whole client is told here, and nowhere else.
                 "error_cb": self.errors.append,
-                **(settings or {}),
+                **given,
             }
         )
         self._topic = topic

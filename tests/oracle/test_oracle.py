@@ -17,7 +17,11 @@ MESSAGES_A_VERSION = 12
 SOURCE = Path(__file__).with_name("Oracle.java")
 SLF4J = ("org.slf4j:slf4j-nop:1.7.36", ())
 GROUP_RECORDS = {
-    **{name: name for name in ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")},
+    **{
+        name: name
+        for name in native.message_names()
+        if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit")) and name.endswith(("Key", "Value"))
+    },
     # With tags of our own, which Kafka keeps.
     "StoredOffset": "OffsetCommitValue",
     "StoredGroup": "GroupMetadataValue",

@@ -166,6 +166,16 @@ def _join(name: str, _id: Uuid) -> Any:
     )
 
 
+def _consumer_heartbeat(name: str, _id: Uuid) -> Any:
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id=name,
+        member_id="m",
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[name],
+        topic_partitions=[],
+    )
+
+
 def _offset_delete(name: str, _id: Uuid) -> Any:
     partition = m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=0)
     topic = m.OffsetDeleteRequest_OffsetDeleteRequestTopic(name=name, partitions=[partition])
@@ -307,6 +317,9 @@ ROWS = (
         Grant(G, Op.DESCRIBE),
         hidden=lambda answer, name: name not in [group.group_id for group in answer.groups],
     ),
+    Row(68, "group", _consumer_heartbeat, Grant(G, Op.READ), (Grant(T, Op.DESCRIBE),)),
+    Row(68, "topic", _consumer_heartbeat, Grant(T, Op.DESCRIBE), (Grant(G, Op.READ),)),
+    Row(69, "group", lambda name, _: m.ConsumerGroupDescribeRequest(group_ids=[name]), Grant(G, Op.DESCRIBE)),
     Row(19, "topic", _create_topics, Grant(T, Op.CREATE), topic=False),
     Row(
         20,

@@ -24,7 +24,9 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
     "DescribeTopicHistory": ((0, 0), (0, 0)),
     "DescribeDeletions": ((0, 0), (0, 0)),
 }
-BY_ID_ONLY = {"UndeleteTopics", "IngestBegin", "IngestAppend", "IngestCommit", "IngestAbort"}
+BY_ID_ONLY = {
+    "ConsumerGroupHeartbeat", "UndeleteTopics", "IngestBegin", "IngestAppend", "IngestCommit", "IngestAbort",
+}  # fmt: skip
 BY_NAME_ONLY = {
     "ListOffsets",
     "CreateTopics",

@@ -15,14 +15,19 @@ pub(crate) struct Pattern(Regex);
 impl Pattern {
     #[new]
     fn new(pattern: &str) -> PyResult<Self> {
-        RegexBuilder::new(&format!("^(?:{pattern})$"))
-            .size_limit(COMPILED_BYTES_MAX)
-            .build()
-            .map(Self)
-            .map_err(|error| PyValueError::new_err(error.to_string()))
+        // By itself first: brackets that do not match would close the ones around it.
+        compiled(pattern)?;
+        compiled(&format!(r"\A(?:{pattern})\z")).map(Self)
     }
 
     fn matches(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
+}
+
+fn compiled(pattern: &str) -> PyResult<Regex> {
+    RegexBuilder::new(pattern)
+        .size_limit(COMPILED_BYTES_MAX)
+        .build()
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -194,6 +194,7 @@ fn versions(version: i16) -> Vec<u8> {
         max_version: version,
     };
     let response = ApiVersionsResponse {
+        features: &[],
         error_code: 0,
         api_keys: vec![
             serves(ApiKey::Produce, PRODUCE),

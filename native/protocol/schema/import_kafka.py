@@ -24,7 +24,15 @@ from typing import Any
 
 NEWEST = "4.4.0"
 OLDEST = "3.9.2"  # the last release that served ZooKeeper clusters and the versions that Kafka 4 dropped
-GROUP_RECORDS = ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
+GROUP_RECORDS = (
+    "OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue",
+    "ConsumerGroupMetadataKey", "ConsumerGroupMetadataValue",
+    "ConsumerGroupMemberMetadataKey", "ConsumerGroupMemberMetadataValue",
+    "ConsumerGroupTargetAssignmentMetadataKey", "ConsumerGroupTargetAssignmentMetadataValue",
+    "ConsumerGroupTargetAssignmentMemberKey", "ConsumerGroupTargetAssignmentMemberValue",
+    "ConsumerGroupCurrentMemberAssignmentKey", "ConsumerGroupCurrentMemberAssignmentValue",
+    "ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue",
+)  # fmt: skip
 FOLDER = Path(__file__).parent / "client"
 
 Json = dict[str, Any]
@@ -100,6 +108,8 @@ def default_of(definition: Json) -> str | None:
     """The default where it is not what the type implies anyway."""
     if "default" not in definition:
         return None
+    if definition["default"] is None:
+        return "null"
     text = str(definition["default"]).lower() if isinstance(definition["default"], bool) else str(definition["default"])
     if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", text):
         text = str(int(text, 0))

@@ -61,7 +61,9 @@ impl Api {
             ApiKey::CreateTopics => 6,
             ApiKey::DeleteTopics => 5,
             ApiKey::ListTopics => 0,
-            ApiKey::DescribeTopicPartitions
+            ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ConsumerGroupDescribe
+            | ApiKey::DescribeTopicPartitions
             | ApiKey::UndeleteTopics
             | ApiKey::TruncateTopics
             | ApiKey::DescribeTopicHistory
@@ -224,8 +226,8 @@ apis! {
     65 DescribeTransactions 0..=0 flexible 0 Python served;
     66 ListTransactions 0..=2 flexible 0 Python served;
     67 AllocateProducerIds 0..=0 flexible 0 Python dormant;
-    68 ConsumerGroupHeartbeat 0..=1 flexible 0 Python dormant;
-    69 ConsumerGroupDescribe 0..=1 flexible 0 Python dormant;
+    68 ConsumerGroupHeartbeat 0..=1 flexible 0 Python served;
+    69 ConsumerGroupDescribe 0..=1 flexible 0 Python served;
     70 ControllerRegistration 0..=0 flexible 0 Python dormant;
     71 GetTelemetrySubscriptions 0..=0 flexible 0 Python dormant;
     72 PushTelemetry 0..=0 flexible 0 Python dormant;

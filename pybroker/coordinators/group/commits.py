@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.groups import ConsumerGroups
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
@@ -60,8 +62,8 @@ class CommitRequest:
     """−1: from outside the group (an administrator, a consumer that assigns its partitions itself)."""
     items: tuple[CommitItem, ...]
     retention_ms: int = -1
-    unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    """For a member of a group that does not exist; GROUP_ID_NOT_FOUND from OffsetCommit 9 on."""
+    knows_member_epochs: bool = False
+    """OffsetCommit 9: its client has heard of consumer groups (KIP-848)."""
     producer: tuple[int, int] | None = None
     """(id, epoch) of the producer in whose transaction it is."""
 
@@ -100,15 +102,13 @@ class Commits:
 
         KafkaError for the whole request: the group's state forbids it.
         """
-        group = self._group_for_commit(shard, request)
-        member = group.check_commit(
-            request.member_id,
-            request.instance_id,
-            request.generation,
-            in_transaction=request.producer is not None,
-        )
-        if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            shard.rounds.keep_alive(group, member)
+        consumer = shard.consumers.get(request.group_id)
+        group: Group | ConsumerGroup
+        if consumer is not None:
+            group = consumer
+            self._check_consumer(shard.consumers, consumer, request)
+        else:
+            group = self._check_classic(shard, request)
         answers: list[ErrorCode] = []
         accepted: list[tuple[int, Uuid, OffsetKey, OffsetValue]] = []
         expire_ms = None if request.retention_ms < 0 else now_ms + request.retention_ms
@@ -129,7 +129,7 @@ class Commits:
                 topic_id,
             )
             accepted.append((index, topic_id, OffsetKey(group.group_id, name, item.partition), value))
-        if stale:
+        if stale and isinstance(group, Group):
             shard.rounds.rebalance(group, f"a member commits for an earlier {', '.join(sorted(stale))}")
         if not accepted:
             finished(answers)
@@ -137,18 +137,50 @@ class Commits:
         if request.producer is not None:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
         else:
-            self._append(shard, group, accepted, answers, finished)
+            self._append(shard, group.life, accepted, answers, finished)
+
+    def _check_classic(self, shard: GroupShard, request: CommitRequest) -> Group:
+        group = self._group_for_commit(shard, request)
+        member = group.check_commit(
+            request.member_id,
+            request.instance_id,
+            request.generation,
+            in_transaction=request.producer is not None,
+        )
+        if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            shard.rounds.keep_alive(group, member)
+        return group
+
+    def _check_consumer(self, groups: ConsumerGroups, group: ConsumerGroup, request: CommitRequest) -> None:
+        """As a classic group's `check_commit`, by member epoch instead of generation."""
+        if request.generation < 0 and not group.members:
+            return
+        named = bool(request.member_id) or request.instance_id is not None
+        if request.producer is not None and request.generation < 0 and not named:
+            return
+        member = group.member(request.member_id)
+        if request.producer is None and not member.is_classic and not request.knows_member_epochs:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "OffsetCommit version 9 or above must be used by members of this group."
+            )
+        partitions = frozenset(
+            ((item.topic_id or self._topics.topic_id(item.name or "") or Uuid.ZERO), item.partition)
+            for item in request.items
+        )
+        groups.check_commit(group, (request.member_id, request.instance_id), request.generation, partitions)
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
         group = shard.group(request.group_id)
         if group is not None:
             return group
         if request.generation >= 0:
-            raise KafkaError(request.unknown_group_error)
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
+            )
         return shard.ensure_group(request.group_id)
 
     def _check(
-        self, group: Group, request: CommitRequest, item: CommitItem, stale: set[str]
+        self, group: Group | ConsumerGroup, request: CommitRequest, item: CommitItem, stale: set[str]
     ) -> ErrorCode | tuple[Uuid, str]:
         if item.topic_id is not None:
             topic_id, name = item.topic_id, self._topics.topic_name(item.topic_id)
@@ -161,7 +193,10 @@ class Commits:
             if found is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topic_id = found
-            if request.generation >= 0 and self._changed_hands(group, name, topic_id):
+            if isinstance(group, ConsumerGroup):
+                if self._was_another(group, request.member_id, topic_id):
+                    return ErrorCode.STALE_MEMBER_EPOCH
+            elif request.generation >= 0 and self._changed_hands(group, name, topic_id):
                 stale.add(name)
                 return ErrorCode.REBALANCE_IN_PROGRESS
             if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
@@ -173,6 +208,15 @@ class Commits:
         if item.metadata is not None and len(item.metadata) > self._metadata_bytes_max():
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return topic_id, name
+
+    def _was_another(self, group: ConsumerGroup, member_id: str, topic_id: Uuid) -> bool:
+        """A member that has nothing of this incarnation may mean an earlier one of its name."""
+        member = group.members.get(member_id)
+        return (
+            member is not None
+            and not self._topics.owns_epoch(topic_id, 0)
+            and all(topic != topic_id for held in (member.assigned, member.revoking) for topic, _ in held)
+        )
 
     def _changed_hands(self, group: Group, name: str, topic_id: Uuid) -> bool:
         known = group.formed_topics.get(name)
@@ -186,22 +230,23 @@ class Commits:
     def restore(
         self,
         shard: GroupShard,
-        group: Group,
+        group_id: str,
         topic_id: Uuid,
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
         finished: Callable[[ErrorCode], None],
     ) -> None:
         """Writes back what a deletion record kept. It counts at once: it is on disk in the record."""
+        shard.note_group(group_id)
         for key, value in entries:
             shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
         accepted = [(index, topic_id, key, value) for index, (key, value) in enumerate(entries)]
         answers = [ErrorCode.NONE] * len(entries)
-        self._append(shard, group, accepted, answers, lambda codes: finished(max(codes, key=abs)))
+        self._append(shard, shard.life(group_id), accepted, answers, lambda codes: finished(max(codes, key=abs)))
 
     def _append(
         self,
         shard: GroupShard,
-        group: Group,
+        life: object | None,
         accepted: Sequence[tuple[int, Uuid, OffsetKey, OffsetValue]],
         answers: list[ErrorCode],
         finished: Finished,
@@ -218,7 +263,7 @@ class Commits:
                 # log.
                 if (
                     error is ErrorCode.NONE
-                    and shard.groups.get(group.group_id) is group
+                    and shard.life(key.group) is life
                     and self._topics.topic_name(topic_id) is not None
                 ):
                     shard.offsets.put(
@@ -270,18 +315,14 @@ class Commits:
         """OffsetDelete (KIP-496): only topics that no member subscribes to. KafkaError: GROUP_ID_NOT_FOUND,
         NON_EMPTY_GROUP.
         """
-        group = shard.group(group_id)
-        if group is None or group.state is GroupState.DEAD:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        is_subscribed_to = _subscriptions(shard, group_id)
         answers: list[ErrorCode] = []
         doomed: list[tuple[Uuid, OffsetKey]] = []
         for name, partition in wanted:
             topic_id = self._topics.topic_id(name)
             if topic_id is None or not 0 <= partition < self._topics.partition_count(topic_id):
                 answers.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif group.state is not GroupState.EMPTY and group.is_subscribed_to(name):
+            elif is_subscribed_to(name):
                 answers.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             else:
                 answers.append(ErrorCode.NONE)
@@ -303,3 +344,18 @@ class Commits:
         # On disk first: an offset that is gone for clients must not come back after a crash, nor stay away if the disk
         # refuses.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], buried)
+
+
+def _subscriptions(shard: GroupShard, group_id: str) -> Callable[[str], bool]:
+    """Whether members of a group subscribe to a topic. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    consumer = shard.consumers.get(group_id)
+    if consumer is not None:
+        return consumer.subscribed.__contains__
+    group = shard.group(group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if group.state is GroupState.EMPTY:
+        return lambda _: False
+    if not group.uses_consumer_protocol:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    return group.is_subscribed_to

@@ -13,8 +13,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
+from pybroker.coordinators.consumer.topics import MayRead
 from pybroker.coordinators.group.commits import CommitRequest, Commits
-from pybroker.coordinators.group.expiry import expire_group
+from pybroker.coordinators.group.expiry import expire_consumer_group, expire_group
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
@@ -99,6 +102,7 @@ class GroupCoordinator:
             topics=self._ports.topics,
             removals=self._removals,
             settings=self._settings,
+            consumer_settings=self._settings.consumer,
             timers=self._driver.wheel,
             figures=self.figures,
         )
@@ -140,12 +144,15 @@ class GroupCoordinator:
         settings = self._settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        reply: Reply[JoinResult] = Reply()
+        if group_id in shard.consumers:
+            shard.classic_members.join(group_id, request, reply)
+            return reply.outcome(self._loop)
         group = shard.group(group_id)
         if group is None:
             if request.member_id:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             group = shard.ensure_group(group_id)
-        reply: Reply[JoinResult] = Reply()
         shard.rounds.join(group, request, reply)
         shard.emptied(group)
         return reply.outcome(self._loop)
@@ -154,6 +161,8 @@ class GroupCoordinator:
         """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole request.
         """
         shard = self._shard(group_id)
+        if group_id in shard.consumers:
+            return shard.classic_members.sync(_there(shard, group_id), request)
         group = shard.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -164,18 +173,62 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat. KafkaError for the whole request."""
         shard = self._shard(group_id)
+        if group_id in shard.consumers:
+            return shard.classic_members.heartbeat(_there(shard, group_id), member_id, instance_id, generation)
         group = shard.group(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return shard.rounds.heartbeat(group, member_id, instance_id, generation)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
+    def leave(
+        self, group_id: str, leaving: Sequence[LeavingMember]
+    ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """LeaveGroup: a code for each member in order. KafkaError for the whole request."""
         shard = self._shard(group_id)
+        if group_id in shard.consumers:
+            reply: Reply[list[ErrorCode]] = Reply()
+            shard.classic_members.leave(group_id, leaving, reply)
+            return reply.outcome(self._loop)
         group = shard.group(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
         return shard.rounds.leave(group, leaving)
+
+    # --- consumer groups ----------------------------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, group_id: str, beat: Heartbeat, may_read: MayRead
+    ) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
+        """ConsumerGroupHeartbeat: the answer, or a future for it until what it changes is on disk. `may_read`: whether
+        the member may know of a topic. KafkaError: the group is not answered here, UNSUPPORTED_VERSION."""
+        if not self._settings.consumer.served:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "Consumer groups are switched off (group.coordinator.rebalance.protocols).",
+            )
+        shard = self._shard(group_id)
+        reply: Reply[HeartbeatResult] = Reply()
+        shard.consumer_heartbeat(group_id, beat, may_read, reply)
+        return reply.outcome(self._loop)
+
+    @property
+    def assignors(self) -> Sequence[str]:
+        """Server-side assignors by name, the favourite first."""
+        return self._settings.consumer.assignors
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroup:
+        """A consumer group as it is now. Not to be changed. KafkaError: not answered here, GROUP_ID_NOT_FOUND."""
+        shard = self._shard(group_id, empty_allowed=True)
+        group = shard.consumers.get(group_id)
+        if group is None:
+            known = shard.group(group_id) is not None
+            what = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, what)
+        return group
+
+    def list_consumer_groups(self) -> list[ConsumerGroup]:
+        """All consumer groups of this broker whose shards are loaded. Not to be changed."""
+        return [group for s in self.shards if s.state is ShardState.ACTIVE for group in s.consumers.all()]
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -194,6 +247,16 @@ class GroupCoordinator:
         """OffsetFetch of given partitions, in order. KafkaError for the whole group."""
         shard = self._shard(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether a member (None: nobody in particular) in this epoch may be told the offsets of a group. Members of
+        classic groups always may. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, for the whole group."""
+        if member_id is None and epoch < 0:
+            return
+        consumers = self._shard(group_id, empty_allowed=True).consumers
+        group = consumers.get(group_id)
+        if group is not None:
+            consumers.check_fetch(group, member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
         """(topic id, partition) of a group's offsets that depend on transactions which have not ended. KafkaError for
@@ -273,13 +336,19 @@ class GroupCoordinator:
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
         shard = self._shard(group_id, empty_allowed=True)
-        group = shard.group(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group.state is not GroupState.EMPTY:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
         reply: Reply[ErrorCode] = Reply()
-        self.figures.offset_deletions += shard.drop_group(group, reply)
+        consumer = shard.consumers.get(group_id)
+        group = shard.group(group_id)
+        if consumer is not None:
+            if consumer.members or not shard.consumers.turns.is_quiet(group_id):
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+            self.figures.offset_deletions += shard.drop_consumer(consumer, reply)
+        elif group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        elif group.state is not GroupState.EMPTY or group_id in shard.consumers:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+        else:
+            self.figures.offset_deletions += shard.drop_group(group, reply)
         return reply.outcome(self._loop)
 
     # --- topics that go -----------------------------------------------------------------------------------------------
@@ -360,7 +429,7 @@ class GroupCoordinator:
             offsets = shard.offsets
             lost = [one for one in entries if not offsets.is_on_disk(group_id, topic_id, one[0].partition)]
             if lost:
-                self._commits.restore(shard, shard.ensure_group(group_id), topic_id, lost, partial(_settle, done))
+                self._commits.restore(shard, group_id, topic_id, lost, partial(_settle, done))
             else:
                 done.set_result(ErrorCode.NONE)
         return stored
@@ -372,24 +441,33 @@ class GroupCoordinator:
 
     def _check_retention(self) -> None:
         self._watch_retention()
-        self._expire(
-            [
-                (shard, group)
-                for shard in self.shards
-                if shard.state is ShardState.ACTIVE
-                for group in shard.groups.values()
-            ]
-        )
+        todo: list[tuple[GroupShard, Group | ConsumerGroup]] = []
+        for shard in self.shards:
+            if shard.state is ShardState.ACTIVE:
+                todo += ((shard, classic) for classic in shard.groups.values())
+                todo += ((shard, consumer) for consumer in shard.consumers.all())
+        self._expire(todo)
 
-    def _expire(self, todo: list[tuple[GroupShard, Group]]) -> None:
+    def _expire(self, todo: list[tuple[GroupShard, Group | ConsumerGroup]]) -> None:
         if self._stopped:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
-            if shard.groups.get(group.group_id) is group:
+            if isinstance(group, ConsumerGroup):
+                if shard.consumers.get(group.group_id) is group:
+                    self.figures.offset_expirations += expire_consumer_group(shard, group, now_ms, retention_ms)
+            elif shard.groups.get(group.group_id) is group:
                 self.figures.offset_expirations += expire_group(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
+
+
+def _there(shard: GroupShard, group_id: str) -> ConsumerGroup:
+    group = shard.consumers.get(group_id)
+    if group is None:
+        # It is being made of a classic one; who joins again finds it.
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    return group
 
 
 def _as_committed(kept: Mapping[str, Any]) -> TopicOffset:

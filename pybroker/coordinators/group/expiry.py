@@ -6,11 +6,16 @@
     Stable, consumers with readable subscriptions  the commit, for topics that no member subscribes to
     any other                                      nothing expires
 
+    consumer group (KIP-848)                       the commit, for topics that no member subscribes to
+
 An offset with a time of its own (OffsetCommit 2–4) goes by that. A group without members and offsets is deleted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.records import OffsetKey
@@ -32,18 +37,31 @@ def expires_from(group: Group, offset: CommittedOffset) -> int | None:
 
 def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
     """The offsets of one group whose time is over."""
-    found: list[tuple[Uuid, OffsetKey]] = []
-    for topic_id, topic in shard.offsets.topics(group.group_id).items():
-        if group.state is not GroupState.EMPTY and group.is_subscribed_to(topic.name):
-            continue
-        for partition, offset in topic.partitions.items():
-            since_ms = expires_from(group, offset)
-            if since_ms is None:
-                continue
-            own_ms = offset.expire_timestamp_ms
-            if now_ms >= own_ms if own_ms is not None else now_ms - since_ms >= retention_ms:
-                found.append((topic_id, OffsetKey(group.group_id, topic.name, partition)))
-    return found
+    return _expired(
+        shard,
+        group.group_id,
+        lambda name: group.state is not GroupState.EMPTY and group.is_subscribed_to(name),
+        lambda offset: _is_over(offset, expires_from(group, offset), now_ms, retention_ms),
+    )
+
+
+def _expired(
+    shard: GroupShard, group_id: str, is_read: Callable[[str], bool], is_over: Callable[[CommittedOffset], bool]
+) -> list[tuple[Uuid, OffsetKey]]:
+    return [
+        (topic_id, OffsetKey(group_id, topic.name, partition))
+        for topic_id, topic in shard.offsets.topics(group_id).items()
+        if not is_read(topic.name)
+        for partition, offset in topic.partitions.items()
+        if is_over(offset)
+    ]
+
+
+def _is_over(offset: CommittedOffset, since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
+    if since_ms is None:
+        return False
+    own_ms = offset.expire_timestamp_ms
+    return now_ms >= own_ms if own_ms is not None else now_ms - since_ms >= retention_ms
 
 
 def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> int:
@@ -51,16 +69,33 @@ def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int
 
     What is forgotten here and not buried (the append failed) comes back with the next load and expires again.
     """
-    expired = expired_offsets(shard, group, now_ms, retention_ms)
+    expired = _take_out(shard, expired_offsets(shard, group, now_ms, retention_ms))
+    if group.state is GroupState.EMPTY and not group.pending_joins and _is_unused(shard, group.group_id):
+        shard.drop_group(group, lambda _: None)
+    return expired
+
+
+def expire_consumer_group(shard: GroupShard, group: ConsumerGroup, now_ms: int, retention_ms: int) -> int:
+    """`expire_group` of a consumer group."""
+    over = _expired(
+        shard,
+        group.group_id,
+        group.subscribed.__contains__,
+        lambda offset: _is_over(offset, offset.commit_timestamp_ms, now_ms, retention_ms),
+    )
+    expired = _take_out(shard, over)
+    if not group.members and shard.consumers.turns.is_quiet(group.group_id) and _is_unused(shard, group.group_id):
+        shard.drop_consumer(group, lambda _: None)
+    return expired
+
+
+def _take_out(shard: GroupShard, expired: list[tuple[Uuid, OffsetKey]]) -> int:
     for topic_id, key in expired:
         shard.offsets.remove(key.group, topic_id, key.partition)
     if expired:
         shard.bury_offsets([key for _, key in expired], lambda _: None)
-    if (
-        group.state is GroupState.EMPTY
-        and not group.pending_joins
-        and not shard.offsets.topics(group.group_id)
-        and not shard.has_commit_under_way(group.group_id)
-    ):
-        shard.drop_group(group, lambda _: None)
     return len(expired)
+
+
+def _is_unused(shard: GroupShard, group_id: str) -> bool:
+    return not shard.offsets.topics(group_id) and not shard.has_commit_under_way(group_id)

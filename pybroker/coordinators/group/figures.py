@@ -17,3 +17,5 @@ class GroupFigures:
     """Offsets that an administrator deleted, or that went with their group or their topic."""
     completed_rebalances: int = 0
     """Generations whose assignment is stored."""
+    consumer_rebalances: int = 0
+    """New targets of consumer groups."""

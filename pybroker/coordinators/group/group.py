@@ -70,6 +70,11 @@ class SyncResult:
     protocol_name: str | None = None
 
 
+def new_member_id(client_id: str, instance_id: str | None) -> str:
+    """A fresh id: the instance's or the client's name, then a random UUID."""
+    return f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}"
+
+
 JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
 
@@ -157,6 +162,8 @@ class Group:
     """Topic ids at the time the generation was formed: a commit by name for another incarnation is refused."""
     formed_at: int = 0
     """The coordinator's count of topic removals at that time."""
+    life: object = field(default_factory=object)
+    """The same while the group lives, also when it changes its protocol."""
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -205,10 +212,6 @@ class Group:
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member asks for."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
-    def new_member_id(self, client_id: str, instance_id: str | None) -> str:
-        """A fresh id: the instance's or the client's name, then a random UUID."""
-        return f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}"
 
     def add(self, member: Member) -> None:
         """Takes a member in; the first one gives the protocol type and leads."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from pybroker.coordinators.consumer.records import Stored
 from pybroker.coordinators.group.records import (
+    ConsumerKey,
     GroupKey,
     GroupValue,
     OffsetKey,
@@ -30,6 +32,7 @@ class Loaded:
     pending: dict[int, Pending] = field(default_factory=dict)
     """Producer → what it has committed in a transaction that has not ended."""
     groups: dict[str, GroupValue] = field(default_factory=dict)
+    consumers: dict[str, Stored] = field(default_factory=dict)
     records: int = 0
     damaged: int = 0
     """Records that could not be read; passed over."""
@@ -52,6 +55,8 @@ class Loaded:
                     self.groups.pop(parsed.group, None)
                 else:
                     self.groups[parsed.group] = decode_group_value(record.value)
+            elif isinstance(parsed, ConsumerKey):
+                self.consumers.setdefault(parsed.group, Stored()).take(parsed.kind, parsed.name, record.value)
         except CodecError as problem:
             self.damaged += 1
             log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)

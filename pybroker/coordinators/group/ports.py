@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.group.group import Group
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -106,3 +107,8 @@ class Settings:
     def commit_timeout_ms(self) -> int:
         """offsets.commit.timeout.ms"""
         return int(self._config["offsets.commit.timeout.ms"])
+
+    @property
+    def consumer(self) -> ConsumerSettings:
+        """Those of consumer groups (KIP-848)."""
+        return ConsumerSettings(self._config)

@@ -20,6 +20,7 @@ from pybroker.coordinators.group.group import (
     Member,
     SyncReply,
     SyncResult,
+    new_member_id,
 )
 from pybroker.coordinators.group.ports import GroupSettings, GroupStore
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
@@ -87,7 +88,7 @@ class Rounds:
         )
 
     def _join_new(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
-        member_id = group.new_member_id(request.client_id, request.instance_id)
+        member_id = new_member_id(request.client_id, request.instance_id)
         if request.instance_id is not None:
             if request.instance_id in group.static_members:
                 self._replace_static(group, request, member_id, reply)
@@ -458,17 +459,36 @@ class Rounds:
         if len(group.members) > self._settings.max_size:
             self._prepare(group, "it was loaded with more members than group.max.size allows")
 
+    def freeze(self, group: Group) -> None:
+        """The group is about to become one of another protocol: whoever waits joins again, and no time runs."""
+        for member in group.members.values():
+            group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._cancel_timers(group)
+
+    def thaw(self, group: Group) -> None:
+        """It stays what it was: its members join again, each within a session from now on."""
+        self.resume(group)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self._timers.schedule(
+                ("join", group.group_id), group.rebalance_timeout_ms, lambda: self._complete_join(group)
+            )
+        else:
+            self.rebalance(group, "it could not be upgraded")
+
     def give_up(self, group: Group, error: ErrorCode, now_ms: int) -> None:
         """The group ends here (deleted, expired, or moved away): whoever waits gets `error`, no timer remains."""
         for member in group.members.values():
             group.answer_join(member, JoinResult(error, member.member_id))
             member.answer_sync(SyncResult(error))
-            self._timers.cancel(("session", group.group_id, member.member_id))
-        for member_id in group.pending_joins:
+        self._cancel_timers(group)
+        group.transition_to(GroupState.DEAD, now_ms)
+
+    def _cancel_timers(self, group: Group) -> None:
+        for member_id in [*group.members, *group.pending_joins]:
             self._timers.cancel(("session", group.group_id, member_id))
         self._timers.cancel(("join", group.group_id))
         self._timers.cancel(("sync", group.group_id))
-        group.transition_to(GroupState.DEAD, now_ms)
 
 
 def _differs(given: str | None, current: str | None) -> bool:

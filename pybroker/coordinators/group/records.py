@@ -1,8 +1,9 @@
 """What is stored in `__consumer_offsets`, in Kafka's own key and value formats (OffsetCommitKey/Value,
 GroupMetadataKey/Value).
 
-Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; higher types belong to group kinds that this
-coordinator does not run, and are passed over. Values start with their version; 0 to 4 are read and 4 is written.
+Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; those of consumer groups
+(`coordinators/consumer/records`) are handed on; others belong to group kinds that this coordinator does not run, and
+are passed over. Values start with their version; 0 to 4 are read and 4 is written.
 Version 4 is flexible. Besides Kafka's tag 0 (the topic's id) it carries two tags of ours, which Kafka's readers skip
 (`native/protocol/schema/stored`): when an offset expires, where an old client asked for its own retention; and which
 topics existed when a generation formed.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pybroker.coordinators.consumer import records as consumer
 from pybroker.native import Uuid, decode_data, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import decode_versioned, encode_versioned, split_version
@@ -81,7 +83,17 @@ class GroupValue:
     formed_topics: dict[str, Uuid] = field(default_factory=dict)
 
 
-Key = OffsetKey | GroupKey
+@dataclass(frozen=True, slots=True)
+class ConsumerKey:
+    """Something of a consumer group."""
+
+    group: str
+    kind: int
+    name: str
+    """A member, or an expression; empty where the key has none."""
+
+
+Key = OffsetKey | GroupKey | ConsumerKey
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
@@ -102,6 +114,9 @@ def decode_key(data: bytes) -> Key | None:
         return OffsetKey(key.group, key.topic, key.partition)
     if kind == GROUP_KEY_TYPE:
         return GroupKey(decode_data("GroupMetadataKey", _KEY_LAYOUT, content).group)
+    if kind in consumer.KEY_TYPES:
+        group, name = consumer.decode_key(kind, content)
+        return ConsumerKey(group, kind, name)
     return None
 
 

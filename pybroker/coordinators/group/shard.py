@@ -6,9 +6,17 @@ import logging
 from collections.abc import Callable, Mapping
 
 from pybroker.clock import Clock
+from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.groups import ConsumerGroups, refused
+from pybroker.coordinators.consumer.model import JOINS, Heartbeat, HeartbeatResult
+from pybroker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.coordinators.consumer.topics import MayRead
+from pybroker.coordinators.consumer.turns import Finish, Outcome
+from pybroker.coordinators.group.classic_members import ClassicMembers
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, Member
 from pybroker.coordinators.group.loading import Loaded
+from pybroker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.coordinators.group.offsets import CommittedOffset, Offsets
 from pybroker.coordinators.group.ports import GroupSettings
 from pybroker.coordinators.group.rebalance import Rounds
@@ -23,13 +31,17 @@ from pybroker.coordinators.group.records import (
 from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
-from pybroker.coordinators.shards.ports import Topics
+from pybroker.coordinators.shards.ports import Record, Topics
 from pybroker.coordinators.shards.shard import Shard, ShardState
 from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+DOWNGRADE_RETRY_MS = 1_000
+"""A downgrade that could not be written is tried again after this."""
 
 
 class GroupShard(Shard[Loaded]):
@@ -43,11 +55,27 @@ class GroupShard(Shard[Loaded]):
         topics: Topics,
         removals: Removals,
         settings: GroupSettings,
+        consumer_settings: ConsumerSettings,
         timers: TimerWheel,
         figures: GroupFigures,
     ) -> None:
         super().__init__(shard_log)
         self.groups: dict[str, Group] = {}
+        """Classic groups, and those that only have offsets."""
+        self.consumers = ConsumerGroups(
+            clock=clock,
+            timers=timers,
+            view=topics,
+            settings=consumer_settings,
+            write=self._write_consumer,
+            made=self._consumer_made,
+            changed=self._consumer_changed,
+            assigned=self._consumer_assigned,
+        )
+        self.classic_members = ClassicMembers(self.consumers, consumer_settings, timers, topics)
+        self._settings = settings
+        self._consumer_settings = consumer_settings
+        self._timers = timers
         self.offsets = Offsets()
         self.transactions = TransactionalOffsets()
         self._markers_while_loading: list[tuple[int, int, bool]] = []
@@ -85,11 +113,13 @@ class GroupShard(Shard[Loaded]):
         for group_id, stored in loaded.groups.items():
             self.groups[group_id] = group = group_of_value(group_id, stored)
             group.formed_at = self._removals_before
+        for group_id, consumer in loaded.consumers.items():
+            self.consumers.install(group_id, consumer)
         for group_id in self.offsets.groups():
-            self.ensure_group(group_id)
+            self.note_group(group_id)
         for pending in loaded.pending.values():
             for key in pending:
-                self.ensure_group(key.group)
+                self.note_group(key.group)
         for group in self.groups.values():
             self.rounds.resume(group)
         if loaded.records:
@@ -98,7 +128,7 @@ class GroupShard(Shard[Loaded]):
                 "records)",
                 self.partition,
                 loaded.records,
-                len(self.groups),
+                len(self.groups) + len(self.consumers.all()),
                 len(loaded.offsets),
                 hidden,
                 loaded.damaged,
@@ -120,6 +150,7 @@ class GroupShard(Shard[Loaded]):
         for group in self.groups.values():
             self.rounds.give_up(group, error, self._clock.wall_ms())
         self.groups.clear()
+        self.consumers.give_up_all(error)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
@@ -133,6 +164,19 @@ class GroupShard(Shard[Loaded]):
         if group is None:
             group = self.groups[group_id] = Group(group_id)
         return group
+
+    def note_group(self, group_id: str) -> None:
+        """Makes a group that only has offsets, if there is none of that id."""
+        if self.consumers.get(group_id) is None:
+            self.ensure_group(group_id)
+
+    def life(self, group_id: str) -> object | None:
+        """What stays the same while a group lives, whatever its protocol; None if there is none."""
+        consumer = self.consumers.get(group_id)
+        if consumer is not None:
+            return consumer.life
+        group = self.groups.get(group_id)
+        return None if group is None else group.life
 
     def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
         """A marker is on disk at offset `at`. While the shard is being loaded, it may or may not be among what is read.
@@ -150,9 +194,103 @@ class GroupShard(Shard[Loaded]):
         """Offsets whose transaction is committed."""
         for topic_id, key, value in offsets:
             if self._topics.topic_name(topic_id) is not None:
-                self.ensure_group(key.group)
+                self.note_group(key.group)
                 self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
                 self._figures.offset_commits += 1
+
+    # --- consumer groups ----------------------------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, group_id: str, beat: Heartbeat, may_read: MayRead, reply: Callable[[HeartbeatResult], None]
+    ) -> None:
+        """A ConsumerGroupHeartbeat. A classic group becomes a consumer group by the first member of it: at once if
+        nobody is in it, else with its members, if group.consumer.migration.policy lets it."""
+        if group_id in self.consumers:
+            self.consumers.heartbeat(group_id, beat, may_read, reply)
+            return
+        classic = self.groups.get(group_id)
+        crowded = classic is not None and bool(classic.members)
+        if beat.epoch != JOINS or (crowded and not self._consumer_settings.upgrades):
+            message = f"Group {group_id} {'not found' if classic is None else 'is not a consumer group'}."
+            reply(refused(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)))
+            return
+        also: dict[bytes, bytes | None] = {}
+        if classic is not None and classic.protocol_type is not None:
+            also[encode_group_key(group_id)] = None
+        if classic is None or not crowded:
+            self.consumers.heartbeat(group_id, beat, may_read, reply, also=also)
+            return
+        old = classic
+
+        def begin(draft: ConsumerGroup) -> None:
+            upgrade(old, draft, self._topics, self._consumer_settings.max_size)
+            self.rounds.freeze(old)
+            log.info("group %s becomes a consumer group at epoch %d", group_id, draft.epoch)
+
+        def answered(result: HeartbeatResult) -> None:
+            if self.groups.get(group_id) is old and group_id not in self.consumers:
+                self.rounds.thaw(old)
+            reply(result)
+
+        self.consumers.heartbeat(group_id, beat, may_read, answered, also=also, begin=begin)
+
+    def _consumer_made(self, consumer: ConsumerGroup) -> None:
+        classic = self.groups.pop(consumer.group_id, None)
+        if classic is not None:
+            consumer.life = classic.life
+            self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
+
+    def _consumer_changed(self, consumer: ConsumerGroup) -> None:
+        if self._consumer_settings.downgrades and can_downgrade(consumer, self._settings.max_size):
+            self._downgrade_later(consumer.group_id, 0)
+
+    def _consumer_assigned(self) -> None:
+        self._figures.consumer_rebalances += 1
+
+    def _downgrade_later(self, group_id: str, delay_ms: int) -> None:
+        self._timers.schedule(("consumer downgrade", group_id), delay_ms, lambda: self._downgrade(group_id))
+
+    def _downgrade(self, group_id: str) -> None:
+        """The last member of the newer protocol has gone: the others go on as a classic group."""
+        before = self.consumers.get(group_id)
+        if before is None:
+            return
+
+        def change(draft: ConsumerGroup) -> Finish:
+            if not can_downgrade(draft, self._settings.max_size):
+                return lambda _: None
+            now_ms = self._clock.wall_ms()
+            classic = downgrade(draft, self._topics, now_ms)
+            self.formed(classic)
+            assignments = {member.member_id: member.assignment for member in classic.members.values()}
+            value = encode_group_value(group_value(classic, assignments, now_ms))
+            draft.successor = {encode_group_key(group_id): value}
+            return lambda _: classic
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, Group):
+                log.info("group %s becomes a classic group at generation %d", group_id, outcome.generation)
+                self.consumers.cancel_timers(before)
+                self.groups[group_id] = outcome
+                self.rounds.resume(outcome)
+                self.rounds.rebalance(outcome, "the last member of the newer protocol has left")
+            elif isinstance(outcome, KafkaError) and self.consumers.get(group_id) is not None:
+                self._downgrade_later(group_id, DOWNGRADE_RETRY_MS)
+
+        self.consumers.turns.submit(group_id, change, answered)
+
+    def _write_consumer(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
+        self.log.write(
+            records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
+        )
+
+    def drop_consumer(self, group: ConsumerGroup, done: Callable[[ErrorCode], None]) -> int:
+        """`drop_group` of a consumer group."""
+        keys = self._forget_offsets(group.group_id)
+        buried = self.consumers.drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        records: list[Record] = [(encode_offset_key(key), None) for key in keys]
+        self.log.write([*records, *buried.items()], lambda error, _: done(error))
+        return len(keys)
 
     # --- GroupStore ---------------------------------------------------------------------------------------------------
 
@@ -193,15 +331,18 @@ class GroupShard(Shard[Loaded]):
         """Forgets a group and its offsets, and buries both; `done` gets NONE when that is on disk. The number of
         offsets.
         """
-        keys = self.offsets.keys_of_group(group.group_id)
-        keys = list(dict.fromkeys([*keys, *self.transactions.drop_group(group.group_id)]))
-        self.offsets.drop_group(group.group_id)
+        keys = self._forget_offsets(group.group_id)
         self.groups.pop(group.group_id, None)
         self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
-        records: list[tuple[bytes | None, bytes | None]] = [(encode_offset_key(key), None) for _, key in keys]
+        records: list[Record] = [(encode_offset_key(key), None) for key in keys]
         records.append((encode_group_key(group.group_id), None))
         self.log.write(records, lambda error, _: done(error))
         return len(keys)
+
+    def _forget_offsets(self, group_id: str) -> list[OffsetKey]:
+        keys = [*self.offsets.keys_of_group(group_id), *self.transactions.drop_group(group_id)]
+        self.offsets.drop_group(group_id)
+        return [key for _, key in dict.fromkeys(keys)]
 
     def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
         """Writes tombstones for offsets that were taken out of `offsets` by the caller."""

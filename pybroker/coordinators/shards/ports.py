@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,15 @@ Record = tuple[bytes | None, bytes | None]
 
 class Topics(Protocol):
     """This broker's view of topics: names and ids of what exists now, and who leads it."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each topic that comes or goes or gets partitions."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Of all topics."""
+        ...
 
     def topic_id(self, name: str) -> Uuid | None:
         """The present incarnation of a name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pybroker.metadata.cache import MetadataCache
 from pybroker.native import Uuid
@@ -16,6 +16,15 @@ class CachedTopics:
     ) -> None:
         self._cache = cache
         self._owns_epoch = owns_epoch
+
+    @property
+    def version(self) -> int:
+        """Grows with each topic that comes or goes or gets partitions."""
+        return self._cache.topics_version
+
+    def names(self) -> Iterable[str]:
+        """Of all topics."""
+        return self._cache.topics
 
     def topic_id(self, name: str) -> Uuid | None:
         """The present incarnation of a name."""

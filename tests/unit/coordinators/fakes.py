@@ -26,6 +26,13 @@ CONFIG: Mapping[str, Any] = {
     "group.max.session.timeout.ms": 1_800_000,
     "group.initial.rebalance.delay.ms": 0,
     "group.max.size": 2**31 - 1,
+    "group.coordinator.rebalance.protocols": ("classic", "consumer"),
+    "group.consumer.session.timeout.ms": 45_000,
+    "group.consumer.heartbeat.interval.ms": 5_000,
+    "group.consumer.max.size": 100,
+    "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.migration.policy": "bidirectional",
+    "group.consumer.regex.refresh.interval.ms": 600_000,
     "offset.metadata.max.bytes": 4_096,
     "offsets.retention.minutes": 10_080,
     "offsets.retention.check.interval.ms": 600_000,
@@ -121,6 +128,7 @@ class FakeTopics:
     """Topics by name; `remove` and `create` give names to incarnations."""
 
     def __init__(self) -> None:
+        self.changes = 0
         self.ids: dict[str, Uuid] = {}
         self.counts: dict[Uuid, int] = {}
         self.floors: dict[str, int] = {}
@@ -129,7 +137,15 @@ class FakeTopics:
         """Where somebody else than broker 1 under epoch 0 leads."""
         self._listeners: dict[str, list[Callable[[], None]]] = {}
 
+    @property
+    def version(self) -> int:
+        return self.changes
+
+    def names(self) -> list[str]:
+        return list(self.ids)
+
     def create(self, name: str, partitions: int = 4) -> Uuid:
+        self.changes += 1
         topic_id = self.ids[name] = Uuid.random()
         self.counts[topic_id] = partitions
         self.first_epochs[topic_id] = self.floors.get(name, -1) + 1

@@ -146,7 +146,7 @@ async def test_members_commit_for_their_generation_only() -> None:
         ({"member_id": "", "generation": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"group_id": "no-such"}, ErrorCode.ILLEGAL_GENERATION),
         (
-            {"group_id": "no-such", "unknown_group_error": ErrorCode.GROUP_ID_NOT_FOUND},
+            {"group_id": "no-such", "knows_member_epochs": True},
             ErrorCode.GROUP_ID_NOT_FOUND,
         ),
     ):

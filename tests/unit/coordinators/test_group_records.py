@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.coordinators.group.records import (
+    ConsumerKey,
     GroupKey,
     GroupValue,
     MemberValue,
@@ -76,7 +77,10 @@ def test_keys_are_kafkas() -> None:
     assert encode_group_key("g").hex() == "0002000167"
     assert decode_key(bytes.fromhex("000000016700066f726465727300000003")) == OffsetKey("g", "orders", 3)
     assert decode_key(encode_group_key("g")) == GroupKey("g")
-    assert decode_key(b"\x00\x03\x00\x01g") is None  # A group of the newer protocol.
+    assert decode_key(b"\x00\x03\x00\x01g") == ConsumerKey("g", 3, "")
+    assert decode_key(b"\x00\x05\x00\x01g\x00\x01m") == ConsumerKey("g", 5, "m")
+    assert decode_key(b"\x00\x04\x00\x01g") is None  # Kafka has not written it since 4.1.
+    assert decode_key(b"\x00\x0b\x00\x01g") is None  # A share group.
 
 
 @pytest.mark.parametrize("version", OFFSET_VALUES)

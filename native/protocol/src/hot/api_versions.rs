@@ -71,7 +71,20 @@ pub struct ApiVersion {
     pub max_version: i16,
 }
 
-/// The response. pybroker has no features to report: their tagged fields keep their defaults.
+/// A feature of the cluster that is in force (KIP-584), at the only level that it has here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feature {
+    /// Kafka's name.
+    pub name: &'static str,
+    /// Its level.
+    pub level: i16,
+}
+
+const SUPPORTED_FEATURES: u32 = 0;
+const FINALIZED_FEATURES_EPOCH: u32 = 1;
+const FINALIZED_FEATURES: u32 = 2;
+
+/// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiVersionsResponse {
     /// Kafka error code.
@@ -80,6 +93,8 @@ pub struct ApiVersionsResponse {
     pub api_keys: Vec<ApiVersion>,
     /// How long the client was throttled (v1+).
     pub throttle_time_ms: i32,
+    /// What is in force (v3+). Not read by `decode`.
+    pub features: &'static [Feature],
 }
 
 impl ApiVersionsResponse {
@@ -106,6 +121,7 @@ impl ApiVersionsResponse {
             error_code,
             api_keys,
             throttle_time_ms,
+            features: &[],
         })
     }
 
@@ -123,6 +139,34 @@ impl ApiVersionsResponse {
         if version >= 1 {
             writer.i32(self.throttle_time_ms);
         }
-        writer.no_tags();
+        if version >= FLEXIBLE && !self.features.is_empty() {
+            self.write_features(&mut writer);
+        } else {
+            writer.no_tags();
+        }
+    }
+
+    fn write_features(&self, writer: &mut Writer<'_>) {
+        writer.tag_count(3);
+        writer.tag(SUPPORTED_FEATURES, |out| {
+            out.array_len(self.features.len());
+            for feature in self.features {
+                out.string(feature.name);
+                out.i16(0);
+                out.i16(feature.level);
+                out.no_tags();
+            }
+        });
+        // What is in force never changes while a broker runs: there is one epoch.
+        writer.tag(FINALIZED_FEATURES_EPOCH, |out| out.i64(0));
+        writer.tag(FINALIZED_FEATURES, |out| {
+            out.array_len(self.features.len());
+            for feature in self.features {
+                out.string(feature.name);
+                out.i16(feature.level);
+                out.i16(feature.level);
+                out.no_tags();
+            }
+        });
     }
 }

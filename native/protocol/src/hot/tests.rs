@@ -264,6 +264,7 @@ fn list_topics_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
 fn api_versions_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let response = ApiVersionsResponse {
+        features: &[],
         error_code: rng.random(),
         api_keys: many(rng, |rng| ApiVersion {
             api_key: rng.random(),

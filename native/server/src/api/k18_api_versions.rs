@@ -6,7 +6,7 @@
 //! (KIP-1242, v5).
 
 use pybroker_protocol::hot::api_versions::{
-    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, VERSIONS,
+    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, Feature, VERSIONS,
 };
 use pybroker_protocol::{Api, ApiKey, ErrorCode};
 
@@ -17,6 +17,12 @@ use crate::shared::ThreadState;
 
 /// Longest name or version of client software that is accepted.
 const SOFTWARE_BYTES_MAX: usize = 256;
+
+/// What is in force for clients, with topic ids: groups of the newer protocol (KIP-848).
+const FEATURES: [Feature; 1] = [Feature {
+    name: "group.version",
+    level: 1,
+}];
 
 /// Answers the request.
 pub(crate) fn run(
@@ -78,11 +84,15 @@ fn write(
         flexible: false,
         ..call.reply
     };
+    let offered = api_keys
+        .iter()
+        .any(|key| key.api_key == ApiKey::ConsumerGroupHeartbeat.code());
     let frame = ReplyFrame::begin(out, header);
     ApiVersionsResponse {
         error_code: error.0,
         api_keys,
         throttle_time_ms: 0,
+        features: if offered { &FEATURES } else { &[] },
     }
     .encode(version, out);
     frame.end(out);

@@ -1,0 +1,192 @@
+"""What a heartbeat, a departure or the end of a session does to a group. Pure functions on a fork of it (KIP-848).
+
+Each raises KafkaError before it changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import replace
+
+from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.model import (
+    GOES_AWAY,
+    JOINS,
+    Heartbeat,
+    Member,
+    Partition,
+    Resolved,
+    Subscription,
+)
+from pybroker.coordinators.consumer.reconciliation import reconcile
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+def check_form(beat: Heartbeat, assignors: Container[str], *, own_id_required: bool) -> None:
+    """What is wrong with a heartbeat whatever the group is. `own_id_required`: version 1, in which members make their
+    ids themselves (KIP-1082). KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    problem = None
+    if not beat.member_id and (own_id_required or beat.epoch != JOINS):
+        problem = "MemberId can't be empty."
+    elif beat.instance_id == "":
+        problem = "InstanceId can't be empty."
+    elif beat.rack_id == "":
+        problem = "RackId can't be empty."
+    elif beat.epoch == JOINS:
+        if beat.rebalance_timeout_ms == -1:
+            problem = "RebalanceTimeoutMs must be provided in first request."
+        elif beat.owned is None or beat.owned:
+            problem = "TopicPartitions must be empty when (re-)joining."
+        elif beat.topics is None and beat.regex is None:
+            problem = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    elif beat.epoch == GOES_AWAY and beat.instance_id is None:
+        problem = "InstanceId can't be null."
+    elif beat.epoch < GOES_AWAY:
+        problem = f"MemberEpoch is {beat.epoch}, but must be greater than or equal to -2."
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+    if beat.assignor is not None and beat.assignor not in assignors:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {beat.assignor} is not supported.")
+
+
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
+    """KafkaError GROUP_MAX_SIZE_REACHED for one who is no member, nor takes the place of one."""
+    if member_id in group.members or instance_id in group.instances:
+        return
+    if len(group.members) >= size_max:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {size_max}."
+        )
+
+
+def check_epoch(member: Member, epoch: int, owned: frozenset[Partition] | None) -> None:
+    """Whether the member is where the group believes it to be. Its previous epoch is right, too, if it reads nothing
+    that it was not given: the answer that told the new one was lost. KafkaError FENCED_MEMBER_EPOCH."""
+    if epoch in (JOINS, member.epoch):
+        return
+    if epoch == member.previous_epoch and owned is not None and owned <= member.assigned.keys():
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has epoch {epoch}, but the group coordinator knows epoch {member.epoch}. The "
+        "member must abandon all its partitions and rejoin.",
+    )
+
+
+def enter(
+    group: ConsumerGroup, beat: Heartbeat, size_max: int, resolve: Callable[[str], Resolved]
+) -> Member | None:
+    """Makes or changes the heartbeat's member as it says; the epoch rises if the target may change. Gives what was
+    known of the member.
+
+    `resolve`: what a regular expression matches. KafkaError: why it is no member.
+    """
+    check_room(group, beat.member_id, beat.instance_id, size_max)
+    before, member = _find(group, beat)
+    said = member.subscription
+    changed = replace(
+        said,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        instance_id=said.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=said.rack_id if beat.rack_id is None else beat.rack_id,
+        topics=said.topics if beat.topics is None else beat.topics,
+        # An empty expression takes the subscription by expression back.
+        regex=said.regex if beat.regex is None else beat.regex or None,
+        rebalance_timeout_ms=(
+            said.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+        ),
+        assignor=said.assignor if beat.assignor is None else beat.assignor,
+        classic=None,
+    )
+    resolved = None
+    if changed.regex is not None and changed.regex not in group.regexes:
+        resolved = resolve(changed.regex)
+    take_in(group, before, replace(member, subscription=changed))
+    if resolved is not None and changed.regex is not None:
+        group.resolve(changed.regex, resolved)
+    return before
+
+
+def _find(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
+    """(what is known of the member, with what it goes on)."""
+    fresh = Member(beat.member_id, Subscription(beat.client_id, beat.client_host, beat.instance_id))
+    if beat.instance_id is None:
+        if beat.epoch != JOINS:
+            known = group.member(beat.member_id)
+            check_epoch(known, beat.epoch, beat.owned)
+            return known, known
+        known_or_none = group.members.get(beat.member_id)
+        return (None, fresh) if known_or_none is None else (known_or_none, known_or_none)
+    if beat.epoch != JOINS:
+        known = group.instance(beat.instance_id, beat.member_id)
+        check_epoch(known, beat.epoch, beat.owned)
+        return known, known
+    holder = group.instances.get(beat.instance_id)
+    if holder is None:
+        return None, fresh
+    known = group.members[holder]
+    if holder != beat.member_id and known.epoch != GOES_AWAY and not known.is_classic:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
+            f"instance id is owned by member {holder}.",
+        )
+    return known, inherited(known, beat.member_id)
+
+
+def inherited(known: Member, member_id: str) -> Member:
+    """A static member's successor: it has what the one before had, and goes on from the start of the epochs."""
+    if known.member_id == member_id:
+        return known
+    return replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
+
+
+def take_in(group: ConsumerGroup, before: Member | None, now: Member) -> None:
+    """Puts a member where `before` was, raising the epoch if the assignor may now decide otherwise."""
+    if before is not None and before.member_id != now.member_id:
+        target = group.target_of(before.member_id)
+        group.remove(before.member_id)
+        group.target[now.member_id] = target
+    group.put(now)
+    if before is None or _means(before) != _means(now):
+        group.epoch += 1
+
+
+def _means(member: Member) -> tuple[object, ...]:
+    return member.subscription.topics, member.subscription.regex, member.subscription.assignor
+
+
+def progress(group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> Member:
+    """One step of a member towards the target; the member then."""
+    member = group.members[member_id]
+    moved = reconcile(
+        member,
+        group.target_epoch,
+        group.target_of(member_id),
+        lambda partition: group.may_give(partition, member_id),
+        owned,
+    )
+    if moved is not member:
+        group.put(moved)
+    return moved
+
+
+def leave(group: ConsumerGroup, beat: Heartbeat) -> None:
+    """The member leaves, or (GOES_AWAY) keeps its place until its session is over. KafkaError UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID."""
+    if beat.instance_id is None:
+        member = group.member(beat.member_id)
+    else:
+        member = group.instance(beat.instance_id, beat.member_id)
+    if beat.epoch == GOES_AWAY:
+        group.put(replace(member, epoch=GOES_AWAY))
+    else:
+        remove(group, member.member_id)
+
+
+def remove(group: ConsumerGroup, member_id: str) -> None:
+    """The member is gone, and the others share what it had."""
+    group.remove(member_id)
+    group.epoch += 1

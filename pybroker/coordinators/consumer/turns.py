@@ -1,0 +1,166 @@
+"""Changes of one group are made in turns: one is decided on a copy, written, and put in place when it is on disk; what
+comes meanwhile forms the next turn, with one write and one target for all of it.
+
+So what is answered is what a successor would read, and a hundred members that join at once cost a few writes. A write
+that failed may lie in the log all the same: the next turn then writes whatever it could have left behind again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pybroker.coordinators.consumer import records
+from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.records import Records
+from pybroker.coordinators.shards.ports import Record
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+Outcome = Any
+"""What a change is answered with; a KafkaError where it was refused."""
+Finish = Callable[[ConsumerGroup], Outcome]
+Change = Callable[[ConsumerGroup], Finish]
+"""Changes the copy (or raises KafkaError before it does); what it gives is called when the target is known, may change
+the copy once more, and gives the answer."""
+Reply = Callable[[Outcome], None]
+Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
+"""Writes records of one group; called back with NONE when they are on disk."""
+
+
+@dataclass(slots=True, eq=False)
+class _Turns:
+    waiting: list[tuple[Change, Reply]] = field(default_factory=list)
+    writing: list[Reply] | None = None
+    """Whoever waits for the present write; None: there is none."""
+    doubtful: Records = field(default_factory=dict)
+    """What failed writes may have left in the log."""
+    also: Records = field(default_factory=dict)
+    """To be written with the next turn."""
+
+
+class GroupTurns:
+    """The groups of one shard, as they are on disk, and their turns."""
+
+    def __init__(
+        self,
+        write: Write,
+        assign: Callable[[ConsumerGroup], None],
+        changed: Callable[[ConsumerGroup | None, ConsumerGroup], None],
+    ) -> None:
+        """assign: brings the target of a copy to its epoch. changed: told after each turn (before, after)."""
+        self.groups: dict[str, ConsumerGroup] = {}
+        self._turns: dict[str, _Turns] = {}
+        self._write = write
+        self._assign = assign
+        self._changed = changed
+
+    def holds(self, group_id: str) -> bool:
+        """The group exists, or is being made."""
+        return group_id in self.groups or group_id in self._turns
+
+    def is_quiet(self, group_id: str) -> bool:
+        """Nothing of it is being written."""
+        turns = self._turns.get(group_id)
+        return turns is None or turns.writing is None
+
+    def submit(self, group_id: str, change: Change, reply: Reply, *, also: Records | None = None) -> None:
+        """Makes a change with the next turn, at once if none is being written. `also`: records of another kind that go
+        with it."""
+        turns = self._turns.setdefault(group_id, _Turns())
+        turns.waiting.append((change, reply))
+        turns.also.update(also or {})
+        if turns.writing is None:
+            self._run(group_id, turns)
+
+    def _run(self, group_id: str, turns: _Turns) -> None:
+        before = self.groups.get(group_id)
+        after = ConsumerGroup(group_id) if before is None else before.fork()
+        waiting, turns.waiting = turns.waiting, []
+        answers: list[tuple[Reply, Outcome | Finish, bool]] = []
+        for place, (change, reply) in enumerate(waiting):
+            try:
+                answers.append((reply, change(after), True))
+            except KafkaError as refused:
+                answers.append((reply, refused, False))
+            if after.successor is not None:
+                # What comes behind is for the group that it becomes.
+                turns.waiting = waiting[place + 1 :]
+                break
+        if after.epoch > after.target_epoch and after.successor is None:
+            self._assign(after)
+        outcomes = [(reply, answer(after) if finishes else answer) for reply, answer, finishes in answers]
+        if before is None and not after.epoch:
+            # Whoever wanted to be its first member was refused.
+            self._over(group_id, turns)
+            _answer(outcomes)
+            return
+        written = _records(turns, before, after)
+        if not written:
+            self._install(before, after)
+            self._over(group_id, turns)
+            _answer(outcomes)
+            return
+        turns.writing = [reply for reply, _ in outcomes]
+
+        def done(error: ErrorCode) -> None:
+            if self._turns.get(group_id) is not turns:
+                # The group was given up meanwhile, and everybody was answered.
+                return
+            turns.writing = None
+            told = outcomes
+            if error is not ErrorCode.NONE:
+                turns.doubtful.update(written)
+                told = [(reply, KafkaError(error)) for reply, _ in outcomes]
+            elif after.successor is not None:
+                # Who comes for the group that it was finds out when it asks again.
+                self.forget(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            else:
+                turns.doubtful, turns.also = {}, {}
+                self._install(before, after)
+            if not turns.waiting:
+                self._over(group_id, turns)
+            _answer(told)
+            if turns.waiting and turns.writing is None and self._turns.get(group_id) is turns:
+                self._run(group_id, turns)
+
+        self._write(list(written.items()), done)
+
+    def _install(self, before: ConsumerGroup | None, after: ConsumerGroup) -> None:
+        self.groups[after.group_id] = after
+        self._changed(before, after)
+
+    def _over(self, group_id: str, turns: _Turns) -> None:
+        # What a failed write may have left in the log has to be remembered while the group lives; of a group that was
+        # never made it is a group of its own, whose members a successor waits for in vain.
+        if self._turns.get(group_id) is turns and (not turns.doubtful or group_id not in self.groups):
+            del self._turns[group_id]
+
+    def forget(self, group_id: str, error: ErrorCode) -> None:
+        """The group ends here: whoever waits gets `error`."""
+        self.groups.pop(group_id, None)
+        turns = self._turns.pop(group_id, None)
+        if turns is not None:
+            replies = [*(turns.writing or ()), *(reply for _, reply in turns.waiting)]
+            _answer([(reply, KafkaError(error)) for reply in replies])
+
+    def forget_all(self, error: ErrorCode) -> None:
+        """All groups end here."""
+        for group_id in [*self.groups, *self._turns]:
+            self.forget(group_id, error)
+
+
+def _records(turns: _Turns, before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
+    if after.successor is not None:
+        buried = {} if before is None else records.tombstones(before)
+        return {**dict.fromkeys(turns.doubtful), **buried, **after.successor}
+    written = {**turns.also, **records.changes(before, after)}
+    if turns.doubtful:
+        return {**dict.fromkeys(turns.doubtful), **records.changes(None, after), **written}
+    return written
+
+
+def _answer(outcomes: list[tuple[Reply, Outcome]]) -> None:
+    for reply, outcome in outcomes:
+        reply(outcome)

@@ -1,0 +1,399 @@
+"""Consumer groups of a coordinator (KIP-848) over a log in memory: what is answered, stored and loaded, and when the
+protocol of a group changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, Heartbeat, HeartbeatResult
+from pybroker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.coordinators.group.group import GroupState, JoinResult
+from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.errors import KafkaError
+from pybroker.native import decode_data
+from pybroker.protocol.error_codes import ErrorCode
+from tests.unit.coordinators.fakes import World, answered, join_request
+
+G = "newer"
+
+
+async def new_world(partitions: int = 4) -> World:
+    world = World()
+    world.topics.create("orders", partitions)
+    return world
+
+
+def everything(name: str) -> bool:
+    return True
+
+
+async def beat(world: World, member: str, epoch: int = JOINS, **changes: Any) -> HeartbeatResult:
+    """The answer to a heartbeat; a joining one says everything."""
+    fields: dict[str, Any] = {"client_id": "client", "client_host": "/127.0.0.1"}
+    if epoch == JOINS:
+        fields |= {"rebalance_timeout_ms": 60_000, "topics": ("orders",), "owned": frozenset()}
+    outcome = world.groups.consumer_heartbeat(G, Heartbeat(member, epoch, **(fields | changes)), everything)
+    await world.settle()
+    result = await answered(outcome)
+    assert isinstance(result, HeartbeatResult)
+    return result
+
+
+def indexes(result: HeartbeatResult) -> list[int]:
+    assert result.assigned is not None
+    return sorted(index for _, index in result.assigned)
+
+
+def group(world: World) -> ConsumerGroup:
+    return world.groups.describe_consumer(G)
+
+
+async def commit(world: World, member: str, epoch: int, *partitions: int, by_id: bool = True) -> list[ErrorCode]:
+    topic_id = world.topics.ids["orders"]
+    items = tuple(
+        CommitItem(None if by_id else "orders", topic_id if by_id else None, p, 5, -1, "") for p in partitions
+    )
+    outcome = world.groups.commit(CommitRequest(G, member, None, epoch, items, knows_member_epochs=True))
+    await world.settle()
+    codes = await answered(outcome)
+    assert isinstance(codes, list)
+    return codes
+
+
+async def test_members_share_and_hand_over() -> None:
+    world = await new_world()
+    first = await beat(world, "a")
+    assert (first.error, first.epoch, indexes(first)) == (ErrorCode.NONE, 1, [0, 1, 2, 3])
+    assert first.interval_ms == 5_000
+    second = await beat(world, "b")
+    assert (second.epoch, indexes(second)) == (2, []), "the first has everything still"
+    told = await beat(world, "a", 1)
+    assert (told.epoch, len(indexes(told))) == (1, 2), "it is told to give two back, in its old epoch"
+    assert (await beat(world, "b", 2)).assigned is None
+    done = await beat(world, "a", 1, owned=told.assigned)
+    assert (done.epoch, done.assigned) == (2, None)
+    given = await beat(world, "b", 2)
+    assert sorted(indexes(told) + indexes(given)) == [0, 1, 2, 3]
+    assert group(world).state == "Stable"
+    assert (await beat(world, "b", LEAVES)).epoch == LEAVES
+    again = await beat(world, "a", 2)
+    assert (again.epoch, indexes(again)) == (3, [0, 1, 2, 3])
+
+
+async def test_what_is_answered_is_on_disk() -> None:
+    world = await new_world()
+    world.log.hold = True
+    first = world.groups.consumer_heartbeat(G, joining("a"), everything)
+    second = world.groups.consumer_heartbeat(G, joining("b"), everything)
+    await world.settle()
+    assert isinstance(first, asyncio.Future)
+    assert isinstance(second, asyncio.Future)
+    assert not first.done()
+    assert not second.done()
+    world.log.release()
+    await world.settle()
+    assert (await answered(first)).epoch == 1
+    assert (await answered(second)).epoch == 2
+    assert world.log.batches == 2
+
+
+def joining(member: str) -> Heartbeat:
+    return Heartbeat(
+        member, JOINS, "client", "/host", rebalance_timeout_ms=60_000, topics=("orders",), owned=frozenset()
+    )
+
+
+async def test_members_that_come_at_once_cost_two_writes() -> None:
+    world = await new_world(100)
+    outcomes = [world.groups.consumer_heartbeat(G, joining(f"m{n}"), everything) for n in range(50)]
+    await world.settle()
+    assert {(await answered(one)).error for one in outcomes} == {ErrorCode.NONE}
+    assert world.log.batches == 2
+    assert len(group(world).members) == 50
+
+
+async def test_a_write_that_fails_changes_nothing_and_is_made_good() -> None:
+    world = await new_world()
+    assert (await beat(world, "a")).epoch == 1
+    world.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await beat(world, "b")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert list(group(world).members) == ["a"]
+    world.log.refuse = 0
+    assert (await beat(world, "c")).error is ErrorCode.NONE
+    buried = [key for key, value in world.log.records if value is None and key is not None and key.endswith(b"b")]
+    assert len(buried) == 3, "what the failed write may have left of b"
+
+
+async def test_members_go_on_over_a_death_of_the_coordinator() -> None:
+    world = await new_world()
+    for member in ("a", "b"):
+        await beat(world, member)
+    told = await beat(world, "a", 1)
+    await beat(world, "a", 1, owned=told.assigned)
+    given = await beat(world, "b", 2)
+    before = group(world)
+    await world.restart()
+    after = group(world)
+    assert after is not before
+    assert (after.epoch, after.target_epoch, after.members) == (2, 2, before.members)
+    for member in ("a", "b"):
+        answer = await beat(world, member, 2)
+        assert (answer.error, answer.epoch, answer.assigned) == (ErrorCode.NONE, 2, None)
+    assert world.log.batches == len(world.log.epochs)
+    assert after.target_of("b") == given.assigned
+    # Sessions run anew from the load on.
+    await world.pass_time(46_000)
+    assert group(world).members == {}
+    await world.restart()
+    assert group(world).state == "Empty"
+
+
+async def test_fencing_by_epoch() -> None:
+    world = await new_world()
+    await beat(world, "a")
+    await beat(world, "b")
+    for member, epoch, code in (
+        ("a", 7, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("b", 1, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        assert (await beat(world, member, epoch)).error is code
+    told = await beat(world, "a", 1)
+    await beat(world, "a", 1, owned=told.assigned)
+    # The answer was lost; it asks again as it was.
+    assert (await beat(world, "a", 1, owned=told.assigned)).epoch == 2
+    assert (await beat(world, "a", 1)).error is ErrorCode.FENCED_MEMBER_EPOCH
+    # And a fenced one joins again under its id.
+    back = await beat(world, "a")
+    assert (back.epoch, back.assigned) == (2, told.assigned)
+
+
+async def test_commits_and_fetches_are_fenced_by_epoch() -> None:
+    world = await new_world()
+    first = await beat(world, "a")
+    assert first.epoch == 1
+    assert await commit(world, "a", 1, 0, 1, 2, 3) == [ErrorCode.NONE] * 4
+    await beat(world, "b")
+    told = await beat(world, "a", 1)
+    assert (await beat(world, "a", 1, owned=told.assigned)).epoch == 2
+    kept = indexes(told)
+    lost = sorted({0, 1, 2, 3} - set(kept))
+    # What it had in the earlier epoch and still has; not what it has lost.
+    assert await commit(world, "a", 1, *kept) == [ErrorCode.NONE] * 2
+    for member, epoch, partition, code in (
+        ("a", 1, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 3, kept[0], ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", 1, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
+        ("x", 2, kept[0], ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, kept[0], ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            await commit(world, member, epoch, partition)
+        assert caught.value.code == code
+    world.groups.check_fetch(G, "a", 2)
+    world.groups.check_fetch(G, None, -1)
+    for member, epoch, code in (("a", 1, ErrorCode.STALE_MEMBER_EPOCH), ("x", 1, ErrorCode.UNKNOWN_MEMBER_ID)):
+        with pytest.raises(KafkaError) as caught:
+            world.groups.check_fetch(G, member, epoch)
+        assert caught.value.code == code
+    old = CommitRequest(G, "a", None, 2, (CommitItem("orders", None, kept[0], 5, -1, ""),))
+    with pytest.raises(KafkaError) as caught:
+        world.groups.commit(old)
+    assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_member_cannot_commit_by_name_for_the_next_topic_of_that_name() -> None:
+    world = await new_world()
+    await beat(world, "a")
+    world.remove_topic("orders")
+    world.topics.create("orders")
+    assert await commit(world, "a", 1, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
+    # It gives the old partitions back, and is given the new ones.
+    told = await beat(world, "a", 1)
+    assert told.assigned == frozenset()
+    given = await beat(world, "a", 1, owned=frozenset())
+    assert {topic for topic, _ in given.assigned or ()} == {world.topics.ids["orders"]}
+    assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.NONE]
+
+
+async def test_static_members() -> None:
+    world = await new_world()
+    first = await beat(world, "a", instance_id="x")
+    busy = await beat(world, "b", instance_id="x")
+    assert busy.error is ErrorCode.UNRELEASED_INSTANCE_ID
+    away = await beat(world, "a", GOES_AWAY, instance_id="x")
+    assert (away.error, away.epoch) == (ErrorCode.NONE, GOES_AWAY)
+    back = await beat(world, "b", instance_id="x")
+    assert (back.error, back.epoch, back.assigned) == (ErrorCode.NONE, first.epoch, first.assigned)
+    assert (await beat(world, "a", 1, instance_id="x")).error is ErrorCode.FENCED_INSTANCE_ID
+    await world.restart()
+    assert group(world).instances == {"x": "b"}
+    # One that does not come back is removed when its session is over.
+    await beat(world, "b", GOES_AWAY, instance_id="x")
+    await world.pass_time(46_000)
+    assert group(world).members == {}
+
+
+async def test_partitions_that_are_not_given_back_are_taken() -> None:
+    world = await new_world()
+    await beat(world, "a", rebalance_timeout_ms=9_000)
+    await beat(world, "b")
+    await beat(world, "a", 1)
+    for _ in range(2):
+        await world.pass_time(5_000)
+        await beat(world, "a", 1)
+        await beat(world, "b", 2)
+    assert list(group(world).members) == ["b"]
+    await beat(world, "b", 2)
+    assert len(group(world).members["b"].assigned) == 4
+
+
+async def test_subscription_by_regular_expression() -> None:
+    world = await new_world()
+    world.topics.create("other", 1)
+    answer = await beat(world, "a", topics=None, regex="ord.*")
+    assert indexes(answer) == [0, 1, 2, 3]
+    world.topics.create("ordinary", 2)
+    grown = await beat(world, "a", 1)
+    assert (grown.epoch, len(grown.assigned or ())) == (2, 6)
+    for wrong in ("(", "a)|(b"):
+        assert (await beat(world, "b", topics=None, regex=wrong)).error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    await world.restart()
+    assert (await beat(world, "a", 2)).epoch == 2
+    assert group(world).subscribed == {"orders", "ordinary"}
+
+
+async def test_topics_that_grow_are_shared_out() -> None:
+    world = await new_world(1)
+    await beat(world, "a")
+    world.topics.counts[world.topics.ids["orders"]] = 3
+    world.topics.changes += 1
+    assert indexes(await beat(world, "a", 1)) == [0, 1, 2]
+
+
+async def test_one_id_has_one_protocol() -> None:
+    world = await new_world()
+    world.config["group.consumer.migration.policy"] = "disabled"
+    await world.stable(G)
+    assert (await beat(world, "a")).error is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(KafkaError):
+        group(world)
+
+
+async def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets() -> None:
+    world = await new_world()
+    (joined,) = await world.stable(G)
+    await commit(world, joined.member_id, joined.generation, 0)
+    world.leave(G, joined.member_id)
+    await world.settle()
+    assert world.groups.describe(G).state is GroupState.EMPTY  # type: ignore[union-attr]
+    assert (await beat(world, "a")).error is ErrorCode.NONE
+    assert world.groups.describe(G) is None
+    topic_id = world.topics.ids["orders"]
+    assert world.groups.fetch(G, [(topic_id, 0)])[0] is not None
+    await world.restart()
+    assert world.groups.describe(G) is None
+    assert list(group(world).members) == ["a"]
+    assert world.groups.fetch(G, [(topic_id, 0)])[0] is not None
+
+
+async def test_a_classic_group_is_upgraded_and_returns() -> None:
+    world = await new_world()
+    joined, future = await world.enter(G)
+    await world.pass_time(2_000)
+    first = await answered(future)
+    assignment = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x04" + bytes.fromhex(
+        "00000000000000010000000200000003") + b"\xff\xff\xff\xff"  # fmt: skip
+    synced = world.ask_sync(G, first, {joined: assignment})
+    await world.settle()
+    assert (await answered(synced)).assignment == assignment
+
+    newer = await beat(world, "n")
+    assert (newer.error, newer.epoch, indexes(newer)) == (ErrorCode.NONE, 2, [])
+    assert world.groups.describe(G) is None
+    assert world.beat(G, first) == ErrorCode.REBALANCE_IN_PROGRESS
+    # An eager member has given everything up when it joins again.
+    again = await rejoin(world, joined)
+    assert (again.error, again.generation, again.leader) == (ErrorCode.NONE, 2, "")
+    mine = partitions_of(sync(world, again).assignment)
+    theirs = indexes(await beat(world, "n", 2))
+    assert sorted(mine + theirs) == [0, 1, 2, 3]
+    assert len(mine) == 2
+    assert world.groups.heartbeat(G, joined, None, 2) is ErrorCode.NONE
+    await world.restart()
+    assert world.groups.heartbeat(G, joined, None, 2) is ErrorCode.NONE
+
+    # The last member of the newer protocol leaves: a classic group again, whose members join a round.
+    await beat(world, "n", LEAVES)
+    await world.pass_time(1_000)
+    classic = world.groups.describe(G)
+    assert classic is not None
+    assert classic.state is GroupState.PREPARING_REBALANCE
+    with pytest.raises(KafkaError):
+        group(world)
+    await world.restart()
+    assert world.groups.describe(G) is not None
+    outcome = world.groups.join(G, join_request(joined))
+    await world.pass_time(1_000)
+    assert (await answered(outcome)).leader == joined
+
+
+async def rejoin(world: World, member_id: str) -> JoinResult:
+    outcome = world.groups.join(G, join_request(member_id))
+    await world.settle()
+    result = await answered(outcome)
+    assert isinstance(result, JoinResult)
+    return result
+
+
+def sync(world: World, joined: JoinResult) -> Any:
+    return world.groups.sync(
+        G, SyncRequest(joined.member_id, None, joined.generation, "consumer", joined.protocol_name, ())
+    )
+
+
+def partitions_of(assignment: bytes) -> list[int]:
+    content = decode_data("ConsumerProtocolAssignment", 1, assignment[2:])
+    return [index for topic in content.assigned_partitions for index in topic.partitions]
+
+
+async def test_classic_members_leave_a_consumer_group() -> None:
+    world = await new_world()
+    await beat(world, "n")
+    first = world.groups.join(G, join_request(""))
+    assert isinstance(first, JoinResult)
+    assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+    again = await rejoin(world, first.member_id)
+    assert again.error is ErrorCode.NONE
+    outcome = world.groups.leave(G, [LeavingMember(first.member_id, None), LeavingMember("x", None)])
+    await world.settle()
+    assert await answered(outcome) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert list(group(world).members) == ["n"]
+
+
+async def test_deleted_and_expired_groups() -> None:
+    world = await new_world()
+    await beat(world, "a")
+    with pytest.raises(KafkaError) as caught:
+        world.groups.delete_group(G)
+    assert caught.value.code == ErrorCode.NON_EMPTY_GROUP
+    await beat(world, "a", LEAVES)
+    outcome = world.groups.delete_group(G)
+    await world.settle()
+    assert await answered(outcome) is ErrorCode.NONE
+    await world.restart()
+    with pytest.raises(KafkaError) as caught:
+        group(world)
+    assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+    # An empty group without offsets goes by itself.
+    await beat(world, "a")
+    await beat(world, "a", LEAVES)
+    world.clock.advance(600_000)
+    await world.pass_time(1_000)
+    with pytest.raises(KafkaError):
+        group(world)
