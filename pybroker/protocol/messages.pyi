@@ -212,7 +212,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(msgspec.Struct):
 class ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
     partitions: list[int] = []
-    assignment_epochs: list[int] | None = None
+    assignment_epochs: list[int] | None = []
 
 class ConsumerGroupMemberMetadataKey(msgspec.Struct):
     """Data, versions 0-0."""
@@ -231,7 +231,7 @@ class ConsumerGroupMemberMetadataValue(msgspec.Struct):
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ConsumerGroupMemberMetadataValue_ClassicMemberMetadata | None = None
+    classic_member_metadata: ConsumerGroupMemberMetadataValue_ClassicMemberMetadata | None = ...
 
 class ConsumerGroupMemberMetadataValue_ClassicMemberMetadata(msgspec.Struct):
     session_timeout_ms: int = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 
 import pytest
 
+from pybroker.client import AdminClient, TopicPartition
 from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.groups.kit import Member, create_topic, delete_topic, fill, members, shared_out, unique, until
@@ -191,6 +193,20 @@ def test_kafkas_tool_shows_groups_of_both_protocols(newer: BrokerProcess) -> Non
         assert f"{topic}(0,1)" in shown.replace(" ", "") or f"{topic}:0,1" in shown.replace(" ", ""), shown
         lag = run_tool("kafka-consumer-groups", ["--bootstrap-server", newer.bootstrap, "--describe", "--group", one])
         assert [line.split()[3:6] for line in lag.splitlines() if topic in line] == [["5", "5", "0"]] * 2
+
+
+async def test_our_own_admin_client_describes_them(newer: BrokerProcess) -> None:
+    topic, group = create_topic(newer.bootstrap, 2), unique("group")
+    fill(newer.bootstrap, topic, 2, 1)
+    async with AdminClient({"bootstrap.servers": newer.bootstrap}) as admin:
+        with Member(newer.bootstrap, group, topic, NEWER) as member:
+            await asyncio.to_thread(until, lambda: len(member.values) == 2, "it reads")
+            found = (await admin.describe_groups([group]))[group]
+            assert (found.state, found.protocol_type, found.partition_assignor) == ("Stable", "consumer", "uniform")
+            (one,) = found.members
+            assert sorted(one.assignment) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+        assert (await admin.describe_groups([group]))[group].state == "Empty"
+        assert group in [each.group_id for each in await admin.list_groups() if each.type == "consumer"]
 
 
 def test_a_java_consumer(newer: BrokerProcess) -> None:

@@ -105,11 +105,10 @@ def snake_case(name: str) -> str:
 
 
 def default_of(definition: Json) -> str | None:
-    """The default where it is not what the type implies anyway."""
-    if "default" not in definition:
+    """The default where it is not what the type implies anyway. Kafka's generator reads a default of JSON's null (not
+    the text "null") as none."""
+    if definition.get("default") is None:
         return None
-    if definition["default"] is None:
-        return "null"
     text = str(definition["default"]).lower() if isinstance(definition["default"], bool) else str(definition["default"])
     if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", text):
         text = str(int(text, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pybroker.client.admin.base import AdminBase
@@ -20,6 +21,7 @@ from pybroker.client.consumer.group.protocol_bytes import read_assignment
 from pybroker.client.errors import broker_error, is_retriable
 from pybroker.client.offsets import OffsetAndMetadata, with_metadata
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group. state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead."""
+    """A group. state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead; of a consumer group (KIP-848)
+    Stable, Empty, Assigning, Reconciling or Dead."""
 
     group_id: str
     state: str
@@ -92,11 +95,10 @@ class GroupsAdmin(AdminBase):
 
         async def work(futures: Futures[str, GroupDescription]) -> None:
             for group in groups:
-                row = await self._row(group, m.DescribeGroupsRequest(groups=[group]), lambda answer: answer.groups)
+                row = await self._coordinator(group, partial(_describe, group))
                 coordinator = await self._network.coordinator(group)
-                settle(
-                    futures[group], row.error_code, row.error_message, _description(row, coordinator), f"group {group}"
-                )
+                described = _description(row, coordinator)
+                settle(futures[group], row.error_code, row.error_message, described, f"group {group}")
 
         return KeyedResult(start(groups, work))
 
@@ -193,7 +195,41 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
             raise broker_error(code, about=f"group {group_id}")
 
 
+async def _describe(group: str, connection: BrokerConnection) -> Any:
+    """The group's row, of the protocol that it has: only one of the two requests knows it."""
+    row: Any = None
+    if connection.supports(m.ConsumerGroupDescribeRequest):
+        (row,) = (await connection.request(m.ConsumerGroupDescribeRequest(group_ids=[group]))).groups
+    if row is None or row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        (row,) = (await connection.request(m.DescribeGroupsRequest(groups=[group]))).groups
+    if is_retriable(row.error_code):
+        raise broker_error(row.error_code, row.error_message, about=f"group {group}")
+    return row
+
+
 def _description(row: Any, coordinator: int) -> GroupDescription:
+    if isinstance(row, m.ConsumerGroupDescribeResponse_DescribedGroup):
+        return GroupDescription(
+            row.group_id,
+            row.group_state,
+            "consumer",
+            row.assignor_name,
+            tuple(
+                MemberDescription(
+                    each.member_id,
+                    each.instance_id,
+                    each.client_id,
+                    each.client_host,
+                    tuple(
+                        TopicPartition(topic.topic_name, partition)
+                        for topic in each.assignment.topic_partitions
+                        for partition in topic.partitions
+                    ),
+                )
+                for each in row.members
+            ),
+            coordinator,
+        )
     return GroupDescription(
         row.group_id,
         row.group_state,

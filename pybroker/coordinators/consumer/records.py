@@ -239,8 +239,9 @@ def _member(member_id: str, said: Any, current: Any) -> Member:
         said.subscribed_topic_regex or None,
         said.rebalance_timeout_ms,
         said.server_assignor,
+        # Kafka's default is one without protocols, which nobody is.
         None
-        if classic is None
+        if classic is None or not classic.supported_protocols
         else ClassicSide(
             classic.session_timeout_ms, tuple((one.name, one.metadata) for one in classic.supported_protocols)
         ),

@@ -153,15 +153,25 @@ impl<S: Sink> Decoder<'_, S> {
             Kind::Struct {
                 nullable: false,
                 layout,
+                ..
             } => self.structure(layout, reader),
-            // A presence byte: negative is null, as Kafka reads it.
+            // As Kafka reads it: in a tagged field 0 is null, elsewhere a negative byte.
             Kind::Struct {
                 nullable: true,
+                tagged,
                 layout,
-            } => match reader.i8()? {
-                ..0 => self.sink.null(),
-                _ => self.structure(layout, reader),
-            },
+            } => {
+                let is_null = if *tagged {
+                    reader.unsigned_varint()? == 0
+                } else {
+                    reader.i8()? < 0
+                };
+                if is_null {
+                    self.sink.null()
+                } else {
+                    self.structure(layout, reader)
+                }
+            }
         }
     }
 

@@ -189,16 +189,18 @@ impl<S: Source> Encoder<'_, S> {
             Kind::Struct {
                 nullable: false,
                 layout,
+                ..
             } => {
                 self.null(value, false)?;
                 self.structure(layout, value)?;
             }
             Kind::Struct {
                 nullable: true,
+                tagged,
                 layout,
             } => {
                 if self.source.is_null(value) {
-                    self.out.push(0xff);
+                    self.out.push(if *tagged { 0 } else { 0xff });
                 } else {
                     self.out.push(1);
                     self.structure(layout, value)?;

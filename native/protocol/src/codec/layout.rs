@@ -65,6 +65,8 @@ pub enum Kind {
     },
     Struct {
         nullable: bool,
+        /// Null is the unsigned varint 0 in place of the byte −1.
+        tagged: bool,
         layout: Box<Layout>,
     },
 }
@@ -87,6 +89,7 @@ impl Kind {
             Kind::Struct {
                 nullable: false,
                 layout,
+                ..
             } => layout.min_bytes,
         }
     }
@@ -115,10 +118,13 @@ impl Layout {
                     flexible,
                     compact: flexible && !field.plain,
                 };
-                let kind = form.kind_of(&field.kind, nullable);
+                let mut kind = form.kind_of(&field.kind, nullable);
                 let presence = match field.tag {
                     Some((tag, versions)) if versions.contains(version) => {
                         tagged.push((tag, place));
+                        if let Kind::Struct { tagged, .. } = &mut kind {
+                            *tagged = true;
+                        }
                         Presence::Tagged
                     }
                     _ => {
@@ -165,6 +171,7 @@ impl Form<'_> {
             FieldType::Bytes | FieldType::Records => Kind::Bytes { nullable, compact },
             FieldType::Struct(class) => Kind::Struct {
                 nullable,
+                tagged: false,
                 layout: Box::new(Layout::of(
                     self.classes,
                     *class,
