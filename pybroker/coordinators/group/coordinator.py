@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
@@ -24,6 +24,7 @@ from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, RemovedTopic, Settings
 from pybroker.coordinators.group.records import OffsetKey, OffsetValue
 from pybroker.coordinators.group.removals import Removals
+from pybroker.coordinators.group.reply import Reply
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.group.shard import GroupShard
 from pybroker.coordinators.group.transactional_offsets import Watch
@@ -49,32 +50,6 @@ GROUP_ID_BYTES_MAX = 0x7FFF
 
 EXPIRY_GROUPS_A_TURN = 200
 """Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats."""
-
-T = TypeVar("T")
-
-
-class Reply(Generic[T]):
-    """An answer that is there at once, or a future for it."""
-
-    __slots__ = ("_future", "_value")
-
-    def __init__(self) -> None:
-        self._value: T | None = None
-        self._future: asyncio.Future[T] | None = None
-
-    def __call__(self, value: T) -> None:
-        if self._future is None:
-            self._value = value
-        elif not self._future.done():
-            self._future.set_result(value)
-
-    def outcome(self, loop: asyncio.AbstractEventLoop) -> T | asyncio.Future[T]:
-        """The value if it has come, else the future that gets it."""
-        if self._value is not None:
-            return self._value
-        self._future = loop.create_future()
-        return self._future
-
 
 class GroupCoordinator:
     """See the module. Built by `app.Broker`; `start` once the metadata cache is filled and local partitions are
