@@ -43,7 +43,7 @@ def handle(
         if not all(may_read(name) for name in request.subscribed_topic_names or ()):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         if not request.group_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
         beat = _heartbeat(context, request)
         check_form(beat, groups.assignors, own_id_required=context.api_version >= 1)
         outcome = groups.consumer_heartbeat(request.group_id, beat, may_read)

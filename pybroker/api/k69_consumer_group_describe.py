@@ -76,7 +76,7 @@ def _check_topics(
     if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
         raise KafkaError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
+            "Members of the group read topics that this client may not describe.",
         )
 
 

@@ -155,7 +155,7 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no member {member_id}."
             )
         return member
 
@@ -163,11 +163,11 @@ class ConsumerGroup:
         """The member that goes by this instance id. KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         known = self.instances.get(instance_id)
         if known is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no instance {instance_id}.")
         if known != member_id:
             raise KafkaError(
                 ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {known}.",
+                f"Member {known} has taken the place of {member_id} as instance {instance_id}.",
             )
         return self.members[known]
 

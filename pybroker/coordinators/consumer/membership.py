@@ -28,26 +28,28 @@ def check_form(beat: Heartbeat, assignors: Container[str], *, own_id_required: b
     ids themselves (KIP-1082). KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     problem = None
     if not beat.member_id and (own_id_required or beat.epoch != JOINS):
-        problem = "MemberId can't be empty."
+        problem = "A member names itself: member_id is empty."
     elif beat.instance_id == "":
-        problem = "InstanceId can't be empty."
+        problem = "instance_id is empty: a dynamic member sends null."
     elif beat.rack_id == "":
-        problem = "RackId can't be empty."
+        problem = "rack_id is empty: without a rack it is null."
     elif beat.epoch == JOINS:
         if beat.rebalance_timeout_ms == -1:
-            problem = "RebalanceTimeoutMs must be provided in first request."
+            problem = "A member that joins says its rebalance_timeout_ms."
         elif beat.owned is None or beat.owned:
-            problem = "TopicPartitions must be empty when (re-)joining."
+            problem = "A member that joins owns nothing: topic_partitions is an empty list."
         elif beat.topics is None and beat.regex is None:
-            problem = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            problem = "A member that joins names topics or a regular expression."
     elif beat.epoch == GOES_AWAY and beat.instance_id is None:
-        problem = "InstanceId can't be null."
+        problem = "Only a static member leaves for a while: instance_id is null."
     elif beat.epoch < GOES_AWAY:
-        problem = f"MemberEpoch is {beat.epoch}, but must be greater than or equal to -2."
+        problem = f"There is no member epoch {beat.epoch}: the least is -2."
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
     if beat.assignor is not None and beat.assignor not in assignors:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {beat.assignor} is not supported.")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"There is no assignor {beat.assignor} here (group.consumer.assignors)."
+        )
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
@@ -56,7 +58,7 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
         return
     if len(group.members) >= size_max:
         raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {size_max}."
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {size_max} members: group.consumer.max.size."
         )
 
 
@@ -69,8 +71,7 @@ def check_epoch(member: Member, epoch: int, owned: frozenset[Partition] | None) 
         return
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has epoch {epoch}, but the group coordinator knows epoch {member.epoch}. The "
-        "member must abandon all its partitions and rejoin.",
+        f"Member {member.member_id} is in epoch {member.epoch}, not in {epoch}: it gives up all it has and rejoins.",
     )
 
 
@@ -130,8 +131,7 @@ def _find(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member | None, Member]
     if holder != beat.member_id and known.epoch != GOES_AWAY and not known.is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
-            f"instance id is owned by member {holder}.",
+            f"Member {holder} has the instance id {beat.instance_id}, and has not left.",
         )
     return known, inherited(known, beat.member_id)
 

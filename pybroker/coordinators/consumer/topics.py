@@ -52,7 +52,7 @@ def compiled(regex: str) -> Pattern:
         return Pattern(regex)
     except ValueError as error:
         raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{regex}` is not a valid expression: {error}"
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression {regex!r} cannot be used: {error}"
         ) from None
 
 
