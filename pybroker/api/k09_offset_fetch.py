@@ -95,8 +95,9 @@ def handle(
                         committed_offset=offset.offset,
                         committed_leader_epoch=offset.leader_epoch,
                         metadata=offset.metadata,
-                        # Version 1 has no code for the group.
-                        error_code=code if context.api_version >= 2 or code is not ErrorCode.NONE else error,
+                        # Version 1 has no code for the group, and aiokafka does not look at it in later ones: told
+                        # no offset while the group is being loaded, it would begin anew.
+                        error_code=code if code is not ErrorCode.NONE else error,
                     )
                     for partition, offset, code in topic.partitions
                 ],

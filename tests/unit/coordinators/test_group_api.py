@@ -292,7 +292,9 @@ async def test_offset_fetch_of_one_group(version: int) -> None:
     c.world.topics.remove("__consumer_offsets")
     lost = await c.ask(9, version, request)
     codes = {p.error_code for t in lost.topics for p in t.partitions}
-    assert ErrorCode.NOT_COORDINATOR in (codes if version < 2 else {lost.error_code})
+    # With each partition, too, where the answer has a code for the group: not every client looks at that.
+    assert codes == {ErrorCode.NOT_COORDINATOR}
+    assert lost.error_code == (ErrorCode.NOT_COORDINATOR if version >= 2 else 0)
 
 
 @pytest.mark.parametrize("version", range(8, 11))
