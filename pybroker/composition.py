@@ -22,6 +22,7 @@ from pybroker.admin.elections import ElectionAdmin
 from pybroker.admin.history import HistoryAdmin
 from pybroker.admin.lineage import LineageAdmin
 from pybroker.admin.log_dirs import LogDirAdmin
+from pybroker.admin.quotas import QuotaAdmin
 from pybroker.admin.reassignments import ReassignmentAdmin
 from pybroker.admin.records import RecordAdmin
 from pybroker.admin.returned_offsets import ReturnedOffsets
@@ -487,4 +488,5 @@ def _services(
         gate=gate,
         acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
         users=UserAdmin(view, port),
+        quotas=QuotaAdmin(view, port),
     )

@@ -50,6 +50,8 @@ from pybroker.api import (
     k45_alter_partition_reassignments,
     k46_list_partition_reassignments,
     k47_offset_delete,
+    k48_describe_client_quotas,
+    k49_alter_client_quotas,
     k50_describe_user_scram_credentials,
     k51_alter_user_scram_credentials,
     k60_describe_cluster,
@@ -180,6 +182,8 @@ def routes(services: Services) -> dict[int, Handler]:
         k30_create_acls.API_KEY: partial(k30_create_acls.handle, services.acls, authorizer),
         k31_delete_acls.API_KEY: partial(k31_delete_acls.handle, services.acls, authorizer),
         k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
+        k48_describe_client_quotas.API_KEY: partial(k48_describe_client_quotas.handle, services.quotas, authorizer),
+        k49_alter_client_quotas.API_KEY: partial(k49_alter_client_quotas.handle, services.quotas, authorizer),
         k50_describe_user_scram_credentials.API_KEY: partial(
             k50_describe_user_scram_credentials.handle, services.users, authorizer
         ),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pybroker.admin.history import HistoryAdmin
     from pybroker.admin.lineage import LineageAdmin
     from pybroker.admin.log_dirs import LogDirAdmin
+    from pybroker.admin.quotas import QuotaAdmin
     from pybroker.admin.reassignments import ReassignmentAdmin
     from pybroker.admin.records import RecordAdmin
     from pybroker.admin.topics import TopicAdmin
@@ -67,3 +68,4 @@ class Services:
     """Who is a broker; None of a broker that is alone."""
     acls: AclAdmin
     users: UserAdmin
+    quotas: QuotaAdmin

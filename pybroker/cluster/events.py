@@ -254,6 +254,19 @@ class AlterUsers(Event[list[KafkaError | None]], frozen=True):
     changes: tuple[UserChange, ...]
 
 
+class QuotaChange(msgspec.Struct, frozen=True):
+    """New quotas of an entity (`metadata.client_quotas`), as stored; None removes one, if it is there."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    values: Mapping[str, str | None]
+
+
+class AlterClientQuotas(Event[list[KafkaError | None]], frozen=True):
+    """Reply: None or the error for each, in order. Values were validated before."""
+
+    changes: tuple[QuotaChange, ...]
+
+
 # --- replication ------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker.controller import (
     brokers,
+    client_quotas,
     configs,
     dead_transactions,
     elect_leaders,
@@ -22,6 +23,7 @@ from pybroker.controller import (
 
 FAMILIES = (
     brokers,
+    client_quotas,
     configs,
     dead_transactions,
     elect_leaders,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pybroker.cluster.events import (
     BY_BROKER,
+    AlterClientQuotas,
     AlterConfigs,
     AlterIsr,
     AlterUsers,
@@ -36,6 +37,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
     {
+        AlterClientQuotas,
         AlterConfigs,
         AlterUsers,
         BeginIngest,

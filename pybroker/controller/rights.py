@@ -183,6 +183,7 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.UndeleteTopic: Rule(_undelete),
     e.CreatePartitions: Rule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: Rule(_alter_configs, "changes"),
+    e.AlterClientQuotas: Rule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
     e.CreateAcls: Rule(_alter_cluster),
     e.DeleteAcls: Rule(_alter_cluster),
     e.AlterUsers: Rule(_alter_cluster, "changes"),

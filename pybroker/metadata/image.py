@@ -131,6 +131,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
     acls: Mapping[AclPattern, AclNode] = {}
     """Entries of each pattern that changed; none = the pattern is gone."""
     users: Mapping[str, ConfigImage] = {}
+    quotas: Mapping[str, ConfigImage] = {}
     ingests: tuple[IngestRecord, ...] = ()
     ended_ingests: tuple[IngestKey, ...] = ()
     committed_ingests: tuple[IngestRecord, ...] = ()
@@ -193,7 +194,9 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """Topics whose nodes cannot be read: name → why. They are neither served nor deleted, and their names are taken."""
     acls: Mapping[AclPattern, AclNode] = {}
     users: Mapping[str, ConfigImage] = {}
-    """What is stored for users: SCRAM credentials under the mechanisms' names."""
+    """What is stored for users: SCRAM credentials under the mechanisms' names, and quotas."""
+    quotas: Mapping[str, ConfigImage] = {}
+    """Quotas of everybody else, by path, and the nodes between (`metadata.client_quotas`)."""
     ingests: Mapping[IngestKey, IngestRecord] = {}
     """Open ones."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
@@ -301,6 +304,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             reserved=reserved,
             acls=_with_acls(self.acls, delta.acls),
             users={**self.users, **delta.users} if delta.users else self.users,
+            quotas={**self.quotas, **delta.quotas} if delta.quotas else self.quotas,
             ingests=_changed(self.ingests, {one.key: one for one in delta.ingests}, delta.ended_ingests),
             committed_ingests=_changed(
                 self.committed_ingests,

@@ -26,6 +26,7 @@ import msgspec
 
 from pybroker.metadata import znodes
 from pybroker.metadata.acls import AclNode, AclPattern, decode_acls
+from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS, is_credentials
 from pybroker.metadata.deletion_records import (
     DEAD_STATES,
     FOUND,
@@ -153,6 +154,7 @@ def load_image(
         reserved=reserved_names(deletions),
         acls=_acls({**nodes.acls, **nodes.extended_acls}),
         users=_users(nodes.configs),
+        quotas=_quotas(nodes.configs),
         ingests={record.key: record for record in ingests if record.state == OPEN},
         committed_ingests={record.series: record for record in ingests if record.state != OPEN},
         ingest_folders=_ingest_folders(nodes.ingest),
@@ -465,9 +467,23 @@ def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
 def _users(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
     found: dict[str, ConfigImage] = {}
     for path, node in nodes.items():
-        if path.startswith(USER_CONFIGS + "/") and "/" not in path[len(USER_CONFIGS) + 1 :]:
+        if path.startswith(USER_CONFIGS + "/") and is_credentials(path):
             try:
                 found[user_of_path(path)] = ConfigImage(znodes.decode_config(path, node.data), node.version)
             except DamagedNodeError as problem:
                 log.error("a user's credentials are damaged; the user cannot authenticate: %s", problem)
+    return found
+
+
+def _quotas(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
+    found: dict[str, ConfigImage] = {}
+    for path, node in nodes.items():
+        if path.startswith((USER_CONFIGS + "/", CLIENT_CONFIGS + "/", IP_CONFIGS + "/")) and not is_credentials(path):
+            config: dict[str, str] = {}
+            try:
+                # What is only the parent of others has no data.
+                config = znodes.decode_config(path, node.data) if node.data else {}
+            except DamagedNodeError as problem:
+                log.error("quotas are damaged and left out: %s", problem)
+            found[path] = ConfigImage(config, node.version)
     return found

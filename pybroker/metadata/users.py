@@ -9,10 +9,15 @@ from urllib.parse import quote, unquote
 USER_CONFIGS = "/config/users"
 
 
-def user_path(name: str) -> str:
-    """The node of a user; names are sanitized as Kafka does."""
+def sanitized(name: str) -> str:
+    """A name as part of a path, as Kafka has it there."""
     encoded = quote(name, safe="").replace("~", "%7E")
-    return f"{USER_CONFIGS}/{encoded.replace('.', '%2E') if encoded in ('.', '..') else encoded}"
+    return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
+
+
+def user_path(name: str) -> str:
+    """The node of a user."""
+    return f"{USER_CONFIGS}/{sanitized(name)}"
 
 
 def user_of_path(path: str) -> str:

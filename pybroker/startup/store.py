@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, StartError
+from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS
 from pybroker.metadata.cluster_id import get_or_generate_cluster_id
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
@@ -52,7 +53,7 @@ async def prepare_store(store: MetadataStore) -> str:
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:
             await refuse_unfinished(store)
-            for path in (*PERSISTENT_PATHS, INGEST_OPEN, INGEST_COMMITTED):
+            for path in (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED):
                 await ensure_path(store, path)
             await ensure_security_paths(store)
             return await get_or_generate_cluster_id(store)

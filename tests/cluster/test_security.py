@@ -210,6 +210,16 @@ def test_no_broker_is_served_where_clients_are(brokers: dict[int, SecureBroker])
             assert client.is_closed_by_peer(), kind.__name__
 
 
+QUOTAS_OF = ("user", "client-id")
+
+
+def quotas(broker: SecureBroker) -> list[list[str | None]]:
+    """Names of the entities that have some, as a broker shows them."""
+    with broker.as_user(ROOT) as client:
+        entries = kit.call(client, m.DescribeClientQuotasRequest()).entries
+    return [[part.entity_name for part in one.entity] for one in entries]
+
+
 def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
     """Made at one, they hold at all; also at one that was down meanwhile, as soon as it serves."""
     acknowledged_by_all(brokers, "shared")
@@ -225,10 +235,19 @@ def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]
         with brokers[number].admin("alice", "SCRAM-SHA-256") as admin:
             return "shared" in admin.list_topics()
 
+    limited = m.AlterClientQuotasRequest_EntryData(
+        entity=[m.AlterClientQuotasRequest_EntityData(entity_type=kind, entity_name="alice") for kind in QUOTAS_OF],
+        ops=[m.AlterClientQuotasRequest_OpData(key="producer_byte_rate", value=1024.0)],
+    )
+    with brokers[2].as_user(ROOT) as client:
+        (changed,) = kit.call(client, m.AlterClientQuotasRequest(entries=[limited])).entries
+        assert changed.error_code == 0
     assert seen(1)
     assert seen(2)
+    assert quotas(brokers[1]) == [["alice", "alice"]]
     brokers[3].process.start()
     assert seen(3)
+    assert quotas(brokers[3]) == [["alice", "alice"]]
     kind, name = ResourceType.TOPIC, "shared"
     one = m.DeleteAclsRequest_DeleteAclsFilter(
         resource_type_filter=kind,

@@ -409,6 +409,19 @@ ROWS = (
     Row(46, "cluster", lambda *_: m.ListPartitionReassignmentsRequest(topics=None), Grant(C, Op.DESCRIBE)),
     Row(47, "group", _offset_delete, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),
     Row(47, "topic", _offset_delete, Grant(T, Op.READ), also=(Grant(G, Op.DELETE), Grant(G, Op.READ))),
+    Row(48, "cluster", lambda *_: m.DescribeClientQuotasRequest(), Grant(C, Op.DESCRIBE_CONFIGS)),
+    Row(
+        49,
+        "cluster",
+        lambda name, _: m.AlterClientQuotasRequest(
+            entries=[
+                m.AlterClientQuotasRequest_EntryData(
+                    entity=[m.AlterClientQuotasRequest_EntityData(entity_type="user", entity_name=name)]
+                )
+            ]
+        ),
+        Grant(C, Op.ALTER_CONFIGS),
+    ),
     Row(50, "cluster", lambda *_: m.DescribeUserScramCredentialsRequest(users=None), Grant(C, Op.DESCRIBE)),
     Row(
         51,

@@ -206,8 +206,8 @@ apis! {
     45 AlterPartitionReassignments 0..=1 flexible 0 Python served;
     46 ListPartitionReassignments 0..=0 flexible 0 Python served;
     47 OffsetDelete 0..=0 flexible none Python served;
-    48 DescribeClientQuotas 0..=1 flexible 1 Python dormant;
-    49 AlterClientQuotas 0..=1 flexible 1 Python dormant;
+    48 DescribeClientQuotas 0..=1 flexible 1 Python served;
+    49 AlterClientQuotas 0..=1 flexible 1 Python served;
     50 DescribeUserScramCredentials 0..=0 flexible 0 Python served;
     51 AlterUserScramCredentials 0..=0 flexible 0 Python served;
     52 Vote 0..=2 flexible 0 Python dormant;
