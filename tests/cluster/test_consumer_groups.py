@@ -1,0 +1,190 @@
+"""Groups of the newer protocol (KIP-848) over brokers: their coordinator moves, by kill -9 and by order, and nobody in
+the group notices. What was half done goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.kit import Member, fill, members, shared_out, unique
+from tests.groups.newer_member import NEVER_MS, NewerMember, picture
+from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
+from tests.wire.client import WireClient
+
+OFFSETS, PARTITIONS = "__consumer_offsets", 6
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "min.insync.replicas": "2",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.session.timeout.ms": str(NEVER_MS),
+    "group.consumer.max.session.timeout.ms": str(NEVER_MS),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path_factory.mktemp("consumers"), 3, SETTINGS) as cluster:
+        with WireClient(cluster.brokers[1].port) as client:
+            # Whoever asks for a coordinator makes the topic of its records.
+            request = m.FindCoordinatorRequest(coordinator_keys=["any"])
+            until(lambda: client.call(request, 4).coordinators[0].error_code == 0)
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: BrokerCluster) -> str:
+    name = unique("read")
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS, 3)])
+    return name
+
+
+def coordinator(cluster: BrokerCluster) -> int:
+    """Who leads the only partition that groups are stored in, as all that run say."""
+    found: set[int | None] = set()
+
+    def told() -> bool:
+        found.clear()
+        for broker in cluster.brokers.values():
+            if broker.running:
+                with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+                    (one,) = admin.describe_topics([OFFSETS]).all_topic_names()[OFFSETS].partitions
+                found.add(None if one.leader is None else one.leader.id)
+        return len(found) == 1 and None not in found
+
+    until(told)
+    (leader,) = found
+    assert leader is not None
+    return leader
+
+
+def is_killed(cluster: BrokerCluster) -> None:
+    """Dies with kill -9, and comes back when another broker coordinates."""
+    gone = coordinator(cluster)
+    cluster.brokers[gone].kill()
+    until(lambda: leaders(cluster, OFFSETS)[0] not in (gone, None))
+    cluster.brokers[gone].start()
+    until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
+
+
+def is_replaced(cluster: BrokerCluster) -> None:
+    """Another replica leads from now on: preferred, and elected by order (ElectLeaders)."""
+    before = coordinator(cluster)
+    where = TopicPartition(OFFSETS, 0)
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.alter_partition_reassignments({where: [before % 3 + 1, (before + 1) % 3 + 1, before]}).all()
+        until(lambda: not admin.list_partition_reassignments())
+        assert admin.elect_leaders(ElectionType.PREFERRED, [where])[where] is None
+    until(lambda: coordinator(cluster) == before % 3 + 1)
+
+
+def moves_away(cluster: BrokerCluster) -> None:
+    """Has no replica of the groups any more, and gets one again."""
+    before = coordinator(cluster)
+    where = TopicPartition(OFFSETS, 0)
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        for replicas in ([one for one in (1, 2, 3) if one != before], [before % 3 + 1, (before + 1) % 3 + 1, before]):
+            admin.alter_partition_reassignments({where: replicas}).all()
+            until(lambda: not admin.list_partition_reassignments())
+            until(lambda: coordinator(cluster) != before)
+    until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
+
+
+Move = Callable[[BrokerCluster], None]
+MOVES: list[Move] = [is_killed, is_replaced, moves_away]
+
+
+def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic: str) -> None:
+    """Same epochs, same owners, nothing read twice, what was committed is there."""
+    group = unique("group")
+    fill(cluster.bootstrap, topic, PARTITIONS, 5)
+
+    def seen() -> dict[str, object]:
+        return picture(lambda: cluster.brokers[coordinator(cluster)].port, group)
+
+    def both_read(both: list[Member], count: int) -> bool:
+        owned = [partition for member in both for partition in member.owned]
+        assert len(owned) == len(set(owned)), "no partition has two owners"
+        return sum(len(member.values) for member in both) >= count
+
+    with members(2, cluster.bootstrap, group, topic, {"group.protocol": "consumer"}) as both:
+        until(lambda: shared_out(both, PARTITIONS) and both_read(both, 30))
+        until(lambda: seen()["state"] == "Stable")
+        owned = [set(member.owned) for member in both]
+        disturbed = [len(member.revocations) for member in both]
+        for number, move in enumerate(MOVES, start=1):
+            for member in both:
+                member.commit()
+            before = seen()
+            assert before["offsets"] == dict.fromkeys(((topic, index) for index in range(PARTITIONS)), 5 * number)
+            move(cluster)
+            fill(cluster.bootstrap, topic, PARTITIONS, 5, f"{move.__name__} ")
+            until(lambda number=number: both_read(both, 30 * (number + 1)))  # type: ignore[misc]
+            assert seen() == before, move
+            assert [set(member.owned) for member in both] == owned
+            assert [len(member.revocations) for member in both] == disturbed
+        read = [value for member in both for value in member.values]
+        assert len(read) == len(set(read)) == 30 * (len(MOVES) + 1)
+        assert not [error for member in both for error in member.errors if error.fatal()]
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: str, move: Move) -> None:
+    """One member has all and another one joins: the coordinator moves behind each step, and the one it moves to asks
+    for what is still to be given back, and gives nobody what another one may be reading."""
+    group = unique("group")
+
+    def port() -> int:
+        return cluster.brokers[coordinator(cluster)].port
+
+    first, second = (NewerMember(port, group, name, (topic,)) for name in ("first", "second"))
+    first.beat()
+    first.obey()
+    assert len(first.owned) == PARTITIONS
+    second.beat()
+
+    move(cluster)
+    second.beat()
+    assert (first.epoch, second.epoch, second.told) == (1, 2, frozenset())
+    first.beat()
+    assert len(first.told) == PARTITIONS // 2
+
+    move(cluster)
+    second.beat()
+    assert not second.told, "the first may still read everything"
+    first.beat()
+    assert (first.epoch, len(first.told)) == (1, PARTITIONS // 2)
+    first.obey()
+    first.beat()
+    assert first.epoch == 2
+
+    move(cluster)
+    second.beat()
+    assert len(second.told) == PARTITIONS // 2
+    assert not second.told & first.owned
+    second.obey()
+    for member in (first, second):
+        before = (member.epoch, member.owned)
+        member.beat()
+        assert (member.epoch, member.told) == before == (2, member.owned)
+    shown = picture(port, group)
+    assert (shown["state"], shown["epochs"]) == ("Stable", (2, 2))
+
+
+def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: str) -> None:
+    """So that members ask for the next one."""
+    member = NewerMember(lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,))
+    member.beat()
+    before = cluster.brokers[coordinator(cluster)]
+    is_replaced(cluster)
+    with WireClient(before.port) as client:
+        request = m.ConsumerGroupHeartbeatRequest(group_id=member.group, member_id="member", member_epoch=1)
+        until(lambda: client.call(request, 1).error_code == ErrorCode.NOT_COORDINATOR)
+    member.beat()
+    assert member.epoch == 1

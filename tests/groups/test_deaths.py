@@ -1,0 +1,177 @@
+"""The broker dies at each record that a group of the newer protocol (KIP-848) writes: afterwards the group is what it
+was before the record or behind it, never between, and who asks again gets what it would have got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.dies_writing import NAMES
+from tests.groups.kit import WAIT_S, Member, create_topic, fill, shared_out, unique, until
+from tests.groups.newer_member import GOES_AWAY, NEVER_MS, NewerMember, ask, picture, settle
+from tests.support.brokers import PybrokerProcess
+from tests.transactions.dies_writing import DIED
+from tests.wire.client import WireClient
+
+
+class DyingBroker(PybrokerProcess):
+    """A broker that dies where it is told, and comes back."""
+
+    @property
+    def where(self) -> Path:
+        """The file that says where."""
+        return self.folder / "dies"
+
+    def command(self) -> list[str]:
+        python, minus_m, _, *rest = super().command()
+        return [python, minus_m, "tests.groups.dies_writing", str(self.where), *rest]
+
+    def comes_back(self) -> None:
+        """After it has died there. By the main thread: the death of the one that starts it would be the broker's."""
+        assert self.wait() == DIED, self.log_tail()
+        self.start()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "group.consumer.session.timeout.ms": str(NEVER_MS),
+        "group.consumer.max.session.timeout.ms": str(NEVER_MS),
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
+    }
+    broker = DyingBroker(tmp_path_factory.mktemp("deaths"), settings)
+    broker.start()
+    with WireClient(broker.port) as client:
+        # Whoever asks for a coordinator makes the topic of its records.
+        client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
+    yield broker
+    broker.kill()
+
+
+class Step(NamedTuple):
+    """Something that makes the group write a record; it can be asked again."""
+
+    record: str
+    act: Callable[[], object]
+    behind: Callable[[], object] = lambda: None
+    """What follows it, in peace."""
+
+
+def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
+    """The life of a group, with every kind of record that it can write."""
+    a, b = (NewerMember(port, group, name, (topic,)) for name in "ab")
+    first, second = (NewerMember(port, group, name, (topic,), instance_id="static") for name in ("first", "second"))
+
+    def told_half() -> None:
+        a.obey()
+        a.beat()
+
+    def match(regex: str, *topics: str) -> None:
+        a.topics, a.regex = topics, regex
+        a.beat()
+
+    def delete() -> None:
+        request = m.DeleteGroupsRequest(groups_names=[group])
+        answer = ask(port, request, 2, lambda answer: int(answer.results[0].error_code))
+        assert answer.results[0].error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND)
+
+    return [
+        Step("GROUP", a.beat, a.obey),
+        Step("TARGET", b.beat),
+        Step("CURRENT", a.beat),  # it has to give back
+        Step("CURRENT", told_half),  # it has given back
+        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets what was given back
+        Step("OFFSET", partial(b.commit, topic, 0, 7)),
+        Step("REGEX", partial(match, f"{topic}.*"), partial(settle, a, b)),
+        Step("REGEX gone", partial(match, "", topic), partial(settle, a, b)),
+        Step("MEMBER", first.beat, partial(settle, a, b, first)),
+        Step("CURRENT", partial(first.leave, GOES_AWAY)),
+        Step("MEMBER gone", second.beat, partial(settle, a, b, second)),
+        Step("TARGET gone", b.leave, partial(settle, a, second)),
+        Step("TARGET_EPOCH", second.leave, partial(settle, a)),
+        Step("CURRENT gone", a.leave),
+        Step("OFFSET gone", delete),
+    ]
+
+
+KINDS = {*NAMES.values(), "REGEX gone", "MEMBER gone", "TARGET gone", "CURRENT gone", "OFFSET gone"} - {"CLASSIC"}
+
+
+def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
+    topic = create_topic(broker.bootstrap, 4)
+    stories = {moment: play(broker, topic, moment) for moment in ("", "before", "after")}
+    # However the broker died, all goes as it went where it lived on.
+    assert stories["before"] == stories["after"] == stories[""]
+
+
+def play(broker: DyingBroker, topic: str, moment: str) -> list[dict[str, object]]:
+    """A group's life, in which the broker dies in each step; what the group was behind each."""
+    group = unique("group")
+
+    def port() -> int:
+        return broker.port
+
+    def seen() -> dict[str, object]:
+        return picture(port, group)
+
+    steps = story(port, group, topic)
+    assert {step.record for step in steps} == KINDS
+    pictures: list[dict[str, object]] = []
+    for step in steps:
+        before = seen()
+        if moment:
+            broker.where.write_text(f"{step.record} {moment}")
+            with pytest.raises(OSError):  # noqa: PT011 (the connection ends, however it shows)
+                step.act()
+            broker.comes_back()
+            came_back = seen()
+        step.act()
+        now = seen()
+        assert now != before, step
+        if moment:
+            assert came_back == (before if moment == "before" else now), step
+        step.behind()
+        pictures += [now, seen()]
+    return pictures
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_the_broker_dies_where_a_group_changes_its_protocol(broker: DyingBroker, moment: str) -> None:
+    topic, group = create_topic(broker.bootstrap, 4), unique("group")
+    fill(broker.bootstrap, topic, 4, 5)
+
+    def kind() -> str:
+        with WireClient(broker.port) as client:
+            listed = client.call(m.ListGroupsRequest(), 5).groups
+        return next(one.group_type for one in listed if one.group_id == group)
+
+    with Member(broker.bootstrap, group, topic) as classic, ThreadPoolExecutor(1) as pool:
+        until(lambda: len(classic.values) == 20, "the classic member reads everything")
+        classic.commit()
+        assert kind() == "classic"
+        broker.where.write_text(f"CLASSIC gone {moment}")
+        newer = Member(broker.bootstrap, group, topic, {"group.protocol": "consumer"})
+        try:
+            broker.comes_back()
+            until(lambda: shared_out([classic, newer], 4) and len(newer.owned) == 2, "both protocols share")
+            assert kind() == "consumer"
+        finally:
+            broker.where.write_text(f"CLASSIC {moment}")
+            stopped = pool.submit(newer.stop)
+            broker.comes_back()
+            stopped.result(WAIT_S)
+        until(lambda: shared_out([classic], 4), "the classic member has everything again")
+        until(lambda: kind() == "classic", "and its group is classic again")
+        fill(broker.bootstrap, topic, 4, 5, "more ")
+        until(lambda: len(classic.values) == 40, "it reads on where it was, and nothing twice")
+        assert len(set(classic.values)) == 40
+        assert classic.commit() == dict.fromkeys(range(4), 10)
