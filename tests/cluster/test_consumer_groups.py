@@ -103,7 +103,6 @@ MOVES: list[Move] = [is_killed, is_replaced, moves_away]
 def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic: str) -> None:
     """Same epochs, same owners, nothing read twice, what was committed is there."""
     group = unique("group")
-    fill(cluster.bootstrap, topic, PARTITIONS, 5)
 
     def seen() -> dict[str, object]:
         return picture(lambda: cluster.brokers[coordinator(cluster)].port, group)
@@ -114,8 +113,11 @@ def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic
         return sum(len(member.values) for member in both) >= count
 
     with members(2, cluster.bootstrap, group, topic, {"group.protocol": "consumer"}) as both:
-        until(lambda: shared_out(both, PARTITIONS) and both_read(both, 30))
+        until(lambda: shared_out(both, PARTITIONS) and all(len(member.owned) == 3 for member in both))
         until(lambda: seen()["state"] == "Stable")
+        # Only now: each of them has read something, and so has something to commit.
+        fill(cluster.bootstrap, topic, PARTITIONS, 5)
+        until(lambda: both_read(both, 30))
         owned = [set(member.owned) for member in both]
         disturbed = [len(member.revocations) for member in both]
         for number, move in enumerate(MOVES, start=1):
