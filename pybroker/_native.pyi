@@ -928,6 +928,9 @@ class NativeMetadata:
 
     def publish(self, delta: MetadataDelta) -> int:
         """Applies an ordered delta; requests that start after it see it. Returns the new version."""
+    def set_features(self, epoch: int, levels: Mapping[str, int]) -> None:
+        """Replaces the finalized levels of features, by name, as ApiVersions tells them; 0: the feature is off. What
+        was never finalized is at its highest level."""
 
 @final
 class NativeAuthorizer:

@@ -19,6 +19,7 @@ from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.admin.elections import ElectionAdmin
+from pybroker.admin.features import FeatureAdmin
 from pybroker.admin.history import HistoryAdmin
 from pybroker.admin.lineage import LineageAdmin
 from pybroker.admin.log_dirs import LogDirAdmin
@@ -70,6 +71,7 @@ from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.failed import FailedReplicas
+from pybroker.replicas.features import ToldFeatures
 from pybroker.replicas.fence import Fence
 from pybroker.replicas.following import Addresses, Following
 from pybroker.replicas.found import FoundReports
@@ -318,7 +320,13 @@ def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authori
     # Who may do what comes before the settings of topics: it must not wait for them.
     guard = () if ground.guard is None else (ground.guard,)
     view = KnownCluster(
-        [*guard, Security(authorizer, credentials), DynamicConfigs(ground.broker_id, config, native), changes]
+        [
+            *guard,
+            Security(authorizer, credentials),
+            DynamicConfigs(ground.broker_id, config, native),
+            ToldFeatures(native),
+            changes,
+        ]
     )
     return view, authorizer, credentials
 
@@ -489,4 +497,5 @@ def _services(
         acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
         users=UserAdmin(view, port),
         quotas=QuotaAdmin(view, port),
+        features=FeatureAdmin(view, port),
     )

@@ -54,6 +54,7 @@ from pybroker.api import (
     k49_alter_client_quotas,
     k50_describe_user_scram_credentials,
     k51_alter_user_scram_credentials,
+    k57_update_features,
     k60_describe_cluster,
     k61_describe_producers,
     k64_unregister_broker,
@@ -168,10 +169,15 @@ def routes(services: Services) -> dict[int, Handler]:
         ),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         **_of_transactions(services),
-        k68_consumer_group_heartbeat.API_KEY: partial(k68_consumer_group_heartbeat.handle, groups, authorizer),
-        k69_consumer_group_describe.API_KEY: partial(
-            k69_consumer_group_describe.handle, groups, services.group_topics, authorizer
+        k68_consumer_group_heartbeat.API_KEY: partial(
+            k68_consumer_group_heartbeat.handle, groups, services.features, authorizer
         ),
+        k69_consumer_group_describe.API_KEY: partial(
+            k69_consumer_group_describe.handle,
+            k69_consumer_group_describe.Sources(groups, services.group_topics, services.features),
+            authorizer,
+        ),
+        k57_update_features.API_KEY: partial(k57_update_features.handle, services.features, authorizer),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
         k64_unregister_broker.API_KEY: partial(k64_unregister_broker.handle, services.brokers, authorizer),
         k75_describe_topic_partitions.API_KEY: partial(

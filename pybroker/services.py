@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pybroker.admin.cluster_state import ClusterState, Figures
     from pybroker.admin.configs import ConfigAdmin
     from pybroker.admin.elections import ElectionAdmin
+    from pybroker.admin.features import FeatureAdmin
     from pybroker.admin.history import HistoryAdmin
     from pybroker.admin.lineage import LineageAdmin
     from pybroker.admin.log_dirs import LogDirAdmin
@@ -69,3 +70,4 @@ class Services:
     acls: AclAdmin
     users: UserAdmin
     quotas: QuotaAdmin
+    features: FeatureAdmin

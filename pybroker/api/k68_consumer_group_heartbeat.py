@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from pybroker.admin.features import FeatureAdmin
 from pybroker.coordinators.consumer.membership import check_form
 from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
 from pybroker.coordinators.consumer.records import by_topic
@@ -31,9 +32,14 @@ API_KEY = 68
 
 
 def handle(
-    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    groups: GroupCoordinator,
+    features: FeatureAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     """Answers at once when nothing has to be written."""
+    features.require_consumer_groups()
     authorizer.require_group(context, AclOperation.READ, request.group_id)
 
     def may_read(name: str) -> bool:

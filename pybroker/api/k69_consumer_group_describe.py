@@ -7,7 +7,9 @@ topic that the caller may not describe is TOPIC_AUTHORIZATION_FAILED, without it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from pybroker.admin.features import FeatureAdmin
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Member, Partition
 from pybroker.coordinators.consumer.records import by_topic
@@ -33,18 +35,24 @@ NOT_ASKED = -(1 << 31)
 MEMBER_CLASSIC, MEMBER_CONSUMER = 0, 1
 
 
+class Sources(NamedTuple):
+    """Where the answer comes from."""
+
+    groups: GroupCoordinator
+    topics: Topics
+    features: FeatureAdmin
+
+
 def handle(
-    groups: GroupCoordinator,
-    topics: Topics,
-    authorizer: Authorizer,
-    context: RequestContext,
-    request: ConsumerGroupDescribeRequest,
+    sources: Sources, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """A plain function."""
+    groups, topics, features = sources
     answers = []
     # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
     for group_id in dict.fromkeys(request.group_ids):
         try:
+            features.require_consumer_groups()
             authorizer.require_group(context, AclOperation.DESCRIBE, group_id)
             if not group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")

@@ -7,6 +7,7 @@ wherever an id is asked for here: an event that comes late never means a later t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Generic, TypeVar
 
 import msgspec
@@ -265,6 +266,30 @@ class AlterClientQuotas(Event[list[KafkaError | None]], frozen=True):
     """Reply: None or the error for each, in order. Values were validated before."""
 
     changes: tuple[QuotaChange, ...]
+
+
+class UpgradeType(IntEnum):
+    """In which direction the level of a feature is to go, numbered as on the wire (KIP-584, KIP-778)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureChange(msgspec.Struct, frozen=True):
+    """The new level of a feature."""
+
+    name: str
+    level: int
+    upgrade: int
+    """An UpgradeType."""
+
+
+class UpdateFeatures(Event[None], frozen=True):
+    """All of them or none; no feature is named twice."""
+
+    changes: tuple[FeatureChange, ...]
+    validate_only: bool = False
 
 
 # --- replication ------------------------------------------------------------------------------------------------------

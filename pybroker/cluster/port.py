@@ -53,7 +53,8 @@ class ControllerPort(Protocol):
           back, and its reply is the error;
         - DeleteTopics: the name is free;
         - UndeleteTopic: the topic is in service, or could not be brought back, which is its reply then;
-        - AlterConfigs, AlterClientQuotas, CreateAcls, DeleteAcls, AlterUsers: every live broker obeys.
+        - AlterConfigs, AlterClientQuotas, CreateAcls, DeleteAcls, AlterUsers, UpdateFeatures: every live
+          broker obeys.
 
         With `timeout_ms`, which counts from the call on, it answers then at the latest. In a cluster this holds for the
         decision, too, and who names no time has 25 s. Who is cancelled while waiting does not stop what was submitted.

@@ -24,6 +24,7 @@ from pybroker.cluster.events import (
     ShutDownBroker,
     TruncateTopics,
     UndeleteTopic,
+    UpdateFeatures,
 )
 from pybroker.cluster.port import Answer, ControllerPort
 from pybroker.controller.deletions import Deletions
@@ -44,6 +45,7 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
         CreateAcls,
         DeleteAcls,
         ShutDownBroker,
+        UpdateFeatures,
     }
 )
 """In force when every live broker has obeyed …"""

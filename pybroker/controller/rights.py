@@ -190,6 +190,7 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.ElectLeaders: Rule(_alter_cluster),
     e.ReassignPartitions: Rule(_alter_cluster),
     e.UnregisterBroker: Rule(_alter_cluster),
+    e.UpdateFeatures: Rule(_alter_cluster),
     e.BeginIngest: Rule(_ingest),
     e.CommitIngest: Rule(_ingest),
     e.DropIngests: Rule(_drop_ingests),

@@ -13,6 +13,7 @@ import msgspec
 
 from pybroker.metadata.acls import AclNode, AclPattern
 from pybroker.metadata.deletion_records import REMOVED, UNDELETING, DeletionRecord
+from pybroker.metadata.features import FeaturesImage
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.metadata.times import time_text
@@ -132,6 +133,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
     """Entries of each pattern that changed; none = the pattern is gone."""
     users: Mapping[str, ConfigImage] = {}
     quotas: Mapping[str, ConfigImage] = {}
+    features: FeaturesImage | None = None
     ingests: tuple[IngestRecord, ...] = ()
     ended_ingests: tuple[IngestKey, ...] = ()
     committed_ingests: tuple[IngestRecord, ...] = ()
@@ -197,6 +199,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """What is stored for users: SCRAM credentials under the mechanisms' names, and quotas."""
     quotas: Mapping[str, ConfigImage] = {}
     """Quotas of everybody else, by path, and the nodes between (`metadata.client_quotas`)."""
+    features: FeaturesImage = FeaturesImage()
     ingests: Mapping[IngestKey, IngestRecord] = {}
     """Open ones."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
@@ -305,6 +308,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             acls=_with_acls(self.acls, delta.acls),
             users={**self.users, **delta.users} if delta.users else self.users,
             quotas={**self.quotas, **delta.quotas} if delta.quotas else self.quotas,
+            features=self.features if delta.features is None else delta.features,
             ingests=_changed(self.ingests, {one.key: one for one in delta.ingests}, delta.ended_ingests),
             committed_ingests=_changed(
                 self.committed_ingests,

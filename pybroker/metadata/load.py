@@ -36,6 +36,7 @@ from pybroker.metadata.deletion_records import (
     forget_prepared,
     read_deletions,
 )
+from pybroker.metadata.features import FeaturesImage, load_features
 from pybroker.metadata.image import (
     NO_LEADER,
     ClusterImage,
@@ -69,6 +70,7 @@ class Nodes(NamedTuple):
     extended_acls: Mapping[str, Node] = {}
     ingest: Mapping[str, Node] = {}
     broker_epochs: bytes = b""
+    features: Node | None = None
 
 
 class LoadedImage(NamedTuple):
@@ -155,6 +157,7 @@ def load_image(
         acls=_acls({**nodes.acls, **nodes.extended_acls}),
         users=_users(nodes.configs),
         quotas=_quotas(nodes.configs),
+        features=_features(nodes.features),
         ingests={record.key: record for record in ingests if record.state == OPEN},
         committed_ingests={record.series: record for record in ingests if record.state != OPEN},
         ingest_folders=_ingest_folders(nodes.ingest),
@@ -473,6 +476,15 @@ def _users(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
             except DamagedNodeError as problem:
                 log.error("a user's credentials are damaged; the user cannot authenticate: %s", problem)
     return found
+
+
+def _features(node: Node | None) -> FeaturesImage:
+    try:
+        return load_features(node)
+    except DamagedNodeError as problem:
+        assert node is not None
+        log.error("the levels of features are damaged; all are at their highest: %s", problem)
+        return FeaturesImage({}, node.version)
 
 
 def _quotas(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:

@@ -14,6 +14,7 @@ import pytest
 from pybroker import native
 from pybroker.client import NewTopic, ScramUpsertion, blocking
 from pybroker.client.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
+from pybroker.cluster.events import UpgradeType
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -220,6 +221,20 @@ def quotas(broker: SecureBroker) -> list[list[str | None]]:
     return [[part.entity_name for part in one.entity] for one in entries]
 
 
+def finalize(client: WireClient, level: int, kind: UpgradeType) -> None:
+    change = m.UpdateFeaturesRequest_FeatureUpdateKey(
+        feature="group.version", max_version_level=level, upgrade_type=kind
+    )
+    assert kit.call(client, m.UpdateFeaturesRequest(timeout_ms=60_000, feature_updates=[change])).error_code == 0
+
+
+def finalized(broker: SecureBroker) -> list[str]:
+    """The features that a broker says are in force."""
+    with WireClient(broker.port) as client:
+        answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+    return [one.name for one in answer.finalized_features]
+
+
 def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
     """Made at one, they hold at all; also at one that was down meanwhile, as soon as it serves."""
     acknowledged_by_all(brokers, "shared")
@@ -242,12 +257,18 @@ def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]
     with brokers[2].as_user(ROOT) as client:
         (changed,) = kit.call(client, m.AlterClientQuotasRequest(entries=[limited])).entries
         assert changed.error_code == 0
+        finalize(client, 0, UpgradeType.SAFE_DOWNGRADE)
     assert seen(1)
     assert seen(2)
     assert quotas(brokers[1]) == [["alice", "alice"]]
+    assert finalized(brokers[1]) == finalized(brokers[2]) == []
     brokers[3].process.start()
     assert seen(3)
     assert quotas(brokers[3]) == [["alice", "alice"]]
+    assert finalized(brokers[3]) == []
+    with brokers[1].as_user(ROOT) as client:
+        finalize(client, 1, UpgradeType.UPGRADE)
+    assert [finalized(broker) for broker in brokers.values()] == [["group.version"]] * 3
     kind, name = ResourceType.TOPIC, "shared"
     one = m.DeleteAclsRequest_DeleteAclsFilter(
         resource_type_filter=kind,

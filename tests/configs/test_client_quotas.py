@@ -125,6 +125,7 @@ def test_addresses_have_a_quota_of_their_own(wire: WireClient) -> None:
 REFUSED: list[tuple[Entity, dict[str, float | None]]] = [
     ({}, {"producer_byte_rate": 1.0}),
     ({"group": "g"}, {"producer_byte_rate": 1.0}),
+    ({"user": ""}, {"producer_byte_rate": 1.0}),
     ({"user": "u", "ip": "10.1.2.3"}, {"producer_byte_rate": 1.0}),
     ({"ip": "no.such.host.invalid"}, {"connection_creation_rate": 1.0}),
     ({"ip": "10.1.2.3"}, {"producer_byte_rate": 1.0}),
@@ -141,7 +142,9 @@ REFUSED: list[tuple[Entity, dict[str, float | None]]] = [
 
 def test_what_is_no_quota_is_refused_and_the_rest_is_taken(wire: WireClient) -> None:
     fine: tuple[Entity, dict[str, float | None]] = ({"client-id": unique("fine")}, {"producer_byte_rate": 1.0})
-    assert altered(wire, *REFUSED, fine) == [ErrorCode.INVALID_REQUEST] * len(REFUSED) + [OK]
+    for one in REFUSED:
+        assert altered(wire, one) == [ErrorCode.INVALID_REQUEST], one
+    assert sorted(altered(wire, REFUSED[-1], fine)) == [OK, ErrorCode.INVALID_REQUEST]
     until(lambda: described(wire, ("user", EXACT, "u")) == [])
     until(lambda: described(wire, ("client-id", EXACT, fine[0]["client-id"])) == [fine])
     gone: dict[str, float | None] = {"no_such_rate": None, "consumer_byte_rate": None, "producer_byte_rate": None}
@@ -149,9 +152,8 @@ def test_what_is_no_quota_is_refused_and_the_rest_is_taken(wire: WireClient) -> 
 
 
 def test_what_apache_kafka_takes_is_refused(wire: WireClient) -> None:
-    """What no number is, and names that are empty, or longer than a path should be."""
-    wrong: list[tuple[Entity, float]] = [({"user": "u"}, math.nan), ({"user": "u"}, math.inf)]
-    for entity, value in [*wrong, ({"user": ""}, 1.0), ({"user": "u" * 256}, 1.0)]:
+    """What no number is, and names that are longer than a path should be."""
+    for entity, value in (({"user": "u"}, math.nan), ({"user": "u"}, math.inf), ({"user": "u" * 256}, 1.0)):
         assert altered(wire, (entity, {"request_percentage": value})) == [ErrorCode.INVALID_REQUEST]
 
 

@@ -431,6 +431,7 @@ ROWS = (
         ),
         Grant(C, Op.ALTER),
     ),
+    Row(57, "cluster", lambda *_: m.UpdateFeaturesRequest(timeout_ms=10_000), Grant(C, Op.ALTER)),
     Row(
         60,
         "operations",

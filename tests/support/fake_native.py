@@ -265,6 +265,9 @@ class FakeMetadata:
         self._native.deltas.append(delta)
         return len(self._native.deltas)
 
+    def set_features(self, epoch: int, levels: Mapping[str, int]) -> None:
+        """Nobody asks for them."""
+
 
 class FakeListeners:
     """Listeners without sockets."""

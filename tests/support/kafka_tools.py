@@ -11,6 +11,7 @@ from tests.support.maven import TOOLS, jars
 TIMEOUT_S = 200
 MAIN_CLASSES = {
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",

@@ -194,7 +194,8 @@ fn versions(version: i16) -> Vec<u8> {
         max_version: version,
     };
     let response = ApiVersionsResponse {
-        features: &[],
+        features: Vec::new(),
+        features_epoch: 0,
         error_code: 0,
         api_keys: vec![
             serves(ApiKey::Produce, PRODUCE),

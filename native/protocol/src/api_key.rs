@@ -215,7 +215,7 @@ apis! {
     54 EndQuorumEpoch 0..=1 flexible 1 Python dormant;
     55 DescribeQuorum 0..=2 flexible 0 Python dormant;
     56 AlterPartition 0..=3 flexible 0 Python dormant;
-    57 UpdateFeatures 0..=2 flexible 0 Python dormant;
+    57 UpdateFeatures 0..=2 flexible 0 Python served;
     58 Envelope 0..=0 flexible 0 Python dormant;
     59 FetchSnapshot 0..=1 flexible 0 Python dormant;
     60 DescribeCluster 0..=2 flexible 0 Python served;

@@ -89,6 +89,23 @@ impl TopicMetadata {
     }
 }
 
+/// The levels of features that the cluster has finalized (KIP-584).
+#[derive(Debug, Clone, Default)]
+pub struct Features {
+    /// Grows with each change.
+    pub epoch: i64,
+    /// By name; few.
+    pub levels: Vec<(String, i16)>,
+}
+
+impl Features {
+    /// `None`: none was ever finalized.
+    pub fn level(&self, name: &str) -> Option<i16> {
+        let found = self.levels.iter().find(|(known, _)| known == name);
+        found.map(|&(_, level)| level)
+    }
+}
+
 /// The snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct MetadataView {
@@ -165,6 +182,8 @@ pub struct MetadataHolder {
     writer: Mutex<()>,
     /// Who may do what.
     authorizer: Authorizer,
+    /// What is finalized.
+    features: ArcSwap<Features>,
 }
 
 impl MetadataHolder {
@@ -179,6 +198,7 @@ impl MetadataHolder {
             current: ArcSwap::from_pointee(view),
             writer: Mutex::new(()),
             authorizer: Authorizer::default(),
+            features: ArcSwap::default(),
         }
     }
 
@@ -186,6 +206,16 @@ impl MetadataHolder {
     #[inline]
     pub fn load(&self) -> arc_swap::Guard<Arc<MetadataView>> {
         self.current.load()
+    }
+
+    /// What is finalized, for the duration of one request.
+    pub fn features(&self) -> arc_swap::Guard<Arc<Features>> {
+        self.features.load()
+    }
+
+    /// Replaces what is finalized; requests that start later see it.
+    pub fn set_features(&self, features: Features) {
+        self.features.store(Arc::new(features));
     }
 
     /// Who may do what.

@@ -39,6 +39,7 @@ EVENTS: list[tuple[e.Event[Any], Any]] = [
     (e.DeleteAcls((AclFilter(1, 1, None, None, None, 1, 1),)), [(BINDING,), ()]),
     (e.AlterUsers((e.UserChange("u", {"SCRAM-SHA-256": None}),)), [None, KafkaError(91, "no such user")]),
     (e.AlterClientQuotas((e.QuotaChange((("client-id", None), ("user", "u")), {"a": None, "b": "1"}),)), [None]),
+    (e.UpdateFeatures((e.FeatureChange("group.version", 0, e.UpgradeType.SAFE_DOWNGRADE),), True), None),
     (e.CommitIngest((ID, "i", -1), 1, {0: (1, 2)}, 3), RECORD),
     (e.DropIngests((((ID, "i", 4), 1),), (((ID, "s", True), 2),), (ID,)), [RECORD]),
     (e.OffsetsRestored(ID, ID, ("g", "h")), None),

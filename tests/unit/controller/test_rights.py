@@ -98,6 +98,7 @@ async def test_each_event_needs_its_right() -> None:
         (e.ElectLeaders(False, None), [alter_cluster]),
         (e.ReassignPartitions(()), [alter_cluster]),
         (e.UnregisterBroker(3), [alter_cluster]),
+        (e.UpdateFeatures(()), [alter_cluster]),
         (e.UndeleteTopic(dead, None, "", 0), [(AclOperation.DELETE, TOPIC, "dead")]),
         (
             e.UndeleteTopic(dead, "new", "", 0),

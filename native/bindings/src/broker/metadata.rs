@@ -1,5 +1,6 @@
 //! What clients are shown, from Python: ordered changes of the metadata view.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pybroker_server::metadata_view;
@@ -106,6 +107,13 @@ impl NativeMetadata {
             replicas.retire(&removed);
         }
         Ok(version)
+    }
+
+    fn set_features(&self, epoch: i64, levels: HashMap<String, i16>) {
+        let levels = levels.into_iter().collect();
+        self.0
+            .metadata
+            .set_features(metadata_view::Features { epoch, levels });
     }
 }
 

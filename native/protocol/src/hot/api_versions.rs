@@ -71,12 +71,14 @@ pub struct ApiVersion {
     pub max_version: i16,
 }
 
-/// A feature of the cluster that is in force (KIP-584), at the only level that it has here.
+/// A feature of the cluster (KIP-584).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
     /// Kafka's name.
     pub name: &'static str,
-    /// Its level.
+    /// The highest level that it has here; the lowest is 0, without it.
+    pub highest: i16,
+    /// The level in force.
     pub level: i16,
 }
 
@@ -93,8 +95,10 @@ pub struct ApiVersionsResponse {
     pub api_keys: Vec<ApiVersion>,
     /// How long the client was throttled (v1+).
     pub throttle_time_ms: i32,
-    /// What is in force (v3+). Not read by `decode`.
-    pub features: &'static [Feature],
+    /// What there is and what is in force (v3+). Not read by `decode`.
+    pub features: Vec<Feature>,
+    /// Grows with each change of what is in force (v3+, with features). Not read by `decode`.
+    pub features_epoch: i64,
 }
 
 impl ApiVersionsResponse {
@@ -121,7 +125,8 @@ impl ApiVersionsResponse {
             error_code,
             api_keys,
             throttle_time_ms,
-            features: &[],
+            features: Vec::new(),
+            features_epoch: 0,
         })
     }
 
@@ -150,18 +155,19 @@ impl ApiVersionsResponse {
         writer.tag_count(3);
         writer.tag(SUPPORTED_FEATURES, |out| {
             out.array_len(self.features.len());
-            for feature in self.features {
+            for feature in &self.features {
                 out.string(feature.name);
                 out.i16(0);
-                out.i16(feature.level);
+                out.i16(feature.highest);
                 out.no_tags();
             }
         });
-        // What is in force never changes while a broker runs: there is one epoch.
-        writer.tag(FINALIZED_FEATURES_EPOCH, |out| out.i64(0));
+        writer.tag(FINALIZED_FEATURES_EPOCH, |out| out.i64(self.features_epoch));
         writer.tag(FINALIZED_FEATURES, |out| {
-            out.array_len(self.features.len());
-            for feature in self.features {
+            // Level 0 is told by leaving the feature out.
+            let in_force = || self.features.iter().filter(|feature| feature.level > 0);
+            out.array_len(in_force().count());
+            for feature in in_force() {
                 out.string(feature.name);
                 out.i16(feature.level);
                 out.i16(feature.level);

@@ -264,7 +264,8 @@ fn list_topics_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
 fn api_versions_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let response = ApiVersionsResponse {
-        features: &[],
+        features: Vec::new(),
+        features_epoch: 0,
         error_code: rng.random(),
         api_keys: many(rng, |rng| ApiVersion {
             api_key: rng.random(),

@@ -18,11 +18,9 @@ use crate::shared::ThreadState;
 /// Longest name or version of client software that is accepted.
 const SOFTWARE_BYTES_MAX: usize = 256;
 
-/// What is in force for clients, with topic ids: groups of the newer protocol (KIP-848).
-const FEATURES: [Feature; 1] = [Feature {
-    name: "group.version",
-    level: 1,
-}];
+/// What there is for clients, with topic ids, and its highest level: groups of the newer protocol (KIP-848). It is in
+/// force unless the cluster has finalized another level (`pybroker/metadata/features.py` names the same).
+const FEATURES: [(&str, i16); 1] = [("group.version", 1)];
 
 /// Answers the request.
 pub(crate) fn run(
@@ -87,12 +85,21 @@ fn write(
     let offered = api_keys
         .iter()
         .any(|key| key.api_key == ApiKey::ConsumerGroupHeartbeat.code());
+    let finalized = call.shared.metadata.features();
+    let features = FEATURES.iter().filter(|_| offered);
     let frame = ReplyFrame::begin(out, header);
     ApiVersionsResponse {
         error_code: error.0,
         api_keys,
         throttle_time_ms: 0,
-        features: if offered { &FEATURES } else { &[] },
+        features: features
+            .map(|&(name, highest)| Feature {
+                name,
+                highest,
+                level: finalized.level(name).unwrap_or(highest),
+            })
+            .collect(),
+        features_epoch: finalized.epoch,
     }
     .encode(version, out);
     frame.end(out);

@@ -1,0 +1,54 @@
+"""Levels of features: written once, read back as they were written, all or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
+from pybroker.controller.features import decide_update_features
+from pybroker.errors import KafkaError
+from pybroker.metadata.features import FEATURES, GROUP_VERSION, FeaturesImage, load_features
+from pybroker.metadata.image import ClusterImage
+from pybroker.metadata.load import Nodes, load_image
+from pybroker.metadata.store import Create, Node, Set
+from pybroker.metadata.znodes import DamagedNodeError
+
+START = ClusterImage.initial(1)
+DOWN = UpdateFeatures((FeatureChange(GROUP_VERSION, 0, UpgradeType.SAFE_DOWNGRADE),))
+UP = UpdateFeatures((FeatureChange(GROUP_VERSION, 1, UpgradeType.UPGRADE),))
+
+
+def node(data: bytes, version: int = 0) -> Node:
+    return Node(data, version, 1, 1, 100, 0)
+
+
+def test_what_is_loaded_is_what_was_decided() -> None:
+    assert START.features.level(GROUP_VERSION) == 1
+    assert decide_update_features(START, UP).operations == (), "it is there"
+    first = decide_update_features(START, DOWN)
+    data = b'{"version":2,"status":1,"features":{"group.version":0}}'
+    assert first.operations == (Create(FEATURES, data),)
+    image = START.apply(first.delta)
+    assert (image.features.level(GROUP_VERSION), image.features.epoch) == (0, 1)
+    assert load_image(1, Nodes({}, {}, {}, features=node(data))).image.features == image.features
+    second = decide_update_features(image, UP)
+    assert second.operations == (Set(FEATURES, data.replace(b":0}", b":1}"), 0),)
+    image = image.apply(second.delta)
+    assert (image.features.level(GROUP_VERSION), image.features.epoch) == (1, 2)
+
+
+def test_all_or_nothing() -> None:
+    event = UpdateFeatures((*DOWN.changes, FeatureChange("other", 1, UpgradeType.UPGRADE)))
+    with pytest.raises(KafkaError, match="no feature 'other'"):
+        decide_update_features(START, event)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"features":{"group.version":2}}', b'{"features":{"group.version":-1}}'])
+def test_what_cannot_be_read_leaves_everything_on(data: bytes) -> None:
+    with pytest.raises(DamagedNodeError):
+        load_features(node(data, 3))
+    assert load_image(1, Nodes({}, {}, {}, features=node(data, 3))).image.features == FeaturesImage({}, 3)
+
+
+def test_what_other_versions_have_is_left_out() -> None:
+    assert load_features(node(b'{"version":2,"status":1,"features":{"other":7}}')) == FeaturesImage({}, 0)
