@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -378,10 +378,13 @@ def _followers(
         topic = view.image.topic_by_id(topic_id)
         return topic is None or topic.lineage.owns_epoch(leader_epoch)
 
+    def own_settings(group_id: str) -> Mapping[str, str]:
+        return view.image.group_config(group_id)
+
     appends = NativeAppends(native.partitions, ground.loop)
     group_topics = CachedTopics(local.cache, owns_epoch)
     ports = Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics)
-    groups = GroupCoordinator(ports, Settings(ground.config))
+    groups = GroupCoordinator(ports, Settings(ground.config, own_settings))
     producer_ids = ProducerIds(ground.store, ground.broker_id)
     transactions = _transactions(
         ground,

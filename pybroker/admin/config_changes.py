@@ -1,5 +1,5 @@
 """The changes that a request to alter settings makes: operations applied to the current settings, and the rules for
-topics, brokers and loggers. Pure.
+topics, groups, brokers and loggers. Pure.
 
 Kafka's semantics: ConfigAdminManager, DynamicBrokerConfig, RuntimeLoggerManager (KIP-226, KIP-339, KIP-412).
 """
@@ -13,18 +13,21 @@ from typing import NamedTuple
 
 from pybroker.config import (
     BROKER_SETTINGS,
+    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
     ConfigType,
     InvalidValue,
     Scope,
+    check_group_configs,
     check_resolved,
     foreign,
     nearest_name,
     one_node,
     render_value,
     resolve_topic_configs,
+    validate_group_config,
     validate_topic_configs,
 )
 from pybroker.config.protocol_version import PROTOCOL_VERSION, check_protocol_version, has_topic_ids
@@ -41,6 +44,7 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    GROUP = 32
 
 
 class OpType(IntEnum):
@@ -121,6 +125,30 @@ def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
         raise _invalid(str(problem)) from None
     check_stored_size(after)
     return changes
+
+
+def group_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
+    """The change of a group's own settings: name → new text, None to remove. `current` is what it sets itself. Raises
+    KafkaError (INVALID_CONFIG)."""
+    changes: dict[str, str | None] = {}
+    try:
+        for op in resource.ops:
+            if op.op == OpType.DELETE:
+                changes[op.name] = None
+            else:
+                changes[op.name] = validate_group_config(op.name, _new_text(op, current, lambda _: "", GROUP_SETTINGS))
+        after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
+        after.update({name: text for name, text in changes.items() if text is not None})
+        check_group_configs(after, config)
+    except ConfigError as problem:
+        raise _invalid(str(problem)) from None
+    return changes
+
+
+def check_group_name(name: str) -> None:
+    """What all groups have are settings of brokers. Raises KafkaError."""
+    if name == "":
+        raise _refused("The settings of a group are asked for and changed by its id: the resource name is empty.")
 
 
 def check_stored_size(config: Mapping[str, str]) -> None:

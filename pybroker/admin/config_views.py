@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pybroker.config import (
     BROKER_SETTINGS,
     BROKER_SYNONYM,
+    GROUP_SETTINGS,
     SYNONYMS,
     TOPIC_SETTINGS,
     BrokerConfig,
@@ -22,6 +23,7 @@ from pybroker.config import (
     Scope,
     render_value,
 )
+from pybroker.config.group_defs import OF_BROKER
 from pybroker.config.topic_defs import broker_default
 
 
@@ -59,6 +61,20 @@ def topic_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEn
             synonyms += _occurrences(BROKER_SYNONYM[name], config)
         value = own[name] if name in own else broker_default(name, config)
         source = ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else _deciding(BROKER_SYNONYM.get(name), config)
+        entries.append(_entry(key, value, False, source, synonyms))
+    return entries
+
+
+def group_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of a group that sets `own` itself, on a broker with `config`."""
+    entries = []
+    for name, key in GROUP_SETTINGS.items():
+        default = OF_BROKER[name].default
+        synonyms = _occurrences(default, config)
+        if name in own:
+            synonyms.insert(0, ConfigSynonym(name, own[name], ConfigSource.DYNAMIC_GROUP_CONFIG))
+        value = own[name] if name in own else render_value(config[default])
+        source = ConfigSource.DYNAMIC_GROUP_CONFIG if name in own else _deciding(default, config)
         entries.append(_entry(key, value, False, source, synonyms))
     return entries
 

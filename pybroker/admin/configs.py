@@ -1,4 +1,5 @@
-"""Dynamic settings of topics, brokers and loggers: validate, one event for the controller, answered when in force.
+"""Dynamic settings of topics, groups, brokers and loggers: validate, one event for the controller, answered when in
+force.
 
 The controller stores them (under /config in Kafka's JSON), `replicas.dynamic_configs` puts them in force. A change
 names the version of the settings that it was made from: where another broker was faster it is made again from what is
@@ -20,8 +21,10 @@ from pybroker.admin.config_changes import (
     ResourceType,
     broker_changes,
     check_broker_name,
+    check_group_name,
     check_request,
     check_stored_size,
+    group_changes,
     logger_changes,
     topic_changes,
 )
@@ -51,7 +54,7 @@ ATTEMPTS_MAX = 50
 
 
 class ConfigAdmin:
-    """The settings of this broker and of the cluster's topics."""
+    """The settings of this broker, and of the cluster's topics and groups."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, port: ControllerPort) -> None:
         self._broker_id = broker_id
@@ -71,6 +74,9 @@ class ConfigAdmin:
                 entries = config_views.cluster_default_entries(self._config)
             else:
                 entries = config_views.broker_entries(self._config)
+        elif resource_type == ResourceType.GROUP:
+            check_group_name(name)
+            entries = config_views.group_entries(self._view.image.group_config(name), self._config)
         elif resource_type == ResourceType.BROKER_LOGGER:
             if name == "":
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -153,6 +159,13 @@ class ConfigAdmin:
             changes = topic_changes(resource, topic.config, self._config)
             return ConfigChange(
                 "topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version
+            )
+        if resource.resource_type == ResourceType.GROUP:
+            check_group_name(name)
+            of_group = self._view.image.group_configs.get(name)
+            changes = group_changes(resource, {} if of_group is None else of_group.config, self._config)
+            return ConfigChange(
+                "group", name, changes, resource.replace, version=-1 if of_group is None else of_group.version
             )
         check_broker_name(name, self._broker_id)
         if resource.resource_type == ResourceType.BROKER_LOGGER:

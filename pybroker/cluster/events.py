@@ -207,10 +207,10 @@ class DropDeleteOrders(Event[None], frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
-    """New values of one topic or broker; None removes a setting."""
+    """New values of one topic, broker or group; None removes a setting."""
 
     resource: str
-    """"topic" or "broker"."""
+    """"topic", "broker" or "group"."""
     name: str
     """"<default>": all brokers."""
     changes: Mapping[str, str | None]

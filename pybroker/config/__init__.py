@@ -5,6 +5,7 @@
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.definition import ConfigDef, nearest_name
+from pybroker.config.group_defs import GROUP_SETTINGS, check_group_configs, validate_group_config
 from pybroker.config.listeners import Listener
 from pybroker.config.load import Loaded, load_config
 from pybroker.config.topic_defs import (
@@ -19,6 +20,7 @@ from pybroker.config.values import ConfigError, ConfigKey, ConfigType, InvalidVa
 __all__ = [
     "BROKER_SETTINGS",
     "BROKER_SYNONYM",
+    "GROUP_SETTINGS",
     "SYNONYMS",
     "TOPIC_SETTINGS",
     "BrokerConfig",
@@ -31,10 +33,12 @@ __all__ = [
     "Listener",
     "Loaded",
     "Scope",
+    "check_group_configs",
     "check_resolved",
     "load_config",
     "nearest_name",
     "render_value",
     "resolve_topic_configs",
+    "validate_group_config",
     "validate_topic_configs",
 ]

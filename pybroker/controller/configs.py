@@ -1,4 +1,4 @@
-"""Decisions about dynamic configs of topics and brokers. Pure; values were validated before."""
+"""Decisions about dynamic configs of topics, brokers and groups. Pure; values were validated before."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
         step = decide_raise(image)
         operations += step.operations
         topics |= step.topics
-    brokers: dict[str, ConfigImage] = {}
+    written: dict[str, dict[str, ConfigImage]] = {"broker": {}, "group": {}}
     reply: list[KafkaError | None] = []
     for change in event.changes:
-        if change.resource == "broker":
-            before = image.broker_configs.get(change.name, ConfigImage({}, -1))
+        if change.resource in written:
+            before = _stored(image, change)
             if change.version not in (None, before.version):
                 reply.append(_moved_on(change))
                 continue
             config = _merged(before.config, change)
             if config != before.config:
-                operations.append(_write(znodes.broker_config_path(change.name), config, before.version))
-                brokers[change.name] = ConfigImage(config, before.version + 1)
+                operations.append(_write(_path(change), config, before.version))
+                written[change.resource][change.name] = ConfigImage(config, before.version + 1)
             reply.append(None)
             continue
         topic = topics.get(change.name) or image.topics.get(change.name)
@@ -53,8 +53,24 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
             operations.append(_write(znodes.topic_config_path(topic.name), config, topic.config_version))
             topics[topic.name] = msgspec.structs.replace(topic, config=config, config_version=topic.config_version + 1)
         reply.append(None)
-    delta = ImageDelta(topics=tuple(topics.values()), broker_configs=brokers, raised=raised)
+    delta = ImageDelta(
+        topics=tuple(topics.values()),
+        broker_configs=written["broker"],
+        group_configs=written["group"],
+        raised=raised,
+    )
     return Decision(tuple(operations), delta, reply)
+
+
+def _stored(image: ClusterImage, change: ConfigChange) -> ConfigImage:
+    """Of a broker or group."""
+    known = image.broker_configs if change.resource == "broker" else image.group_configs
+    return known.get(change.name, ConfigImage({}, -1))
+
+
+def _path(change: ConfigChange) -> str:
+    of_broker = change.resource == "broker"
+    return znodes.broker_config_path(change.name) if of_broker else znodes.group_config_path(change.name)
 
 
 def _fits(image: ClusterImage, change: ConfigChange) -> bool:

@@ -161,6 +161,8 @@ def _undelete(image: ClusterImage, event: e.UndeleteTopic) -> Needs:
 def _alter_configs(_image: ClusterImage, change: e.ConfigChange) -> Needs:
     if change.resource == "topic":
         return ((_topic(AclOperation.ALTER_CONFIGS, change.name),),)
+    if change.resource == "group":
+        return ((Need(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name),),)
     return ((_cluster(AclOperation.ALTER_CONFIGS),),)
 
 

@@ -129,6 +129,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
     forgotten_deletions: tuple[Uuid, ...] = ()
     floors: Mapping[str, int] = {}
     broker_configs: Mapping[str, ConfigImage] = {}
+    group_configs: Mapping[str, ConfigImage] = {}
     acls: Mapping[AclPattern, AclNode] = {}
     """Entries of each pattern that changed; none = the pattern is gone."""
     users: Mapping[str, ConfigImage] = {}
@@ -200,6 +201,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     quotas: Mapping[str, ConfigImage] = {}
     """Quotas of everybody else, by path, and the nodes between (`metadata.client_quotas`)."""
     features: FeaturesImage = FeaturesImage()
+    group_configs: Mapping[str, ConfigImage] = {}
     ingests: Mapping[IngestKey, IngestRecord] = {}
     """Open ones."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
@@ -227,6 +229,11 @@ class ClusterImage(msgspec.Struct, frozen=True):
     def initial(controller_epoch: int) -> ClusterImage:
         """Nothing at all."""
         return ClusterImage(controller_epoch, {}, {}, {}, {}, {}, {}, {}, {})
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """What a group sets itself."""
+        stored = self.group_configs.get(group_id)
+        return {} if stored is None else stored.config
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         """The live topic with that id."""
@@ -309,6 +316,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             users={**self.users, **delta.users} if delta.users else self.users,
             quotas={**self.quotas, **delta.quotas} if delta.quotas else self.quotas,
             features=self.features if delta.features is None else delta.features,
+            group_configs={**self.group_configs, **delta.group_configs} if delta.group_configs else self.group_configs,
             ingests=_changed(self.ingests, {one.key: one for one in delta.ingests}, delta.ended_ingests),
             committed_ingests=_changed(
                 self.committed_ingests,

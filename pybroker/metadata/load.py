@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -158,6 +159,7 @@ def load_image(
         users=_users(nodes.configs),
         quotas=_quotas(nodes.configs),
         features=_features(nodes.features),
+        group_configs={unquote(name): one for name, one in _settings_of(znodes.GROUP_CONFIGS, nodes.configs).items()},
         ingests={record.key: record for record in ingests if record.state == OPEN},
         committed_ingests={record.series: record for record in ingests if record.state != OPEN},
         ingest_folders=_ingest_folders(nodes.ingest),
@@ -439,14 +441,18 @@ def _delete_orders(admin: Mapping[str, Node], deletions: Mapping[Uuid, DeletionR
 
 def broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
     """Dynamic settings of brokers, by name of the resource."""
-    start = len(znodes.BROKER_CONFIGS) + 1
+    return _settings_of(znodes.BROKER_CONFIGS, nodes)
+
+
+def _settings_of(parent: str, nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
+    start = len(parent) + 1
     found: dict[str, ConfigImage] = {}
     for path, node in nodes.items():
-        if path.startswith(znodes.BROKER_CONFIGS + "/"):
+        if path.startswith(parent + "/"):
             try:
                 found[path[start:]] = ConfigImage(znodes.decode_config(path, node.data), node.version)
             except DamagedNodeError as problem:
-                log.error("a broker's dynamic configs are damaged and left out: %s", problem)
+                log.error("the dynamic settings of a broker or group are damaged and left out: %s", problem)
     return found
 
 

@@ -9,7 +9,7 @@ ZooKeeper has for them.
     /brokers/ids/[id]      (ephemeral)             endpoints of a broker, version 5
     /brokers/topics/[topic]                        id and replica assignment, version 3                      KIP-516
     /brokers/topics/[topic]/partitions/[p]/state   leader, ISR, epochs
-    /config/topics|brokers|users/[name]            {"version":1,"config":{…}}
+    /config/topics|brokers|groups|users/[name]     {"version":1,"config":{…}}
     /config/clients|ips/[name], /config/users/[name]/clients/[name]         quotas, see client_quotas.py
     /feature                                       finalized levels of features, see features.py            KIP-584
     /admin/delete_topics/[topic]                   order to delete a name, in the format from before topic ids
@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pybroker.metadata.users import sanitized
 from pybroker.native import Uuid
 
 CLUSTER_ID = "/cluster/id"
@@ -47,6 +48,7 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
 DEFAULT_BROKER_CONFIG = "<default>"
 DELETED_TOPICS = "/admin/deleted_topics"
 OLD_DELETE_TOPICS = "/admin/delete_topics"
@@ -73,6 +75,7 @@ PERSISTENT_PATHS = (
     TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     OLD_DELETE_TOPICS,
     DELETED_TOPICS,
     EPOCH_FLOORS,
@@ -113,6 +116,10 @@ def topic_config_path(name: str) -> str:
 
 def broker_config_path(name: str) -> str:
     return f"{BROKER_CONFIGS}/{name}"
+
+
+def group_config_path(name: str) -> str:
+    return f"{GROUP_CONFIGS}/{sanitized(name)}"
 
 
 def topic_id_path(name: str) -> str:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
+from pybroker.client import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ElectionType,
+    NewTopic,
+    TopicPartition,
+    blocking,
+)
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.kit import Member, fill, members, shared_out, unique
@@ -190,3 +198,41 @@ def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: s
         until(lambda: client.call(request, 1).error_code == ErrorCode.NOT_COORDINATOR)
     member.beat()
     assert member.epoch == 1
+
+
+def test_settings_of_a_group_hold_wherever_it_is_coordinated(cluster: BrokerCluster, topic: str) -> None:
+    """Set at a broker that does not coordinate it; also at the broker that takes it over, and one that was down."""
+    member = NewerMember(lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,))
+    member.beat()
+    member.obey()
+
+    def told() -> int:
+        member.beat()
+        return member.interval_ms
+
+    def set_to(interval_ms: int, at: int) -> None:
+        with blocking.AdminClient({"bootstrap.servers": cluster.brokers[at].bootstrap}) as admin:
+            group = ConfigResource(ConfigResourceType.GROUP, member.group)
+            change = AlterConfigOp("consumer.heartbeat.interval.ms", f"{interval_ms}")
+            admin.incremental_alter_configs({group: [change]}).all()
+
+    assert told() == 200
+    set_to(400, coordinator(cluster) % 3 + 1)
+    assert told() == 400
+    is_replaced(cluster)
+    assert told() == 400
+    gone = coordinator(cluster)
+    cluster.brokers[gone].kill()
+    until(lambda: leaders(cluster, OFFSETS)[0] not in (gone, None))
+    set_to(600, coordinator(cluster))
+    assert told() == 600
+    cluster.brokers[gone].start()
+    until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        where = TopicPartition(OFFSETS, 0)
+        others = [one for one in (1, 2, 3) if one != gone]
+        admin.alter_partition_reassignments({where: [gone, *others]}).all()
+        until(lambda: not admin.list_partition_reassignments())
+        admin.elect_leaders(ElectionType.PREFERRED, [where])
+    until(lambda: coordinator(cluster) == gone)
+    assert told() == 600

@@ -50,6 +50,8 @@ class NewerMember:
     regex: str | None = None
     instance_id: str | None = None
     epoch: int = 0
+    interval_ms: int = 0
+    """How often it is to heartbeat."""
     told: frozenset[Partition] = frozenset()
     """What the coordinator wants it to read."""
     owned: frozenset[Partition] = frozenset()
@@ -69,7 +71,7 @@ class NewerMember:
         ]
         answer = ask(self.port, request, 1, lambda answer: int(answer.error_code))
         assert answer.error_code == 0, (ErrorCode(answer.error_code).name, answer.error_message)
-        self.epoch = answer.member_epoch
+        self.epoch, self.interval_ms = answer.member_epoch, answer.heartbeat_interval_ms
         if answer.assignment is not None:
             self.told = frozenset(
                 (topic.topic_id, index) for topic in answer.assignment.topic_partitions for index in topic.partitions

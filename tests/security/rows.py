@@ -250,7 +250,7 @@ def _begin(name: str, topic_id: Uuid) -> Any:
     return m.IngestBeginRequest(cluster_id=THIS_CLUSTER, topic_id=topic_id, ingest_id=name, ttl_ms=60_000)
 
 
-TOPIC_CONFIG, BROKER_CONFIG = 2, 4
+TOPIC_CONFIG, BROKER_CONFIG, GROUP_CONFIG = 2, 4, 32
 _ANY_ENTRY = m.CreateAclsRequest_AclCreation(
     resource_type=T, resource_name="some name", principal="User:nobody", host="*", operation=Op.READ, permission_type=3
 )
@@ -387,8 +387,10 @@ ROWS = (
     ),
     Row(32, "topic", lambda name, _: _describe_configs(TOPIC_CONFIG, name), Grant(T, Op.DESCRIBE_CONFIGS)),
     Row(32, "broker", lambda *_: _describe_configs(BROKER_CONFIG, "1"), Grant(C, Op.DESCRIBE_CONFIGS)),
+    Row(32, "group", lambda name, _: _describe_configs(GROUP_CONFIG, name), Grant(G, Op.DESCRIBE_CONFIGS)),
     Row(33, "topic", lambda name, _: _alter_configs(TOPIC_CONFIG, name), Grant(T, Op.ALTER_CONFIGS)),
     Row(33, "broker", lambda *_: _alter_configs(BROKER_CONFIG, "1"), Grant(C, Op.ALTER_CONFIGS)),
+    Row(33, "group", lambda name, _: _alter_configs(GROUP_CONFIG, name), Grant(G, Op.ALTER_CONFIGS)),
     Row(34, "cluster", _move, Grant(C, Op.ALTER)),
     Row(35, "cluster", lambda *_: m.DescribeLogDirsRequest(topics=None), Grant(C, Op.DESCRIBE)),
     Row(
@@ -405,6 +407,7 @@ ROWS = (
     Row(43, "cluster", _elect, Grant(C, Op.ALTER)),
     Row(44, "topic", lambda name, _: _incremental(TOPIC_CONFIG, name), Grant(T, Op.ALTER_CONFIGS)),
     Row(44, "broker", lambda *_: _incremental(BROKER_CONFIG, "1"), Grant(C, Op.ALTER_CONFIGS)),
+    Row(44, "group", lambda name, _: _incremental(GROUP_CONFIG, name), Grant(G, Op.ALTER_CONFIGS)),
     Row(45, "cluster", _reassign, Grant(C, Op.ALTER)),
     Row(46, "cluster", lambda *_: m.ListPartitionReassignmentsRequest(topics=None), Grant(C, Op.DESCRIBE)),
     Row(47, "group", _offset_delete, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),

@@ -118,7 +118,7 @@ class ConsumerGroups:
             def finish(draft: ConsumerGroup) -> Outcome:
                 moved = membership.progress(draft, beat.member_id, beat.owned)
                 told = beat.is_full or before is None or moved.assigned.keys() != before.assigned.keys()
-                return self._result(moved, told=told)
+                return self._result(group_id, moved, told=told)
 
             return finish
 
@@ -151,13 +151,13 @@ class ConsumerGroups:
         ):
             return None
         self.keep_alive(group.group_id, member)
-        return self._result(member, told=False)
+        return self._result(group.group_id, member, told=False)
 
-    def _result(self, member: Member, *, told: bool) -> HeartbeatResult:
+    def _result(self, group_id: str, member: Member, *, told: bool) -> HeartbeatResult:
         return HeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
-            interval_ms=self._settings.heartbeat_interval_ms,
+            interval_ms=self._settings.heartbeat_interval_ms(group_id),
             assigned=frozenset(member.assigned) if told else None,
         )
 
@@ -220,16 +220,16 @@ class ConsumerGroups:
 
     def keep_alive(self, group_id: str, member: Member) -> None:
         """Something of this member came."""
-        self._timers.touch(_session(group_id, member.member_id), self._session_timeout_ms(member))
+        self._timers.touch(_session(group_id, member.member_id), self._session_timeout_ms(group_id, member))
 
-    def _session_timeout_ms(self, member: Member) -> int:
+    def _session_timeout_ms(self, group_id: str, member: Member) -> int:
         classic = member.subscription.classic
-        return self._settings.session_timeout_ms if classic is None else classic.session_timeout_ms
+        return self._settings.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
 
     def _watch_session(self, group_id: str, member: Member) -> None:
         self._timers.schedule(
             _session(group_id, member.member_id),
-            self._session_timeout_ms(member),
+            self._session_timeout_ms(group_id, member),
             lambda: self.expire(group_id, member.member_id, "its session is over", lambda _: True),
         )
 

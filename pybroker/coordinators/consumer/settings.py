@@ -1,31 +1,32 @@
-"""The broker settings that consumer groups obey, read at each use."""
+"""The settings that consumer groups obey, of the broker and of groups, read at each use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from pybroker.config.group_defs import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, in_force
 
 
 class ConsumerSettings:
-    """Over the broker's settings."""
+    """Over the broker's settings. `own`: what a group sets itself, by its id."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
+        self._own = own
 
     @property
     def served(self) -> bool:
         """group.coordinator.rebalance.protocols has consumer groups"""
         return "consumer" in self._config["group.coordinator.rebalance.protocols"]
 
-    @property
-    def session_timeout_ms(self) -> int:
-        """group.consumer.session.timeout.ms"""
-        return int(self._config["group.consumer.session.timeout.ms"])
+    def session_timeout_ms(self, group_id: str) -> int:
+        """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms"""
+        return in_force(SESSION_TIMEOUT, self._own(group_id), self._config)
 
-    @property
-    def heartbeat_interval_ms(self) -> int:
-        """group.consumer.heartbeat.interval.ms"""
-        return int(self._config["group.consumer.heartbeat.interval.ms"])
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """consumer.heartbeat.interval.ms of the group, else group.consumer.heartbeat.interval.ms"""
+        return in_force(HEARTBEAT_INTERVAL, self._own(group_id), self._config)
 
     @property
     def max_size(self) -> int:

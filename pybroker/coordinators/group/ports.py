@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from pybroker.coordinators.consumer.settings import ConsumerSettings
@@ -11,6 +12,8 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class RemovedTopic(Protocol):
@@ -58,10 +61,14 @@ class GroupStore(Protocol):
 
 
 class Settings:
-    """The broker settings that the coordinator obeys, read at each use because some are dynamic."""
+    """The settings that the coordinator obeys, read at each use because some are dynamic. `own`: what a group sets
+    itself, by its id."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING
+    ) -> None:
         self._config = config
+        self._own = own
 
     @property
     def session_timeout_ms_min(self) -> int:
@@ -111,4 +118,4 @@ class Settings:
     @property
     def consumer(self) -> ConsumerSettings:
         """Those of consumer groups (KIP-848)."""
-        return ConsumerSettings(self._config)
+        return ConsumerSettings(self._config, self._own)

@@ -162,7 +162,7 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
         await describe(control_plane, TOPIC, "no/topic")
     assert caught.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
     with pytest.raises(KafkaError) as caught:
-        await describe(control_plane, 32, "group")
+        await describe(control_plane, 16, "metrics")
     assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 

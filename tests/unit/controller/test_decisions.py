@@ -47,6 +47,7 @@ from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, Parti
 from pybroker.metadata.load import Nodes, load_image
 from pybroker.metadata.store import Create, Delete, Node, Set, UnavailableError
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 ENDPOINT = znodes.Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")
 
@@ -336,20 +337,25 @@ def test_replicas_out_of_service_come_back_by_registration() -> None:
     assert unknown.operations == ()
 
 
-def test_configs_of_topics_and_brokers() -> None:
+def test_configs_of_topics_brokers_and_groups() -> None:
     image = created(cluster(1), "a")
     changes = AlterConfigs(
         (
             ConfigChange("topic", "a", {"retention.ms": "5"}),
             ConfigChange("topic", "none", {}),
             ConfigChange("broker", "<default>", {"k": "v"}),
+            ConfigChange("group", "a/b", {"k": "v"}, version=-1),
         )
     )
     decision = decide_alter_configs(image, changes)
-    assert [getattr(one, "code", 0) for one in decision.reply] == [0, 3, 0]
-    assert [type(one) for one in decision.operations] == [Create, Create]
+    assert [getattr(one, "code", 0) for one in decision.reply] == [0, 3, 0, 0]
+    assert [type(one) for one in decision.operations] == [Create, Create, Create]
+    assert decision.operations[2] == Create("/config/groups/a%2Fb", b'{"version":1,"config":{"k":"v"}}')
     image = image.apply(decision.delta)
     assert image.topics["a"].config == {"retention.ms": "5"}
+    assert image.group_config("a/b") == {"k": "v"}
+    late = decide_alter_configs(image, AlterConfigs((ConfigChange("group", "a/b", {"k": None}, version=-1),)))
+    assert [getattr(one, "code", 0) for one in late.reply] == [ErrorCode.INVALID_UPDATE_VERSION]
     same = decide_alter_configs(image, AlterConfigs((ConfigChange("topic", "a", {"retention.ms": "5"}),)))
     assert same.operations == ()
     removed = decide_alter_configs(image, AlterConfigs((ConfigChange("topic", "a", {}, replace=True),)))
