@@ -2,6 +2,7 @@
 //! waiting produces; it owns neither the log nor its directory, so that whoever holds it last closes nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
@@ -30,6 +31,8 @@ pub struct Follower {
     pub broker: i32,
     /// The life of that broker (KIP-903); -1: not told.
     pub broker_epoch: i64,
+    /// When its request came: the same each time that the request is looked at again.
+    pub received: Instant,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Progress {
     /// Of a leader: what its followers have; its own end is asked of the log. The lock orders changes of role, settings
     /// and watermark.
     led: Mutex<Option<InSync>>,
+    /// How often followers have asked for records.
+    requests: AtomicU64,
     pub(crate) high_watermark: Arc<Watched>,
     pub(crate) last_stable: Arc<Watched>,
     /// How far followers may read.
@@ -53,6 +58,7 @@ impl Progress {
             role: ArcSwap::from_pointee(role),
             config: ArcSwap::new(config),
             led: Mutex::new(None),
+            requests: AtomicU64::new(0),
             high_watermark: Arc::new(Watched::new(high_watermark)),
             last_stable: Arc::new(Watched::new(high_watermark)),
             log_end: Arc::new(Watched::new(high_watermark)),
@@ -133,7 +139,10 @@ impl Progress {
         let in_sync = led.as_mut().ok_or(PartitionError::NotLeader)?;
         let (broker, epoch) = (follower.broker, follower.broker_epoch);
         match in_sync.fetched(broker, epoch, end, log.log_end_offset(), now) {
-            Claim::Noted => {}
+            Claim::Noted => {
+                let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+                in_sync.came(broker, follower.received, number);
+            }
             Claim::Stranger => return Err(PartitionError::NotLeader),
             Claim::Stale => return Err(PartitionError::StaleBrokerEpoch { broker, epoch }),
         }
@@ -144,6 +153,18 @@ impl Progress {
         Ok(in_sync
             .without_who_lost(broker, watermark)
             .or_else(|| in_sync.expand(broker, watermark, leader.start_offset)))
+    }
+
+    /// The number of the last request of a follower, for [`Progress::is_followed_since`].
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Whether all in sync have followed this leader since that request: nobody else has led until then.
+    pub(crate) fn is_followed_since(&self, number: u64) -> bool {
+        let led = self.led.lock();
+        led.as_ref()
+            .is_some_and(|in_sync| in_sync.all_came_since(number))
     }
 
     /// Everybody who is, or may be, in sync with this leader, it included; nobody, if it does not lead.

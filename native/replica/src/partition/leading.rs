@@ -83,7 +83,9 @@ impl Partition {
                 self.refused.appended(batch);
                 Ok(info)
             }
-            (Some(batch), Err(error)) => Err(self.refused.told(batch, error, now_ms)),
+            (Some(batch), Err(error)) => {
+                Err(self.refused.told(batch, error, now_ms, &self.progress))
+            }
             (None, appended) => appended,
         }
     }

@@ -2,14 +2,20 @@
 //! and the partition takes records again by the time of the second, that one is out of sequence, and is told what the
 //! first was told. Told `OUT_OF_ORDER_SEQUENCE_NUMBER`, librdkafka begins another epoch and sends again whatever is not
 //! acknowledged, also what is in the log already: it would be there twice.
+//!
+//! A gap is told when it is one. A leader that was paused, and has been replaced without knowing, lacks what its
+//! successor took: it finds a gap where there is none, which ends the producer. So the first time it says that it does
+//! not lead, and tells the gap only when all in sync have asked it for records since: then nobody else leads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
 use pybroker_model::BatchHeader;
 
 use crate::PartitionError;
+use crate::progress::Progress;
 
 /// So many producers are remembered for a partition; what is forgotten is told the gap.
 const PRODUCERS_MAX: usize = 1_000;
@@ -31,6 +37,8 @@ struct FirstRefused {
     sequence: i32,
     reason: PartitionError,
     until_ms: i64,
+    /// It was a gap, seen first after this request of a follower.
+    gap: Option<u64>,
 }
 
 /// The batch of an idempotent producer.
@@ -78,40 +86,48 @@ impl Refused {
         batch: Sequenced,
         error: PartitionError,
         now_ms: i64,
+        progress: &Progress,
     ) -> PartitionError {
         let mut batches = self.batches.lock();
-        match error {
-            PartitionError::OutOfOrderSequence(_) => match batches.get(&batch.producer) {
-                Some(first) if batch.follows(first.sequence) && now_ms < first.until_ms => {
-                    first.reason.clone()
+        let known = batches.get(&batch.producer);
+        let known = known.filter(|first| now_ms < first.until_ms);
+        let (refusal, gap) = match error {
+            PartitionError::OutOfOrderSequence(_) => {
+                let since = match known {
+                    Some(first) if batch.follows(first.sequence) => return first.reason.clone(),
+                    Some(first) if batch.sequence == first.sequence => first.gap,
+                    _ => None,
+                };
+                let since = since.unwrap_or_else(|| progress.requests());
+                if progress.is_followed_since(since) {
+                    return error;
                 }
-                _ => error,
-            },
+                (PartitionError::NotLeader, Some(since))
+            }
             PartitionError::NotLeader
             | PartitionError::NotEnoughReplicas { .. }
-            | PartitionError::Storage(_) => {
-                if batches.len() >= PRODUCERS_MAX {
-                    batches.retain(|_, first| now_ms < first.until_ms);
-                }
-                let until_ms = now_ms.saturating_add(REMEMBERED_MS);
-                if let Some(first) = batches.get_mut(&batch.producer) {
-                    first.until_ms = until_ms;
-                    if !batch.follows(first.sequence) {
-                        first.sequence = batch.sequence;
-                        first.reason = error.clone();
-                    }
-                } else if batches.len() < PRODUCERS_MAX {
-                    let first = FirstRefused {
-                        sequence: batch.sequence,
-                        reason: error.clone(),
-                        until_ms,
-                    };
-                    batches.insert(batch.producer, first);
-                }
-                self.any.store(!batches.is_empty(), Ordering::Release);
-                error
-            }
-            other => other,
+            | PartitionError::Storage(_) => (error, None),
+            other => return other,
+        };
+        let waits_for_first = known.is_some_and(|first| batch.follows(first.sequence));
+        let until_ms = now_ms.saturating_add(REMEMBERED_MS);
+        if batches.len() >= PRODUCERS_MAX {
+            batches.retain(|_, first| now_ms < first.until_ms);
         }
+        let room = batches.len() < PRODUCERS_MAX;
+        match batches.entry(batch.producer) {
+            Entry::Occupied(mut first) if waits_for_first => first.get_mut().until_ms = until_ms,
+            Entry::Vacant(_) if !room => {}
+            entry => {
+                entry.insert(FirstRefused {
+                    sequence: batch.sequence,
+                    reason: refusal.clone(),
+                    until_ms,
+                    gap,
+                });
+            }
+        }
+        self.any.store(!batches.is_empty(), Ordering::Release);
+        refusal
     }
 }

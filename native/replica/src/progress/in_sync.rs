@@ -48,6 +48,10 @@ struct Follower {
     leader_end_at_last_fetch: i64,
     /// From where it was given records last.
     given_from: Option<i64>,
+    /// When its last request came.
+    last_request: Option<Instant>,
+    /// Numbers of its last two requests, the later one first; 0: it has not sent them.
+    requests: [u64; 2],
 }
 
 impl Follower {
@@ -60,6 +64,8 @@ impl Follower {
             last_fetch: None,
             leader_end_at_last_fetch: i64::MAX,
             given_from: None,
+            last_request: None,
+            requests: [0; 2],
         }
     }
 }
@@ -132,6 +138,27 @@ impl InSync {
         follower.last_fetch = Some(now);
         follower.leader_end_at_last_fetch = leader_end;
         Claim::Noted
+    }
+
+    /// A request of a follower came at `received`: its `number` is that of the first time that it is looked at.
+    pub(super) fn came(&mut self, broker: i32, received: Instant, number: u64) {
+        let mut followers = self.followers.iter_mut();
+        if let Some(follower) = followers.find(|known| known.broker == broker)
+            && follower.last_request < Some(received)
+        {
+            follower.last_request = Some(received);
+            follower.requests = [number, follower.requests[0]];
+        }
+    }
+
+    /// Whether everybody else who is, or may be, in sync has sent a request since that of this number. Each has one
+    /// request under way, and the first that comes may have waited for a leader that was paused: the second was sent
+    /// afterwards.
+    pub(super) fn all_came_since(&self, number: u64) -> bool {
+        self.followers
+            .iter()
+            .filter(|follower| self.may_be_in_sync(follower.broker))
+            .all(|follower| follower.requests[1] > number)
     }
 
     /// A follower gets records from `offset` on; whether it got them before and asks for them again.

@@ -70,6 +70,7 @@ impl Three {
         let who = Follower {
             broker: follower,
             broker_epoch: 1,
+            received: Instant::now(),
         };
         let wanted = FetchRead {
             offset: from.offset,

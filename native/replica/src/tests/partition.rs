@@ -242,10 +242,72 @@ fn a_batch_behind_a_refused_one_is_refused_likewise() {
     assert_eq!(append_from(&partition, 3), Err(refused));
     append_from(&partition, 1).expect("it comes again");
     append_from(&partition, 2).expect("so does the next");
+}
+
+/// Who was paused, and has been replaced without knowing, finds a gap where its successor has records.
+#[test]
+fn a_gap_is_told_by_a_leader_that_is_followed() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 3);
+    order.isr = [1, 2].into();
+    order.replicas = [1, 2, 3].into();
+    let partition = lead(&host, &order);
+    append_from(&partition, 0).expect("appends");
+    assert_eq!(append_from(&partition, 2), Err(PartitionError::NotLeader));
+    assert_eq!(append_from(&partition, 3), Err(PartitionError::NotLeader));
+    let come = |broker| {
+        let follower = follower_of(broker);
+        // A request that waits is looked at again.
+        for _ in 0..2 {
+            let fetch = FetchRead {
+                current_leader_epoch: partition.leader_epoch(),
+                ..fetch(0)
+            };
+            let read = partition.read_for_follower(follower, &fetch, Instant::now());
+            read.expect("reads");
+        }
+    };
+    come(2);
+    assert_eq!(
+        append_from(&partition, 2),
+        Err(PartitionError::NotLeader),
+        "that one may have waited while this broker was paused"
+    );
+    come(2);
+    assert_eq!(
+        append_from(&partition, 3),
+        Err(PartitionError::NotLeader),
+        "it comes behind one that may come again"
+    );
     assert!(matches!(
-        append_from(&partition, 4),
+        append_from(&partition, 2),
         Err(PartitionError::OutOfOrderSequence(_))
     ));
+    append_from(&partition, 1).expect("what was missing");
+    append_from(&partition, 2).expect("and what followed");
+    let alone = PartitionOrder {
+        isr: [1].into(),
+        version: order.version + 1,
+        ..order.clone()
+    };
+    lead(&host, &alone);
+    assert!(
+        matches!(
+            append_from(&partition, 4),
+            Err(PartitionError::OutOfOrderSequence(_))
+        ),
+        "nobody else can lead"
+    );
+}
+
+/// A request that comes now.
+fn follower_of(broker: i32) -> Follower {
+    Follower {
+        broker,
+        broker_epoch: 1,
+        received: Instant::now(),
+    }
 }
 
 #[test]
@@ -272,10 +334,7 @@ fn followers_hold_the_high_watermark_back() {
             current_leader_epoch,
             ..fetch(offset)
         };
-        let follower = Follower {
-            broker: follower,
-            broker_epoch: 1,
-        };
+        let follower = follower_of(follower);
         let read = partition.read_for_follower(follower, &fetch, Instant::now());
         read.map(|read| (read.bound, read.records.len > 0))
     };

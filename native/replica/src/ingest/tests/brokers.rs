@@ -193,6 +193,7 @@ impl Brokers {
         let who = Follower {
             broker: follower,
             broker_epoch: 1,
+            received: Instant::now(),
         };
         let wanted = FetchRead {
             offset: from.offset,

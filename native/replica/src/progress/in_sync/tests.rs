@@ -40,6 +40,28 @@ fn a_claim_of_an_earlier_life_is_void() {
 }
 
 #[test]
+fn followed_is_who_was_asked_twice_by_all_in_sync() {
+    let mut known = InSync::new(1, &[1, 2, 3, 4], &[1, 2, 3], 5, at(0));
+    assert!(!known.all_came_since(0));
+    known.came(2, at(1), 1);
+    known.came(3, at(1), 2);
+    assert!(!known.all_came_since(0), "one request each");
+    known.came(2, at(2), 3);
+    known.came(3, at(2), 4);
+    assert!(known.all_came_since(0));
+    known.came(2, at(2), 5);
+    known.came(3, at(3), 6);
+    known.came(3, at(4), 7);
+    assert!(!known.all_came_since(2), "broker 2 has not come again");
+    known.came(2, at(3), 8);
+    assert!(known.all_came_since(2));
+    known.fetched(4, 40, 10, 10, at(4));
+    known.expand(4, 10, 0).expect("it is to join");
+    assert!(!known.all_came_since(2), "it may be in sync");
+    assert!(InSync::new(1, &[1, 2], &[1], 5, at(0)).all_came_since(9));
+}
+
+#[test]
 fn who_stays_behind_for_too_long_is_to_go() {
     let mut known = three();
     known.fetched(2, 20, 10, 10, at(1_000));

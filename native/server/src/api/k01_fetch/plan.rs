@@ -25,6 +25,7 @@ pub(super) fn plan(
     let follower = (request.replica_id >= 0).then_some(Follower {
         broker: request.replica_id,
         broker_epoch: request.replica_epoch,
+        received: call.received,
     });
     if let Some(error) = refuse_replica(call, request.replica_id) {
         return Err(error);
