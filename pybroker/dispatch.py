@@ -62,6 +62,7 @@ from pybroker.api import (
     k66_list_transactions,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k74_list_config_resources,
     k75_describe_topic_partitions,
     k32143_undelete_topics,
     k32144_truncate_topics,
@@ -180,6 +181,9 @@ def routes(services: Services) -> dict[int, Handler]:
         k57_update_features.API_KEY: partial(k57_update_features.handle, services.features, authorizer),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
         k64_unregister_broker.API_KEY: partial(k64_unregister_broker.handle, services.brokers, authorizer),
+        k74_list_config_resources.API_KEY: partial(
+            k74_list_config_resources.handle, services.cluster, services.view, authorizer
+        ),
         k75_describe_topic_partitions.API_KEY: partial(
             k75_describe_topic_partitions.handle, services.cluster, services.config, authorizer
         ),

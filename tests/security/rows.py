@@ -458,6 +458,7 @@ ROWS = (
         hidden=lambda answer, name: name not in [one.transactional_id for one in answer.transaction_states],
         before=_init_transactional,
     ),
+    Row(74, "cluster", lambda *_: m.ListConfigResourcesRequest(), Grant(C, Op.DESCRIBE_CONFIGS)),
     Row(
         75,
         "by name",

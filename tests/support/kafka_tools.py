@@ -10,6 +10,7 @@ from tests.support.maven import TOOLS, jars
 
 TIMEOUT_S = 200
 MAIN_CLASSES = {
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",

@@ -232,7 +232,7 @@ apis! {
     71 GetTelemetrySubscriptions 0..=0 flexible 0 Python dormant;
     72 PushTelemetry 0..=0 flexible 0 Python dormant;
     73 AssignReplicasToDirs 0..=0 flexible 0 Python dormant;
-    74 ListConfigResources 0..=1 flexible 0 Python dormant;
+    74 ListConfigResources 0..=1 flexible 0 Python served;
     75 DescribeTopicPartitions 0..=0 flexible 0 Python served;
     76 ShareGroupHeartbeat 1..=1 flexible 0 Python dormant;
     77 ShareGroupDescribe 1..=1 flexible 0 Python dormant;

@@ -1,0 +1,60 @@
+"""ListConfigResources (key 74), versions 0 and 1 (KIP-714, KIP-1142): what has settings, by name.
+
+v0 is of the settings for metrics of clients alone. Nobody can set those here, nor settings of groups, so that there are
+none to be listed. Differs from Kafka in leaving out topics that the client may not describe.
+"""
+
+from __future__ import annotations
+
+from pybroker.admin.cluster import ClusterAdmin
+from pybroker.admin.config_changes import ResourceType
+from pybroker.cluster.view import ClusterView
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListConfigResourcesResponse_ConfigResource,
+)
+from pybroker.requests.context import RequestContext
+from pybroker.security import acls
+from pybroker.security.acls import AclOperation
+from pybroker.security.authorizer import Authorizer
+
+API_KEY = 74
+
+CLIENT_METRICS, GROUP = 16, 32
+"""Kafka's codes of the resources that nobody has settings for."""
+
+LISTED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+def handle(
+    cluster: ClusterAdmin,
+    view: ClusterView,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ListConfigResourcesRequest,
+) -> ListConfigResourcesResponse:
+    """From what this broker knows. UNSUPPORTED_VERSION: there is no such type of resource."""
+    if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    wanted = tuple(dict.fromkeys(request.resource_types)) or LISTED
+    if context.api_version == 0:
+        wanted = (CLIENT_METRICS,)
+    if not set(wanted) <= set(LISTED):
+        return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+    found = []
+    for kind in wanted:
+        for name in _names(kind, cluster, view, authorizer, context):
+            found.append(ListConfigResourcesResponse_ConfigResource(resource_name=name, resource_type=kind))
+    return ListConfigResourcesResponse(config_resources=found)
+
+
+def _names(
+    kind: int, cluster: ClusterAdmin, view: ClusterView, authorizer: Authorizer, context: RequestContext
+) -> list[str]:
+    if kind == ResourceType.TOPIC:
+        return [name for name in sorted(view.image.topics) if authorizer.lists(context, acls.ResourceType.TOPIC, name)]
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker.broker_id) for broker in cluster.brokers(context.listener)]
+    return []
