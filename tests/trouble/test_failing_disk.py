@@ -1,14 +1,11 @@
 """A disk that fails: its directory goes offline at the first failure and for good; the others go on; with the last one
-the broker halts. Cut power takes nothing that was acknowledged.
+the broker halts.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
-import random
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +13,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.clients.acknowledged import Writer, violations
-from tests.clients.api import Received
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.disks import can_mount
@@ -142,61 +137,3 @@ def test_the_only_disk_fails(doomed: Doomed, start_broker: StartBroker) -> None:
     broker.start()
     assert not missing(sent.acknowledged | failed.acknowledged, read(broker, "t", 0))
     assert not send(broker, "t", 0, VALUES).refused
-
-
-def cut_power(broker: BrokerProcess, doomed: Doomed) -> None:
-    """The signal first: from then on no call that is under way returns to the broker. ext4 now and then answers an
-    fdatasync that the cut overtakes with success; a broker that goes on would acknowledge what is not there. The cut
-    right after: a dying process does not sync.
-    """
-    os.kill(broker.pid, signal.SIGKILL)
-    if can_mount():
-        doomed.fail()
-    broker.kill()
-    if can_mount():
-        doomed.mend()
-
-
-def cycles(broker: BrokerProcess, doomed: Doomed, count: int, seed: int) -> None:
-    chance = random.Random(seed)
-    topics = ["plain", "small"]
-    create(broker, "plain", PARTITIONS)
-    create(broker, "small", PARTITIONS, segment_bytes=1 << 20)
-    writers = [
-        Writer(broker.bootstrap, topic, PARTITIONS, f"w{at}", codec)
-        for at, (topic, codec) in enumerate(zip(topics, ("none", "lz4"), strict=True))
-    ]
-    for _ in range(count):
-        wait_for_progress(broker, writers, chance.randrange(100, 1500))
-        time.sleep(chance.random() * 0.05)
-        cut_power(broker, doomed)
-        broker.start()
-    wait_for_progress(broker, writers, 100)
-    for history in [writer.finish() for writer in writers]:
-        found: list[Received] = []
-        for partition in range(PARTITIONS):
-            rows = read(broker, history.topic, partition)
-            found += [Received(partition, offset, None, value.decode()) for offset, value in rows.items()]
-        wrong = violations(found, [history])
-        assert not wrong, f"seed {seed}: {len(wrong)} violations, first {wrong[:10]}"
-    broker.stop()
-
-
-def wait_for_progress(broker: BrokerProcess, writers: list[Writer], more: int) -> None:
-    goals = [writer.count + more for writer in writers]
-    give_up = time.monotonic() + PATIENCE_S
-    while any(writer.count < goal for writer, goal in zip(writers, goals, strict=True)):
-        assert time.monotonic() < give_up, f"writers do not get on\n{broker.log_tail()}"
-        time.sleep(0.01)
-
-
-@pytest.mark.checklist("C2")
-@pytest.mark.timeout(600)
-def test_three_power_cuts_lose_nothing(doomed: Doomed, start_broker: StartBroker) -> None:
-    cycles(start_broker({"log.dirs": str(doomed.directory)}), doomed, 3, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.checklist("C2")
-def test_thirty_power_cuts_lose_nothing(doomed: Doomed, start_broker: StartBroker) -> None:
-    cycles(start_broker({"log.dirs": str(doomed.directory)}), doomed, 30, seed=2)

@@ -69,27 +69,28 @@ fn what_is_not_flushed_is_not_claimed_and_others_go_on() {
     let tips: Vec<TopicIdPartition> = (0..8).map(|partition| tip(1, partition)).collect();
     let orders: Vec<_> = tips.iter().map(|tip| order(*tip, 1, 0)).collect();
     apply(&brokers, &orders);
-    for tip in &tips {
-        append(&brokers[0].partition(*tip), -1, &["a"]);
-        settle(&brokers[0], &brokers[1], *tip);
-    }
     let lies = |dir| {
         let mut tips = tips.iter().copied();
         let found = tips.find(|tip| brokers[1].partition(*tip).dir() == Some(dir));
         found.expect("partitions are spread")
     };
     let (slow, fast) = (lies(0), lies(1));
+    // The first records of a segment are flushed in its file, by those threads; small ones after them in the journal.
+    for tip in tips.iter().filter(|tip| **tip != slow) {
+        append(&brokers[0].partition(*tip), -1, &["a"]);
+        settle(&brokers[0], &brokers[1], *tip);
+    }
     let held = Held::hold(&brokers[1], 0);
 
     let led = brokers[0].partition(slow);
     append(&led, -1, &["b"]);
     let follower = brokers[1].partition(slow);
-    wait_until("the record", || follower.log_end_offset() == 2);
+    wait_until("the record", || follower.log_end_offset() == 1);
     for _ in 0..20 {
         append(&brokers[0].partition(fast), -1, &["b"]);
         settle(&brokers[0], &brokers[1], fast);
-        assert_eq!(led.high_watermark(), 1, "it is not on the follower's disk");
-        assert_eq!(follower.high_watermark(), 1);
+        assert_eq!(led.high_watermark(), 0, "it is not on the follower's disk");
+        assert_eq!(follower.high_watermark(), 0);
     }
     drop((held, led, follower));
     // What was claimed is there after a restart, and the rest comes to the disk.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pybroker_storage::StagedDeletion;
+use pybroker_storage::{JournalFigures, StagedDeletion};
 
 use crate::log_dirs::Dir;
 use crate::{FutureReplica, Partition, PartitionError, Replicas};
@@ -31,6 +31,14 @@ impl Replicas {
             futures: self.futures_of(at),
         };
         self.dirs.iter().enumerate().map(describe).collect()
+    }
+
+    /// What went through the journals of all directories since the start.
+    pub fn journal_figures(&self) -> JournalFigures {
+        let online = self.dirs.iter().filter_map(|dir| dir.online().ok());
+        online
+            .map(|dir| dir.flusher().journal_figures())
+            .fold(JournalFigures::default(), |sum, one| sum + one)
     }
 
     /// What waits for removal: its log directory and what is known of it. Blocks on the disk.

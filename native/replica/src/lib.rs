@@ -14,7 +14,6 @@
 )]
 
 mod background;
-mod clock;
 mod config;
 mod describe;
 mod error;
@@ -40,7 +39,6 @@ mod topic_map;
 mod tests;
 
 pub use background::{Background, CleanerSettings, Intervals};
-pub use clock::Clock;
 pub use config::{ReplicasConfig, Report};
 pub use describe::LogDirDescription;
 pub use error::PartitionError;
@@ -57,6 +55,7 @@ pub use partition::{FetchFrom, Partition};
 pub use progress::{
     Commit, Follower, IsrProposal, Member, Proposal, Proposals, Registration, Watched,
 };
+pub use pybroker_storage::Clock;
 pub use replicas::Replicas;
 pub use requests::{
     AppendInfo, EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionRead,

@@ -78,6 +78,7 @@ impl LogDirs {
         let mut first_failure = None;
         let mut options = LogDirOptions::new(config.broker_id, config.cluster_id.clone());
         options.layout = config.layout;
+        options.clock = Some(Arc::clone(&config.clock));
         options.open_files_max = open_files_max(config.log_dirs.len());
         for path in &config.log_dirs {
             let opened = match LogDir::open(path, &options) {

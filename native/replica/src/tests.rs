@@ -30,6 +30,7 @@ pub(super) struct Host {
 }
 
 /// The time of day stands still, 1,000 s after the beginning.
+#[derive(Debug)]
 struct Stopped;
 
 impl Clock for Stopped {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pybroker_protocol::api_key::APIS;
 use pybroker_protocol::{Api, ErrorCode, Plane};
+use pybroker_storage::JournalFigures;
 
 use crate::metrics::{BUCKETS, Counter, ERRORS, FIRST_BUCKET_POWER, KEYS, ThreadMetrics};
 
@@ -13,6 +14,7 @@ pub(crate) struct Gauges {
     pub(crate) connections: usize,
     pub(crate) connections_refused: u64,
     pub(crate) in_flight_bytes: usize,
+    pub(crate) journal: JournalFigures,
 }
 
 /// A counter that each data thread has once: its name, what it counts, and where it is.
@@ -95,6 +97,7 @@ pub(crate) fn render(threads: &[Arc<ThreadMetrics>], gauges: &Gauges) -> String 
         "Connections refused by a limit.",
         gauges.connections_refused,
     );
+    page.journal(&gauges.journal);
     page.single(
         "pybroker_connections",
         "gauge",
@@ -131,9 +134,42 @@ impl Page<'_> {
     }
 
     /// A family of one value.
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl core::fmt::Display) {
         self.family(name, kind, help);
         self.line(format_args!("{name} {value}"));
+    }
+
+    fn journal(&mut self, journal: &JournalFigures) {
+        for (name, help, value) in [
+            (
+                "pybroker_journal_entries_total",
+                "Appends to partitions that became durable in a log directory's journal.",
+                journal.entries,
+            ),
+            (
+                "pybroker_journal_bytes_total",
+                "Bytes written to journals.",
+                journal.bytes,
+            ),
+            (
+                "pybroker_journal_flushes_total",
+                "Flushes of journals, each for all appends that waited.",
+                journal.flushes,
+            ),
+            (
+                "pybroker_journal_full_total",
+                "Groups of appends that found no room in the journal: their segments were flushed instead.",
+                journal.full,
+            ),
+        ] {
+            self.single(name, "counter", help, value);
+        }
+        self.single(
+            "pybroker_journal_wait_seconds_total",
+            "counter",
+            "Time from the first append that waited for each of these flushes to its end.",
+            journal.waited_us as f64 / 1e6,
+        );
     }
 
     fn requests(&mut self) {
@@ -227,6 +263,12 @@ mod tests {
                 connections: 2,
                 connections_refused: 1,
                 in_flight_bytes: 5,
+                journal: JournalFigures {
+                    entries: 7,
+                    flushes: 3,
+                    waited_us: 1_250,
+                    ..JournalFigures::default()
+                },
             },
         );
         for line in [
@@ -238,6 +280,9 @@ mod tests {
             "pybroker_response_errors_total{error=\"UNKNOWN_TOPIC_OR_PARTITION\"} 1",
             "pybroker_connections 2",
             "pybroker_in_flight_bytes 5",
+            "pybroker_journal_entries_total 7",
+            "pybroker_journal_flushes_total 3",
+            "pybroker_journal_wait_seconds_total 0.00125",
         ] {
             assert!(
                 text.lines().any(|written| written == line),

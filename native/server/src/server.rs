@@ -220,6 +220,7 @@ impl Server {
             connections: self.shared.connections.open(),
             connections_refused: self.shared.connections.refused(),
             in_flight_bytes: self.shared.budget.used(),
+            journal: self.shared.replicas.journal_figures(),
         };
         render(&metrics, &gauges)
     }

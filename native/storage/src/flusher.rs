@@ -11,18 +11,41 @@
 //! | 16 | 43 ms | 3.5 ms | 4.2 ms |
 //! | 100 | 205 ms | 43 ms | 6.0 ms |
 //! | 1,000 | 1,831 ms | 206 ms | 117 ms |
+//!
+//! Small appends, which is what most logs wait for, go through the journal of the directory instead: one write and one
+//! sync for all of them ([`journaling`]). `cargo run --release -p pybroker-storage --example journal_cost` measured, CPU
+//! of a group of appends and the time it takes (medians; the disk's p99 is beside its worst neighbour's):
+//!
+//! | logs × bytes | a sync a log, `syncfs` from 64 on | journal |
+//! |---|---|---|
+//! | 1 × 170 | 64 µs, 0.16 ms | 50 µs, 0.14 ms |
+//! | 1 × 65,536 | 119 µs, 0.30 ms | 88 µs, 0.18 ms |
+//! | 1 × 262,144 | 181 µs, 0.40 ms | 173 µs, 0.25 ms |
+//! | 16 × 170 | 569 µs, 0.78 ms | 69 µs, 0.13 ms |
+//! | 16 × 16,384 | 1,076 µs, 1.55 ms | 220 µs, 0.20 ms |
+//! | 16 × 65,536 | 1,158 µs, 1.62 ms | 564 µs, 0.54 ms |
+//! | 200 × 170 | 589 µs, 0.80 ms | 259 µs, 0.12 ms |
+//! | 1,000 × 4,096 | 6,637 µs, 17.1 ms | 6,560 µs, 2.4 ms |
 
+use crate::clock::Clock;
 use crate::error::StorageError;
 use crate::files;
 use crate::health::Health;
+use crate::journal::{self, Entries};
 use crate::log::Log;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Instant;
+
+mod journaling;
+
+pub use journaling::JournalFigures;
+pub(crate) use journaling::{Journaling, NoteJournal};
 
 /// Logs waiting at once from which on one `syncfs` is cheaper than syncing each.
 pub const SYNCFS_LOGS: usize = 64;
@@ -38,9 +61,20 @@ mod state {
     pub(super) const RUNNING_AGAIN: u8 = 3;
 }
 
+/// Of a flusher; the fields are those of `LogDirOptions`.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) threads: usize,
+    pub(crate) syncfs_logs: usize,
+    pub(crate) journal_bytes: u64,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+}
+
 /// Flushes logs of one directory on its own threads. Dropping it finishes what is queued.
 pub struct Flusher {
     shared: Arc<Shared>,
+    /// Of the journal; they end before the others, who may get something to do from them.
+    journal_threads: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     /// As each thread has one, for [`Flusher::flush_all`].
     descriptor: Mutex<File>,
@@ -49,7 +83,12 @@ pub struct Flusher {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
+    /// Of logs with something for the journal.
+    small: Mutex<Queue>,
+    wake_small: Condvar,
+    journaling: Arc<Journaling>,
     health: Arc<Health>,
+    clock: Option<Arc<dyn Clock>>,
     syncfs_logs: usize,
     /// Syncs that run now, and how many have begun or ended so far.
     running: AtomicUsize,
@@ -59,41 +98,63 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     logs: VecDeque<Arc<Log>>,
+    /// Since when the first of them waits; known of those for the journal.
+    since: Option<Instant>,
     stopping: bool,
 }
 
 impl Flusher {
-    /// Starts `threads` threads for the log directory at `root`.
+    /// Starts the threads for the log directory at `root`.
     pub(crate) fn start(
         root: &Path,
         health: &Arc<Health>,
-        threads: usize,
-        syncfs_logs: usize,
+        options: Options,
+        note: NoteJournal,
     ) -> Result<Self, StorageError> {
+        let Options {
+            threads,
+            syncfs_logs,
+            journal_bytes,
+            clock,
+        } = options;
+        let journaling = Journaling::new(root, health, journal_bytes, syncfs_logs, note)?;
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             wake: Condvar::new(),
+            small: Mutex::default(),
+            wake_small: Condvar::new(),
+            journaling: Arc::new(journaling),
             health: Arc::clone(health),
+            clock,
             syncfs_logs,
             running: AtomicUsize::new(0),
             turns: AtomicU64::new(0),
         });
+        let start = |name: String, run: fn(&Shared, &File)| {
+            let shared = Arc::clone(&shared);
+            // Opened before the first write, so that syncfs reports every error since. One for each
+            // thread: a descriptor reports an error once, and of two syncs at the same time the other
+            // would take its logs for flushed.
+            let descriptor = File::open(root).map_err(StorageError::io("open", root))?;
+            std::thread::Builder::new()
+                .name(name)
+                .spawn(move || run(&shared, &descriptor))
+                .map_err(StorageError::io("start a thread for", root))
+        };
         let threads = (0..threads.max(1))
-            .map(|index| {
-                let shared = Arc::clone(&shared);
-                // Opened before the first write, so that syncfs reports every error since. One for each
-                // thread: a descriptor reports an error once, and of two syncs at the same time the other
-                // would take its logs for flushed.
-                let descriptor = File::open(root).map_err(StorageError::io("open", root))?;
-                std::thread::Builder::new()
-                    .name(format!("flusher-{index}"))
-                    .spawn(move || shared.run(&descriptor))
-                    .map_err(StorageError::io("start a thread for", root))
-            })
+            .map(|index| start(format!("flusher-{index}"), Shared::run))
             .collect::<Result<_, _>>()?;
+        let mut journal_threads = Vec::new();
+        if shared.journaling.is_on() {
+            journal_threads.push(start("journal".into(), |shared, _| shared.run_journal())?);
+            journal_threads.push(start("journal-sync".into(), |shared, root| {
+                shared.journaling.run(root);
+            })?);
+        }
         let descriptor = Mutex::new(File::open(root).map_err(StorageError::io("open", root))?);
         Ok(Self {
             shared,
+            journal_threads,
             threads,
             descriptor,
         })
@@ -114,13 +175,33 @@ impl Flusher {
         }
     }
 
+    /// The journal of the directory.
+    pub(crate) fn journaling(&self) -> &Journaling {
+        &self.shared.journaling
+    }
+
+    /// What a log gets that is appended to in this directory.
+    pub(crate) fn journaling_of_logs(&self) -> journal::OfLog {
+        let journaling: &Arc<Journaling> = &self.shared.journaling;
+        journaling.is_on().then(|| {
+            let weak: Weak<Journaling> = Arc::downgrade(journaling);
+            weak as Weak<dyn Entries>
+        })
+    }
+
+    /// What went through the journal.
+    #[must_use]
+    pub fn journal_figures(&self) -> JournalFigures {
+        self.shared.journaling.figures()
+    }
+
     /// Everything appended to `logs` before this call is on disk when it returns, by one `syncfs` on the caller's
     /// thread: with all that was written to files beside them, and their names.
     ///
     /// # Errors
     /// The directory is offline.
     pub(crate) fn flush_all(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
-        self.shared.flush_group(&self.descriptor.lock(), logs);
+        sync_group(&self.descriptor.lock(), &self.shared.health, logs);
         self.shared.health.check()
     }
 
@@ -135,12 +216,18 @@ impl Flusher {
     /// Logs waiting to be flushed, for metrics.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.queue.lock().logs.len()
+        self.shared.queue.lock().logs.len() + self.shared.small.lock().logs.len()
     }
 }
 
 impl Drop for Flusher {
     fn drop(&mut self) {
+        self.shared.small.lock().stopping = true;
+        self.shared.wake_small.notify_all();
+        self.shared.journaling.stop();
+        for thread in self.journal_threads.drain(..) {
+            let _ = thread.join();
+        }
         self.shared.queue.lock().stopping = true;
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
@@ -152,41 +239,104 @@ impl Drop for Flusher {
 
 impl Shared {
     fn push(&self, log: Arc<Log>) {
+        if log.journal.is_some() && log.is_small(journaling::SMALL_BYTES_MAX) {
+            let mut small = self.small.lock();
+            if small.logs.is_empty() {
+                small.since = self.now();
+            }
+            small.logs.push_back(log);
+            drop(small);
+            self.wake_small.notify_one();
+        } else {
+            self.push_large(log);
+        }
+    }
+
+    fn push_large(&self, log: Arc<Log>) {
         self.queue.lock().logs.push_back(log);
         self.wake.notify_one();
     }
 
+    /// One group after another, each with all that waits.
+    fn run_journal(&self) {
+        loop {
+            let (logs, since): (Vec<_>, _) = {
+                let mut small = self.small.lock();
+                while small.logs.is_empty() {
+                    if small.stopping {
+                        return;
+                    }
+                    self.wake_small.wait(&mut small);
+                }
+                (small.logs.drain(..).collect(), small.since)
+            };
+            let others = self.turn(&logs, || self.journaling.flush(&logs));
+            if let (Some(now), Some(since)) = (self.now(), since)
+                && others.len() < logs.len()
+            {
+                let waited = now.saturating_duration_since(since);
+                self.journaling.note_wait(waited);
+            }
+            for log in others {
+                log.flush_state.store(state::QUEUED, Ordering::Release);
+            }
+            for log in logs {
+                // Nobody else queues what is being synced.
+                if log.flush_state.load(Ordering::Acquire) == state::QUEUED {
+                    self.push_large(log);
+                } else {
+                    self.is_done(log);
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Option<Instant> {
+        self.clock.as_ref().map(|clock| clock.now())
+    }
+
+    /// A sync of these logs, as others see it.
+    fn turn<R>(&self, logs: &[Arc<Log>], sync: impl FnOnce() -> R) -> R {
+        for log in logs {
+            log.flush_state.store(state::RUNNING, Ordering::Release);
+        }
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        let result = sync();
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Whoever has asked again meanwhile gets another turn.
+    fn is_done(&self, log: Arc<Log>) {
+        let again = log
+            .flush_state
+            .compare_exchange(
+                state::RUNNING,
+                state::IDLE,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .is_err();
+        if again {
+            log.flush_state.store(state::QUEUED, Ordering::Release);
+            self.push(log);
+        }
+    }
+
     fn run(&self, root: &File) {
         while let Some(logs) = self.take() {
-            for log in &logs {
-                log.flush_state.store(state::RUNNING, Ordering::Release);
-            }
-            self.running.fetch_add(1, Ordering::Relaxed);
-            self.turns.fetch_add(1, Ordering::Relaxed);
-            match logs.as_slice() {
+            self.turn(&logs, || match logs.as_slice() {
                 [log] => {
                     // Failures take the directory offline, which everybody who waits sees.
                     let _ = log.flush();
                 }
-                _ => self.flush_group(root, &logs),
-            }
-            self.turns.fetch_add(1, Ordering::Relaxed);
-            self.running.fetch_sub(1, Ordering::Relaxed);
-            for log in logs {
-                let again = log
-                    .flush_state
-                    .compare_exchange(
-                        state::RUNNING,
-                        state::IDLE,
-                        Ordering::AcqRel,
-                        Ordering::Acquire,
-                    )
-                    .is_err();
-                if again {
-                    log.flush_state.store(state::QUEUED, Ordering::Release);
-                    self.push(log);
+                _ => {
+                    sync_group(root, &self.health, &logs);
                 }
-            }
+            });
+            logs.into_iter().for_each(|log| self.is_done(log));
         }
     }
 
@@ -207,27 +357,30 @@ impl Shared {
             self.wake.wait(&mut queue);
         }
     }
+}
 
-    #[cfg(target_os = "linux")]
-    fn flush_group(&self, root: &File, logs: &[Arc<Log>]) {
-        if self.health.check().is_err() {
-            return;
-        }
-        let samples: Vec<_> = logs.iter().map(|log| log.sample()).collect();
-        if let Err(error) = files::sync_filesystem(root) {
-            self.health
-                .fail(&format!("cannot sync the filesystem: {error}"));
-            return;
-        }
-        for (log, sample) in logs.iter().zip(&samples) {
-            log.tell_flushed(log.publish_flushed(sample));
-        }
+/// Everything appended to `logs` is on disk in their files when this answers true; without their flush locks.
+#[cfg(target_os = "linux")]
+fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
+    if health.check().is_err() {
+        return false;
     }
-
-    #[cfg(not(target_os = "linux"))]
-    fn flush_group(&self, _: &File, logs: &[Arc<Log>]) {
-        for log in logs {
+    let samples: Vec<_> = logs.iter().map(|log| log.sample()).collect();
+    if let Err(error) = files::sync_filesystem(root) {
+        health.fail(&format!("cannot sync the filesystem: {error}"));
+        return false;
+    }
+    for (log, sample) in logs.iter().zip(&samples) {
+        log.tell_flushed(log.publish_flushed(sample));
+        if log.was_truncated(sample) {
+            // What it has now waits for a flush like others. A failure takes the directory offline.
             let _ = log.flush();
         }
     }
+    true
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_group(_: &File, _: &Health, logs: &[Arc<Log>]) -> bool {
+    logs.iter().all(|log| log.flush().is_ok())
 }

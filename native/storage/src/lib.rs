@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! {log.dir}/.lock  meta.properties  .kafka_cleanshutdown
+//!           journal.0  journal.1    while running, and after a crash
 //!           recovery-point-offset-checkpoint  log-start-offset-checkpoint  replication-offset-checkpoint
 //!           {topic}-{partition}/partition.metadata  leader-epoch-checkpoint
 //!                               00000000000000000000.log .index .timeindex .txnindex .snapshot
@@ -11,7 +12,7 @@
 //! ```
 //! From the bottom up: files as such (`file_names`, `files`, `direct`, `handles`, `health`), formats (`checkpoint`,
 //! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`), what is made of them
-//! (`segment`, `producer_state`, `staged`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
+//! (`segment`, `producer_state`, `staged`, `journal`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
 //!
 //! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (who sees what, what
 //! survives a crash), `files.rs` (what is expected of disks), `recovery.rs` (what is done with
@@ -24,6 +25,7 @@
 
 mod checkpoint;
 mod clean_state;
+mod clock;
 mod config;
 mod direct;
 mod error;
@@ -34,6 +36,7 @@ mod handles;
 mod health;
 mod index;
 mod ingest;
+mod journal;
 mod leader_epochs;
 mod log;
 mod log_dir;
@@ -47,9 +50,10 @@ mod staged;
 mod testing;
 mod txn_index;
 
+pub use clock::Clock;
 pub use config::{CleanupPolicy, FlushMode, LogConfig};
 pub use error::{AppendError, ReadError, StorageError};
-pub use flusher::{Flusher, SYNCFS_LOGS};
+pub use flusher::{Flusher, JournalFigures, SYNCFS_LOGS};
 pub use handles::{SegmentFile, open_files_max};
 pub use health::OnFailure;
 pub use ingest::{Listing, StagedTotals};

@@ -2,7 +2,8 @@
 //!
 //! # Who sees what
 //! `log_end` moves after the bytes are in the file (page cache); `flushed_end` after they are on
-//! disk. Both only move back when a follower truncates. A reader takes the segment list and the
+//! disk, in the file or in the log directory's journal; `synced_end` after they are so in the file. All only move back
+//! when a follower truncates. A reader takes the segment list and the
 //! ends as it finds them; a segment removed under it stays readable through its open file, and a
 //! file that is gone before it was opened is looked up again in the new list.
 //!
@@ -15,6 +16,7 @@ use crate::error::StorageError;
 use crate::file_names;
 use crate::handles::HandleCache;
 use crate::health::Health;
+use crate::journal;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
 use crate::producer_state::{ActiveProducer, ProducerLegacy, ProducerState, Transactions};
 use crate::segment::{DirPath, Segment, Segments};
@@ -31,6 +33,7 @@ mod compaction;
 mod copies;
 mod delete;
 mod durable;
+mod journaled;
 mod open;
 mod read;
 mod replicate;
@@ -47,6 +50,7 @@ pub(crate) use attach::Step;
 pub use attach::{AttachNotice, Attached};
 pub use compaction::{Cleanable, Compacted};
 pub use delete::Retained;
+pub(crate) use journaled::{JournalSample, Waiting};
 pub use read::LogSlice;
 pub use times::TimestampAndOffset;
 
@@ -78,6 +82,8 @@ pub struct Log {
     pub(crate) log_start: AtomicI64,
     pub(crate) log_end: AtomicI64,
     pub(crate) flushed_end: AtomicI64,
+    /// Never above `flushed_end`: what lies between may be in the journal only.
+    pub(crate) synced_end: AtomicI64,
     /// Whether `transactions` has anything: most logs never look into it.
     pub(crate) has_transactions: AtomicBool,
     pub(crate) transactions: Mutex<Transactions>,
@@ -93,8 +99,11 @@ pub struct Log {
     pub(crate) flush: Mutex<()>,
     /// Its directory was moved away to be deleted: there is nothing to sync any more.
     pub(crate) staged: AtomicBool,
-    /// How often the log was truncated: a sync that began before must not claim what is gone.
-    pub(crate) truncations: AtomicI64,
+    /// Begins and ends of truncations: what a sync has covered is published under this lock, and only if no truncation
+    /// was under way when it began and none has begun since.
+    pub(crate) truncations: Mutex<u64>,
+    /// Where small appends become durable.
+    pub(crate) journal: journal::OfLog,
     pub(crate) flush_state: AtomicU8,
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Files renamed to `.deleted`, and when they may go.
@@ -152,10 +161,15 @@ impl Log {
         self.log_end.load(Ordering::Acquire)
     }
 
-    /// Everything below is on disk.
+    /// Everything below is on disk, in the log's files or in the journal.
     #[must_use]
     pub fn flushed_end_offset(&self) -> i64 {
         self.flushed_end.load(Ordering::Acquire)
+    }
+
+    /// Everything below is on disk in the log's files.
+    pub(crate) fn synced_end_offset(&self) -> i64 {
+        self.synced_end.load(Ordering::Acquire)
     }
 
     /// Records appended but not known to be on disk.

@@ -4,9 +4,10 @@ use crate::clean_state::CleanState;
 use crate::config::LogConfig;
 use crate::error::StorageError;
 use crate::file_names::{self, CLEANED_TO, HIGH_WATERMARKS, LOCK, LOG_STARTS, RECOVERY_POINTS};
-use crate::flusher::Flusher;
+use crate::flusher::{self, Flusher};
 use crate::handles::HandleCache;
 use crate::health::{Health, OnFailure};
+use crate::journal::{self, Entries, replay};
 use crate::log::Log;
 use crate::recovery::{OpenState, RecoveryReport};
 use crate::staged;
@@ -79,19 +80,37 @@ impl LogDir {
             .canonicalize()
             .map_err(StorageError::io("open", path))?;
         let lock = lock(&path)?;
-        let directory_id = identity::claim(&path, options)?;
+        let identity = identity::claim(&path, options)?;
         let mut problems = Vec::new();
+        if let Some(journal) = identity.journal {
+            let replayed = replay::replay(&path, journal)?;
+            problems.extend(replayed.notes);
+            identity::note_journal(&path, None)?;
+        }
+        if (0..2).any(|file| journal::path_of(&path, file).exists()) {
+            journal::remove_files(&path)?;
+        }
         let checkpoints = Checkpoints::read(&path, &mut problems);
         let clean = clean_shutdown::take(&path)?;
         let health = Arc::new(Health::new(&path));
-        let flusher = Flusher::start(&path, &health, options.flush_threads, options.syncfs_logs)?;
+        let note_journal = {
+            let path = path.clone();
+            move |journal| identity::note_journal(&path, journal)
+        };
+        let flushing = flusher::Options {
+            threads: options.flush_threads,
+            syncfs_logs: options.syncfs_logs,
+            journal_bytes: options.journal_bytes,
+            clock: options.clock.clone(),
+        };
+        let flusher = Flusher::start(&path, &health, flushing, Box::new(note_journal))?;
         Ok(Arc::new(Self {
             root: File::open(&path).map_err(StorageError::io("open", &path))?,
             _lock: lock,
             health,
             handles: Arc::new(HandleCache::new(options.open_files_max.max(16))),
             flusher: Arc::new(flusher),
-            directory_id,
+            directory_id: identity.directory_id,
             layout: options.layout,
             checkpoints,
             clean,
@@ -206,10 +225,12 @@ impl LogDir {
             cleaned_to: known(CLEANED_TO),
             clean: clean.cloned(),
         };
+        self.leave_journal_of(id)?;
         let path = self.path.join(directory);
         let note = self.take_restored(&path, &mut state);
         let attached = staged::replay(&self.path, &path, id)?;
-        let (log, mut report) = self.open_log_in(path, topic, id, config, &state, now_ms)?;
+        let journal = self.flusher.journaling_of_logs();
+        let (log, mut report) = self.open_in(path, topic, id, config, &state, journal, now_ms)?;
         let copied = log.settle_copies(&self.path, now_ms)?;
         if attached + copied > 0 {
             report
@@ -220,7 +241,7 @@ impl LogDir {
         Ok((log, report))
     }
 
-    /// Opens the log in any directory of this disk; staged ones have no checkpoints.
+    /// Opens the log in any directory of this disk; staged ones have no checkpoints and no journal.
     pub(crate) fn open_log_in(
         &self,
         path: PathBuf,
@@ -228,6 +249,20 @@ impl LogDir {
         id: TopicIdPartition,
         config: Arc<LogConfig>,
         state: &OpenState,
+        now_ms: i64,
+    ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
+        self.open_in(path, topic, id, config, state, None, now_ms)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is one fact about the log")]
+    fn open_in(
+        &self,
+        path: PathBuf,
+        topic: &str,
+        id: TopicIdPartition,
+        config: Arc<LogConfig>,
+        state: &OpenState,
+        journal: journal::OfLog,
         now_ms: i64,
     ) -> Result<(Arc<Log>, RecoveryReport), StorageError> {
         Log::open(
@@ -238,8 +273,19 @@ impl LogDir {
             state,
             &self.health,
             &self.handles,
+            journal,
             now_ms,
         )
+    }
+
+    /// Before the files of a log that is not open are looked at or moved: nothing of it is in the journal afterwards.
+    /// One that was closed as it should be has left it.
+    fn leave_journal_of(&self, id: TopicIdPartition) -> Result<(), StorageError> {
+        if self.flusher.journaling().held(id) {
+            self.barrier()?;
+            self.flusher.journaling().void(&[id])?;
+        }
+        Ok(())
     }
 
     /// One barrier: everything written under this directory so far is on disk afterwards.

@@ -61,7 +61,7 @@ pub(crate) struct Segment {
     index: Arc<FileSlot>,
     /// End of what was written; stored after the bytes are in the file.
     end: AtomicU64,
-    /// End of what was synced last.
+    /// End of what was brought to disk last, here or in the journal.
     flushed: AtomicU64,
     recent: [AtomicU64; RECENT_BATCHES],
     recent_next: AtomicUsize,
@@ -146,8 +146,13 @@ impl Segment {
         self.end.store(place.pack(), Ordering::Release);
     }
 
+    /// Notes how far it is on disk; only a truncation takes that back.
     pub(crate) fn set_flushed(&self, place: Place) {
-        self.flushed.store(place.pack(), Ordering::Release);
+        self.flushed.fetch_max(place.pack(), Ordering::AcqRel);
+    }
+
+    pub(crate) fn flushed(&self) -> Place {
+        Place::unpack(self.flushed.load(Ordering::Acquire))
     }
 
     /// The `.log` file, opened if need be; only the writer of the active segment creates it.
@@ -219,10 +224,7 @@ impl Segment {
                 .map_err(StorageError::io("truncate", &path))?;
         }
         self.set_end(end_offset, position);
-        self.set_flushed(Place {
-            relative_offset: 0,
-            position: 0,
-        });
+        self.flushed.store(0, Ordering::Release);
         for place in &self.recent {
             place.store(NOTHING, Ordering::Relaxed);
         }

@@ -160,9 +160,11 @@ impl Log {
         keys_max: usize,
     ) -> Result<Compacted, StorageError> {
         let _maintenance = self.maintenance.lock();
-        // What replaces a segment must not be safer than what it replaces.
-        self.flush()?;
         let segments = self.segments.load_full();
+        // What replaces a segment must not be safer than what it replaces; and what the journal has of one must not be
+        // written into what replaces it.
+        self.leave_journal()?;
+        self.flush()?;
         let first_dirty = self.cleaned_to();
         let end = self.cleanable_end(&segments, first_dirty, high_watermark, now_ms)?;
         if end <= first_dirty {

@@ -14,9 +14,16 @@ use std::sync::atomic::Ordering;
 
 /// What a sync that begins now will cover.
 pub(crate) struct FlushSample {
-    truncations: i64,
+    truncations: u64,
     end: i64,
     segments: Vec<(Arc<Segment>, Place)>,
+}
+
+impl FlushSample {
+    /// Whether its ends and places are those of the log still. Odd: of a log that was just being truncated.
+    const fn holds(&self, truncations: u64) -> bool {
+        self.truncations == truncations && truncations.is_multiple_of(2)
+    }
 }
 
 impl Log {
@@ -36,7 +43,7 @@ impl Log {
     }
 
     /// As [`Log::flush`], for who holds the flush lock and calls [`Log::tell_flushed`] with the answer later.
-    pub(super) fn flush_locked(
+    pub(crate) fn flush_locked(
         &self,
         _flushing: &MutexGuard<'_, ()>,
     ) -> Result<Option<i64>, StorageError> {
@@ -59,15 +66,15 @@ impl Log {
 
     /// Notes what there is to sync, before syncing it.
     pub(crate) fn sample(&self) -> FlushSample {
-        let truncations = self.truncations.load(Ordering::Acquire);
-        let flushed = self.flushed_end_offset();
+        let truncations = *self.truncations.lock();
+        let synced = self.synced_end_offset();
         // The end first: the list loaded after it holds every segment below it.
         let end = self.log_end_offset();
         let segments = self.segments.load();
-        let first = Self::segment_index(&segments, flushed);
+        let first = Self::segment_index(&segments, synced);
         let unsynced = segments[first..]
             .iter()
-            .filter(|s| s.end_offset() > flushed && s.size() > 0);
+            .filter(|s| s.end_offset() > synced && s.size() > 0);
         let segments = unsynced
             .map(|segment| {
                 segment.set_dirty(false);
@@ -79,6 +86,12 @@ impl Log {
             end,
             segments,
         }
+    }
+
+    /// As [`Log::flush`] for who cannot take the flush lock: nothing is published.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn sync_sampled(&self) -> Result<(), StorageError> {
+        self.sync(&self.sample())
     }
 
     fn sync(&self, sample: &FlushSample) -> Result<(), StorageError> {
@@ -116,10 +129,11 @@ impl Log {
             .any(|held| Arc::ptr_eq(held, segment))
     }
 
-    /// Publishes what a finished sync covered; answers the flushed end if it moved. The caller
-    /// holds the flush lock or is the flusher's group sync.
+    /// Publishes what a finished sync covered; answers the flushed end if it moved. Who does not hold the flush lock
+    /// asks [`Log::was_truncated`] then: of a log that was truncated meanwhile nothing is published.
     pub(crate) fn publish_flushed(&self, sample: &FlushSample) -> Option<i64> {
-        if self.truncations.load(Ordering::Acquire) != sample.truncations {
+        let truncations = self.truncations.lock();
+        if !sample.holds(*truncations) {
             return None;
         }
         for (segment, place) in &sample.segments {
@@ -127,7 +141,13 @@ impl Log {
             segment.set_flushed(*place);
         }
         let before = self.flushed_end.fetch_max(sample.end, Ordering::AcqRel);
+        self.synced_end.fetch_max(sample.end, Ordering::AcqRel);
         (before < sample.end).then_some(sample.end)
+    }
+
+    /// Whether the log was truncated after that sample was taken, or meanwhile.
+    pub(crate) fn was_truncated(&self, sample: &FlushSample) -> bool {
+        !sample.holds(*self.truncations.lock())
     }
 
     /// Notes that leader epoch `epoch` begins at the log end; appends in older epochs are
@@ -168,10 +188,10 @@ impl Log {
     }
 
     /// Brings index files and producer snapshot up to date, so that recovery may start at the
-    /// answer: everything below is on disk. The caller syncs the files (one barrier for many
+    /// answer: everything below is on disk in the log's own files. The caller syncs the files (one barrier for many
     /// logs) before it writes the answer into a checkpoint.
     pub(crate) fn prepare_checkpoint(&self) -> Result<i64, StorageError> {
-        let flushed = self.flushed_end_offset().min(self.first_damaged());
+        let synced = self.synced_end_offset().min(self.first_damaged());
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         writer.active.persist_indexes(false)?;
@@ -182,7 +202,7 @@ impl Log {
                 writer.checkpoint_snapshot = Some(end);
             }
         }
-        Ok(flushed)
+        Ok(synced)
     }
 
     /// Base offset of the first segment in which a reader met damage: recovery must not begin after it.
@@ -259,7 +279,8 @@ impl Log {
     pub fn close(&self, clean: bool) -> Result<(), StorageError> {
         let result = if clean && !self.writer.lock().closed {
             self.prepare_close()
-                .and_then(|_| self.flush())
+                .and_then(|_| self.leave_journal())
+                .and_then(|()| self.flush())
                 .and_then(|_| self.sync_checkpoint())
         } else {
             Ok(())

@@ -6,6 +6,7 @@ use crate::error::StorageError;
 use crate::file_names::LOG;
 use crate::handles::HandleCache;
 use crate::health::Health;
+use crate::journal;
 use crate::recovery::{OpenState, RecoveryReport, recover};
 use crate::segment::Segment;
 use crate::staged::links;
@@ -27,6 +28,7 @@ impl Log {
         state: &OpenState,
         health: &Arc<Health>,
         handles: &Arc<HandleCache>,
+        journal: journal::OfLog,
         now_ms: i64,
     ) -> Result<(Arc<Self>, RecoveryReport), StorageError> {
         let dir = Arc::new(RwLock::new(path));
@@ -61,6 +63,7 @@ impl Log {
             log_start: AtomicI64::new(found.log_start),
             log_end: AtomicI64::new(found.log_end),
             flushed_end: AtomicI64::new(flushed),
+            synced_end: AtomicI64::new(flushed),
             has_transactions: AtomicBool::new(!found.transactions.is_empty()),
             transactions: Mutex::new(found.transactions),
             epochs: RwLock::new(found.epochs),
@@ -75,7 +78,8 @@ impl Log {
             }),
             flush: Mutex::new(()),
             staged: AtomicBool::new(false),
-            truncations: AtomicI64::new(0),
+            truncations: Mutex::new(0),
+            journal,
             flush_state: AtomicU8::new(0),
             on_flush: OnceLock::new(),
             deleted_files: Mutex::new(

@@ -11,6 +11,15 @@ use crate::staged::links;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// See [`Log::truncating`].
+pub(crate) struct Truncating<'a>(&'a Log);
+
+impl Drop for Truncating<'_> {
+    fn drop(&mut self) {
+        *self.0.truncations.lock() += 1;
+    }
+}
+
 impl Log {
     /// Removes everything from `offset` on; answers whether anything was. A batch that holds
     /// `offset` goes whole. Durable when it returns.
@@ -19,7 +28,7 @@ impl Log {
     /// [`StorageError`]; an IO error takes the log directory offline.
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<bool, StorageError> {
         let _maintenance = self.maintenance.lock();
-        let _flushing = self.flush.lock();
+        let flushing = self.flush.lock();
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         if offset >= self.log_end_offset() {
@@ -29,6 +38,7 @@ impl Log {
             }
             return Ok(false);
         }
+        let moved = self.leave_journal_locked(&flushing)?;
         let first_base = self.segments.load()[0].base_offset;
         if offset < first_base || offset < self.log_start_offset() {
             self.start_over(&mut writer, offset.max(0), now_ms)
@@ -37,6 +47,8 @@ impl Log {
             self.cut(&mut writer, offset).map_err(|e| self.fatal(e))?;
         }
         self.forget_lost_above(self.log_end_offset());
+        drop((writer, flushing));
+        self.tell_flushed(moved);
         Ok(true)
     }
 
@@ -50,12 +62,15 @@ impl Log {
         now_ms: i64,
     ) -> Result<(), StorageError> {
         let _maintenance = self.maintenance.lock();
-        let _flushing = self.flush.lock();
+        let flushing = self.flush.lock();
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
+        let moved = self.leave_journal_locked(&flushing)?;
         self.start_over(&mut writer, offset, now_ms)
             .map_err(|e| self.fatal(e))?;
         self.forget_lost_above(i64::MIN);
+        drop((writer, flushing));
+        self.tell_flushed(moved);
         Ok(())
     }
 
@@ -74,8 +89,9 @@ impl Log {
             }
             None => (segments[keep].size(), offset),
         };
-        self.truncations.fetch_add(1, Ordering::AcqRel);
+        let _truncating = self.truncating();
         self.flushed_end.fetch_min(end, Ordering::AcqRel);
+        self.synced_end.fetch_min(end, Ordering::AcqRel);
         self.cleaned_to.fetch_min(end, Ordering::AcqRel);
         self.log_end.store(end, Ordering::Release);
         let removed = segments.split_off(keep + 1);
@@ -105,7 +121,7 @@ impl Log {
         now_ms: i64,
     ) -> Result<(), StorageError> {
         let old: Segments = self.segments.load().as_ref().clone();
-        self.truncations.fetch_add(1, Ordering::AcqRel);
+        let _truncating = self.truncating();
         for segment in old.iter().rev() {
             remove_files(segment)?;
         }
@@ -117,12 +133,20 @@ impl Log {
         self.log_start.store(offset, Ordering::Release);
         self.log_end.store(offset, Ordering::Release);
         self.flushed_end.store(offset, Ordering::Release);
+        self.synced_end.store(offset, Ordering::Release);
         self.cleaned_to.store(offset, Ordering::Release);
         self.epochs.write().clear();
         self.rewrite_epochs()?;
         self.remove_snapshots_above(-1)?;
         self.take_producers(writer, ProducerState::default(), Transactions::default());
         files::sync_dir(&self.directory())
+    }
+
+    /// From now on no sync is published that began before, or begins as long as the answer lives: ends and places that
+    /// it has noted may be those of what is taken away.
+    pub(crate) fn truncating(&self) -> Truncating<'_> {
+        *self.truncations.lock() += 1;
+        Truncating(self)
     }
 
     fn take_producers(

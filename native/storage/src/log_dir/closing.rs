@@ -101,6 +101,7 @@ impl LogDir {
         self.checkpoint_cleaner(&all)?;
         self.checkpoint_log_starts(&all)?;
         self.checkpoint_high_watermarks(logs)?;
+        self.flusher.journaling().end()?;
         clean_shutdown::write(&self.path, &closed)
     }
 }

@@ -14,7 +14,6 @@ use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 const DELETION_BYTES_MAX: u64 = 4096;
 
@@ -55,18 +54,17 @@ impl LogDir {
         logs: &[&Log],
         deadline_ms: i64,
     ) -> Vec<Result<PathBuf, StorageError>> {
+        let closed: Vec<_> = logs.iter().map(|log| log.close(false)).collect();
         // Held to the end: nobody compacts, copies or truncates what is on its way.
-        let mut maintained = Vec::with_capacity(logs.len());
-        let directories = logs.iter().map(|log| {
-            log.close(false)?;
-            maintained.push(log.maintenance.lock());
-            // A sync under way is waited for; none begins afterwards.
-            let _flushing = log.flush.lock();
-            log.staged.store(true, Ordering::Release);
+        let _maintained: Vec<_> = logs.iter().map(|log| log.maintenance.lock()).collect();
+        let retired = self.flusher.journaling().retire(logs);
+        let directories = logs.iter().zip(closed).map(|(log, closed)| {
+            closed?;
+            retired.clone()?;
             let start = log.log_start_offset();
             let state = format!(
                 "log_start_offset: {start}\nrecovery_point: {}\n",
-                log.flushed_end_offset()
+                log.synced_end_offset()
             );
             let directory = log.directory();
             let staging = self.staging(directory, log.id(), deadline_ms, &state);
@@ -103,6 +101,7 @@ impl LogDir {
                 reason: "not a partition's directory".into(),
             });
         }
+        self.leave_journal_of(id)?;
         let directory = self.staging(path.clone(), id, deadline_ms, "");
         let staged = self.stage(vec![Ok(directory)]).pop();
         staged.unwrap_or(Err(StorageError::Closed { path }))

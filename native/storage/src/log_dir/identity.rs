@@ -11,15 +11,30 @@ use std::path::Path;
 const PROPERTIES_BYTES_MAX: u64 = 64 << 10;
 /// Raised when a release writes what an older one would misread: that one then refuses to start.
 const FORMAT: u32 = 1;
+/// While a journal holds what the logs' files may lack.
+const FORMAT_WITH_JOURNAL: u32 = 2;
+const FORMAT_KEY: &str = "pybroker.format";
+const JOURNAL_KEY: &str = "pybroker.journal";
 
-/// Checks that the directory belongs to this broker and cluster; claims it if it is new. Answers
-/// the directory's own id.
-pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Uuid, StorageError> {
+/// What `meta.properties` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// The directory's own id.
+    pub(super) directory_id: Uuid,
+    /// The journal that is to be looked into before any log is opened.
+    pub(super) journal: Option<Uuid>,
+}
+
+/// Checks that the directory belongs to this broker and cluster; claims it if it is new.
+pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, StorageError> {
     let path = dir.join(META_PROPERTIES);
     let Some(content) = files::read_if_there(&path, PROPERTIES_BYTES_MAX)? else {
-        let id = Uuid::random();
-        files::write_atomically(&path, render(options, id).as_bytes())?;
-        return Ok(id);
+        let directory_id = Uuid::random();
+        files::write_atomically(&path, render(options, directory_id).as_bytes())?;
+        return Ok(Identity {
+            directory_id,
+            journal: None,
+        });
     };
     let corrupt = |reason: String| StorageError::Corrupt {
         path: path.clone(),
@@ -37,14 +52,14 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Uuid, Storage
         found,
         expected,
     };
-    if let Some(format) = properties.get("pybroker.format") {
+    if let Some(format) = properties.get(FORMAT_KEY) {
         let format: u32 = format
             .parse()
             .map_err(|_| corrupt(format!("pybroker.format {format:?}")))?;
-        if format > FORMAT {
+        if format > FORMAT_WITH_JOURNAL {
             return Err(foreign(
                 format!("a newer pybroker (format {format})"),
-                format!("format {FORMAT}"),
+                format!("format {FORMAT_WITH_JOURNAL}"),
             ));
         }
     }
@@ -68,14 +83,46 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Uuid, Storage
             format!("broker {}", options.broker_id),
         ));
     }
-    match properties.get("directory.id") {
-        Some(text) => Uuid::parse(text).map_err(|error| corrupt(error.to_string())),
+    let parse = |text: &&str| Uuid::parse(text).map_err(|error| corrupt(error.to_string()));
+    let journal = properties.get(JOURNAL_KEY).map(parse).transpose()?;
+    let with_journal = FORMAT_WITH_JOURNAL.to_string();
+    if journal.is_none() && properties.get(FORMAT_KEY).copied() == Some(&with_journal) {
+        return Err(corrupt(format!(
+            "{FORMAT_KEY} {with_journal} without {JOURNAL_KEY}"
+        )));
+    }
+    let directory_id = match properties.get("directory.id") {
+        Some(text) => parse(text)?,
         None => {
             let id = Uuid::random();
             files::write_atomically(&path, render(options, id).as_bytes())?;
-            Ok(id)
+            id
         }
+    };
+    Ok(Identity {
+        directory_id,
+        journal,
+    })
+}
+
+/// Notes, durably, that there is a journal, or none any more. What else the file says stays.
+pub(super) fn note_journal(dir: &Path, journal: Option<Uuid>) -> Result<(), StorageError> {
+    let path = dir.join(META_PROPERTIES);
+    let content = files::read_if_there(&path, PROPERTIES_BYTES_MAX)?.unwrap_or_default();
+    let ours = [FORMAT_KEY, JOURNAL_KEY];
+    let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+    let mut text: String = String::from_utf8_lossy(&content)
+        .lines()
+        .filter(|line| !ours.contains(&key(line).as_str()))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    match journal {
+        None => text.push_str(&format!("{FORMAT_KEY}={FORMAT}\n")),
+        Some(id) => text.push_str(&format!(
+            "{FORMAT_KEY}={FORMAT_WITH_JOURNAL}\n{JOURNAL_KEY}={id}\n"
+        )),
     }
+    files::write_atomically(&path, text.as_bytes())
 }
 
 /// The content of `meta.properties` for a directory that this broker claims.

@@ -28,7 +28,6 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 const CHUNK_BYTES: usize = 1 << 20;
 const MOVED_BYTES_MAX: u64 = 16 << 10;
@@ -225,6 +224,7 @@ impl LogCopy {
             &state,
             &self.target.health,
             &self.target.handles,
+            self.target.flusher.journaling_of_logs(),
             now_ms,
         )?;
         let to = self.target.path.join(&self.name);
@@ -287,8 +287,7 @@ impl LogDir {
     /// [`StorageError`]; the next start does it.
     pub fn retire_moved(&self, log: &Log) -> Result<PathBuf, StorageError> {
         log.close(false)?;
-        let _flushing = log.flush.lock();
-        log.staged.store(true, Ordering::Release);
+        self.flusher.journaling().retire(&[log])?;
         let from = log.directory();
         let to = self.retire_directory(&from)?;
         *log.dir.write() = to.clone();

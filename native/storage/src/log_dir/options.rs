@@ -1,7 +1,9 @@
 //! How a log directory is opened.
 
+use crate::clock::Clock;
 use crate::flusher::SYNCFS_LOGS;
 use crate::handles::OPEN_FILES_MAX;
+use std::sync::Arc;
 
 /// `log.dir.layout`: how partitions' directories are named. Both are read, whatever is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +14,10 @@ pub enum Layout {
     /// `{first two digits}/{topic id in hex}_{partition}` (KIP-516).
     TopicId,
 }
+
+/// Of each of the journal's two files: some seconds of small appends, and what a start after a crash reads in a tenth of
+/// a second.
+const JOURNAL_BYTES: u64 = 64 << 20;
 
 /// How to open a log directory.
 #[derive(Clone, Debug)]
@@ -28,6 +34,10 @@ pub struct LogDirOptions {
     pub layout: Layout,
     /// Logs waiting from which on one `syncfs` syncs all.
     pub syncfs_logs: usize,
+    /// Bytes of each of the journal's two files; 0: no journal.
+    pub journal_bytes: u64,
+    /// Tells how long appends wait for the journal; without one nobody measures that.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 impl LogDirOptions {
@@ -41,6 +51,8 @@ impl LogDirOptions {
             flush_threads: 4,
             layout: Layout::TopicName,
             syncfs_logs: SYNCFS_LOGS,
+            journal_bytes: JOURNAL_BYTES,
+            clock: None,
         }
     }
 }

@@ -49,7 +49,7 @@ fn one_process_one_cluster_one_broker() {
     LogDir::open(temp.path(), &options()).expect("KRaft's file says the same");
     std::fs::write(
         &path,
-        "pybroker.format=2\ncluster.id=cluster\nbroker.id=1\n",
+        "pybroker.format=3\ncluster.id=cluster\nbroker.id=1\n",
     )
     .expect("writes");
     assert!(

@@ -124,6 +124,32 @@ fn batches_that_stand_together_are_written_together() {
 }
 
 #[test]
+fn a_sync_that_meets_a_truncation_claims_nothing() {
+    let f = Fixture::new(small_segments());
+    for n in 0..60 {
+        f.log()
+            .append_as_follower(&leader_batch(n, 1, &[&n.to_string()]), NOW)
+            .expect("appends");
+    }
+    let log = f.log();
+    let before = log.sample();
+    log.truncate_to(40, NOW).expect("truncates");
+    assert!(log.was_truncated(&before));
+    assert_eq!(log.publish_flushed(&before), None);
+    assert!(log.flushed_end_offset() <= 40);
+    // In the middle of one, ends and segments may still be the old ones.
+    let truncating = log.truncating();
+    let meanwhile = log.sample();
+    assert!(log.was_truncated(&meanwhile));
+    assert_eq!(log.publish_flushed(&meanwhile), None);
+    drop(truncating);
+    assert_eq!(log.publish_flushed(&meanwhile), None);
+    let after = log.sample();
+    assert!(!log.was_truncated(&after));
+    assert_eq!(log.publish_flushed(&after), Some(40));
+}
+
+#[test]
 fn followers_take_offsets_and_truncate() {
     let mut f = Fixture::new(small_segments());
     let mut bytes = leader_batch(0, 1, &["a", "b"]);

@@ -1,9 +1,10 @@
-//! The time, for threads that nobody calls with it.
+//! The time, for threads that nobody calls with it: here and in the crates above.
 
+use std::fmt::Debug;
 use std::time::Instant;
 
 /// Handed in by whoever starts the broker; nothing here or below asks the system.
-pub trait Clock: Send + Sync {
+pub trait Clock: Debug + Send + Sync {
     /// Milliseconds since the Unix epoch. It can step back.
     fn now_ms(&self) -> i64;
 

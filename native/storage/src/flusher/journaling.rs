@@ -1,0 +1,429 @@
+//! What connects logs and their directory's journal: which of them are in it, whose turn it is to be written, and when
+//! the segments are synced so that the journal has room again.
+
+use crate::error::StorageError;
+use crate::files;
+use crate::health::Health;
+use crate::journal::{Entries, Journal, entry_bytes};
+use crate::log::{JournalSample, Log, Waiting};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use pybroker_model::{TopicIdPartition, Uuid};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+mod segments;
+
+/// More of one log at once is synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log a journal saves
+/// a third of the CPU and time, at 256 KiB both cost the same, and the bytes are written twice.
+pub(crate) const SMALL_BYTES_MAX: usize = 128 << 10;
+/// About what goes into one group; the rest is for the next.
+const GROUP_BYTES: usize = 2 << 20;
+
+/// Notes in `meta.properties` whether there is a journal.
+pub(crate) type NoteJournal = Box<dyn Fn(Option<Uuid>) -> Result<(), StorageError> + Send + Sync>;
+
+/// What went through the journal of a log directory since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalFigures {
+    /// Appends of a log, as many as waited at once.
+    pub entries: u64,
+    /// Of records.
+    pub bytes: u64,
+    /// Writes, each of which was one flush for all that it held.
+    pub flushes: u64,
+    /// How often there was no room, there or on the disk, so that logs were synced one by one instead.
+    pub full: u64,
+    /// Microseconds that the first append of each group waited until it was on disk.
+    pub waited_us: u64,
+}
+
+impl std::ops::Add for JournalFigures {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            bytes: self.bytes + other.bytes,
+            flushes: self.flushes + other.flushes,
+            full: self.full + other.full,
+            waited_us: self.waited_us + other.waited_us,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    flushes: AtomicU64,
+    full: AtomicU64,
+    waited_us: AtomicU64,
+}
+
+/// See the module.
+pub(crate) struct Journaling {
+    root: PathBuf,
+    /// Of each of the two files; 0: none.
+    file_bytes: u64,
+    syncfs_logs: usize,
+    health: Arc<Health>,
+    note: NoteJournal,
+    state: Mutex<State>,
+    /// There is something to sync in segments, or it is time to stop.
+    wake: Condvar,
+    /// For barriers; opened before the first write, so that they hear of every error since.
+    barrier: Mutex<File>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct State {
+    journal: Option<Journal>,
+    /// Logs with entries in each file that count.
+    logs: [HashMap<TopicIdPartition, Arc<Log>>; 2],
+    /// How often the files changed places.
+    turns: u64,
+    /// A clean stop, or the end of the process.
+    ended: bool,
+}
+
+impl State {
+    fn holds(&self, id: TopicIdPartition) -> bool {
+        self.logs.iter().any(|logs| logs.contains_key(&id))
+    }
+}
+
+/// A log whose turn it is, its flush lock, and what waits.
+type Turn<'a> = (&'a Arc<Log>, MutexGuard<'a, ()>, JournalSample);
+
+impl std::fmt::Debug for Journaling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journaling")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Journaling {
+    pub(super) fn new(
+        root: &Path,
+        health: &Arc<Health>,
+        file_bytes: u64,
+        syncfs_logs: usize,
+        note: NoteJournal,
+    ) -> Result<Self, StorageError> {
+        Ok(Self {
+            root: root.to_path_buf(),
+            file_bytes,
+            syncfs_logs,
+            health: Arc::clone(health),
+            note,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            barrier: Mutex::new(open(root)?),
+            counters: Counters::default(),
+        })
+    }
+
+    pub(super) const fn is_on(&self) -> bool {
+        self.file_bytes > 0
+    }
+
+    pub(super) fn figures(&self) -> JournalFigures {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        JournalFigures {
+            entries: of(&self.counters.entries),
+            bytes: of(&self.counters.bytes),
+            flushes: of(&self.counters.flushes),
+            full: of(&self.counters.full),
+            waited_us: of(&self.counters.waited_us),
+        }
+    }
+
+    /// Notes how long those waited that were written last.
+    pub(super) fn note_wait(&self, waited: Duration) {
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.counters.waited_us.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Makes durable what waits in `logs` and tells them; answers those whose files are to be synced instead.
+    pub(super) fn flush(&self, logs: &[Arc<Log>]) -> Vec<Arc<Log>> {
+        let mut others = Vec::new();
+        let mut rest = logs;
+        while !rest.is_empty() && self.health.check().is_ok() {
+            let taken = self.flush_some(rest, &mut others);
+            rest = &rest[taken..];
+        }
+        others
+    }
+
+    /// One group; answers how many of the logs it was for.
+    fn flush_some(&self, logs: &[Arc<Log>], others: &mut Vec<Arc<Log>>) -> usize {
+        let mut turns: Vec<Turn<'_>> = Vec::with_capacity(logs.len());
+        let (mut taken, mut bytes) = (0, 0);
+        for log in logs {
+            if bytes >= GROUP_BYTES {
+                break;
+            }
+            taken += 1;
+            // Held by who syncs, truncates or moves it: nobody else is to wait for that.
+            let Some(flushing) = log.flush.try_lock() else {
+                others.push(Arc::clone(log));
+                continue;
+            };
+            match log.waiting(&flushing, SMALL_BYTES_MAX) {
+                Waiting::Nothing => {}
+                Waiting::Other => others.push(Arc::clone(log)),
+                Waiting::Small(sample) => {
+                    bytes += sample.bytes();
+                    turns.push((log, flushing, sample));
+                }
+            }
+        }
+        if turns.is_empty() {
+            return taken;
+        }
+        match self.write(&turns) {
+            Ok(true) => {
+                let publish = |(log, flushing, sample): Turn<'_>| {
+                    let moved = log.publish_journaled(&flushing, &sample);
+                    drop(flushing);
+                    (Arc::clone(log), moved)
+                };
+                let told: Vec<_> = turns.into_iter().map(publish).collect();
+                for (log, moved) in told {
+                    log.tell_flushed(moved);
+                }
+            }
+            Ok(false) => others.extend(turns.into_iter().map(|(log, ..)| Arc::clone(log))),
+            // The directory is offline, which everybody who waits sees.
+            Err(_) => {}
+        }
+        taken
+    }
+
+    /// Writes one group, durably; answers whether there was room.
+    fn write(&self, turns: &[Turn<'_>]) -> Result<bool, StorageError> {
+        let names: Option<Vec<_>> = turns
+            .iter()
+            .map(|(log, ..)| log.name_in(&self.root))
+            .collect();
+        let Some(names) = names else {
+            return Ok(false);
+        };
+        let mut state = self.state.lock();
+        let samples = turns.iter().map(|(_, _, sample)| sample.bytes());
+        let bytes = names
+            .iter()
+            .zip(samples)
+            .map(|(name, bytes)| entry_bytes(name, bytes));
+        if !self.make_room(&mut state, bytes.sum())? {
+            self.counters.full.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let State { journal, logs, .. } = &mut *state;
+        let Some(journal) = journal else {
+            return Ok(false);
+        };
+        for ((log, _, sample), name) in turns.iter().zip(&names) {
+            let head = sample.head(log, name);
+            if journal.push(&head, |out| sample.read(out)).is_err() {
+                // Who syncs the file says what is the matter with it.
+                return Ok(false);
+            }
+        }
+        let bytes = journal.group_bytes();
+        // Noted first: also what is written in part only must be voided by who takes records away.
+        let logs = &mut logs[journal.current()];
+        let first = logs.is_empty();
+        for (log, ..) in turns {
+            logs.entry(log.id()).or_insert_with(|| Arc::clone(log));
+        }
+        if first {
+            self.wake.notify_one();
+        }
+        match journal.commit(false) {
+            Ok(()) => {}
+            Err(StorageError::Full { .. }) => {
+                self.counters.full.fetch_add(1, Ordering::Relaxed);
+                return Ok(false);
+            }
+            Err(error) => return Err(self.failed(error)),
+        }
+        let add =
+            |counter: &AtomicU64, count: usize| counter.fetch_add(count as u64, Ordering::Relaxed);
+        add(&self.counters.entries, turns.len());
+        add(&self.counters.bytes, bytes);
+        add(&self.counters.flushes, 1);
+        Ok(true)
+    }
+
+    /// A journal, a group begun in it, and room for so many bytes in the file that is written, if that can be had now.
+    fn make_room(&self, state: &mut State, bytes: usize) -> Result<bool, StorageError> {
+        if state.ended {
+            return Ok(false);
+        }
+        if state.journal.is_none() {
+            let made = Journal::create(&self.root, self.file_bytes)
+                .and_then(|journal| (self.note)(Some(journal.id())).map(|()| journal));
+            match made {
+                Ok(journal) => state.journal = Some(journal),
+                Err(StorageError::Full { .. }) => return Ok(false),
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        let State { journal, turns, .. } = state;
+        let Some(journal) = journal else {
+            return Ok(false);
+        };
+        journal.begin();
+        if journal.has_room(bytes) {
+            return Ok(true);
+        }
+        // What it holds is synced in the segments meanwhile.
+        let changed = journal.change_files();
+        if changed {
+            *turns += 1;
+        }
+        self.wake.notify_one();
+        Ok(changed && journal.has_room(bytes))
+    }
+
+    /// Everything in the logs' files is on disk, without their flush locks.
+    #[cfg(target_os = "linux")]
+    fn sync_everything(
+        &self,
+        _: &[HashMap<TopicIdPartition, Arc<Log>>; 2],
+    ) -> Result<(), StorageError> {
+        let synced = files::sync_filesystem(&self.barrier.lock());
+        synced.map_err(|error| self.failed(StorageError::io("sync", &self.root)(error)))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn sync_everything(
+        &self,
+        logs: &[HashMap<TopicIdPartition, Arc<Log>>; 2],
+    ) -> Result<(), StorageError> {
+        logs.iter()
+            .flat_map(HashMap::values)
+            .try_for_each(|log| log.sync_sampled())
+    }
+
+    /// [`Log::leave_journal`] of closed logs whose directories are about to be moved away, all together. When this
+    /// returns nothing of them is synced or written here any more.
+    pub(crate) fn retire(&self, logs: &[&Log]) -> Result<(), StorageError> {
+        let mut moved = Vec::new();
+        {
+            // A sync under way is waited for.
+            let locked: Vec<_> = logs.iter().map(|log| (*log, log.flush.lock())).collect();
+            let held: Vec<_> = {
+                let state = self.state.lock();
+                let is_held = |(log, _): &&(&Log, _)| state.holds(log.id());
+                locked.iter().filter(is_held).collect()
+            };
+            if held.len() >= self.syncfs_logs && cfg!(target_os = "linux") {
+                self.health.check()?;
+                let samples: Vec<_> = held.iter().map(|(log, _)| log.sample()).collect();
+                self.sync_everything(&Default::default())?;
+                for ((log, _), sample) in held.iter().zip(&samples) {
+                    moved.push((*log, log.publish_flushed(sample)));
+                }
+            } else {
+                for (log, flushing) in &held {
+                    moved.push((*log, log.flush_locked(flushing)?));
+                }
+            }
+            if !held.is_empty() {
+                let ids: Vec<_> = held.iter().map(|(log, _)| log.id()).collect();
+                self.void(&ids)?;
+            }
+            // What was appended and waits still was never acknowledged, and must not be from here on.
+            for (log, _) in &locked {
+                log.staged.store(true, Ordering::Release);
+            }
+        }
+        for (log, moved) in moved {
+            log.tell_flushed(moved);
+        }
+        Ok(())
+    }
+
+    /// The clean stop: everything was synced in the segments. Nothing comes into the journal any more; it is gone, and
+    /// `meta.properties` says so.
+    pub(crate) fn end(&self) -> Result<(), StorageError> {
+        let mut state = self.state.lock();
+        state.ended = true;
+        self.wake.notify_one();
+        let Some(journal) = state.journal.take() else {
+            return Ok(());
+        };
+        state.logs.iter_mut().for_each(HashMap::clear);
+        (self.note)(None)?;
+        journal.remove()
+    }
+
+    /// The process ends, or the directory is closed: what the journal holds stays there.
+    pub(super) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        state.logs.iter_mut().for_each(HashMap::clear);
+        self.wake.notify_one();
+    }
+
+    /// On a full disk the journal was not touched.
+    fn unless_full(&self, error: StorageError) -> StorageError {
+        if matches!(error, StorageError::Full { .. }) {
+            return error;
+        }
+        self.failed(error)
+    }
+
+    fn failed(&self, error: StorageError) -> StorageError {
+        self.health.fail(&error.to_string());
+        error
+    }
+}
+
+impl Entries for Journaling {
+    fn held(&self, id: TopicIdPartition) -> bool {
+        self.state.lock().holds(id)
+    }
+
+    fn void(&self, ids: &[TopicIdPartition]) -> Result<(), StorageError> {
+        self.health.check()?;
+        let mut state = self.state.lock();
+        let State {
+            journal,
+            logs,
+            turns,
+            ..
+        } = &mut *state;
+        let Some(journal) = journal else {
+            return Ok(());
+        };
+        if journal.has_room_to_void(ids.len()) {
+            journal.void(ids).map_err(|error| self.unless_full(error))?;
+            for logs in logs {
+                ids.iter().for_each(|id| drop(logs.remove(id)));
+            }
+            return Ok(());
+        }
+        // So many leave while a file is being synced away, that all may leave at once.
+        self.sync_everything(logs)?;
+        journal.empty().map_err(|error| self.unless_full(error))?;
+        *turns += 1;
+        logs.iter_mut().for_each(HashMap::clear);
+        Ok(())
+    }
+}
+
+fn open(root: &Path) -> Result<File, StorageError> {
+    File::open(root).map_err(StorageError::io("open", root))
+}
+
+#[cfg(test)]
+mod tests;

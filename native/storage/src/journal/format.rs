@@ -1,0 +1,180 @@
+//! What a journal's files hold. Numbers are little-endian.
+//!
+//! | bytes | of a group |
+//! |---|---|
+//! | 8 | `pybjrnl1` |
+//! | 16 | the journal's id |
+//! | 8 | number of the group |
+//! | 8 | number of the write: of two groups of one number the later one counts |
+//! | 8 | number of the first group that is needed |
+//! | 4 | bytes of the body |
+//! | 4 | entries |
+//! | 4 | 0: entries to write; 1: topic id and partition of logs whose entries are void |
+//! | 4 | CRC-32C of the body |
+//! | 4 | CRC-32C of the header so far |
+//! | … | the body, then zeros up to a block's border |
+//!
+//! | bytes | of an entry to write |
+//! |---|---|
+//! | 16, 4 | topic id, partition |
+//! | 8, 4 | the segment's base offset, position in its `.log` file |
+//! | 4 | bytes to write |
+//! | 2 | bytes of the directory's name |
+//! | … | the name in the log directory; the bytes, whole record batches |
+
+use pybroker_model::{TopicId, TopicIdPartition, Uuid, crc32c};
+
+/// Groups begin at multiples of it. No disk in use tears less.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+pub(crate) const HEADER_BYTES: usize = 68;
+const MAGIC: &[u8; 8] = b"pybjrnl1";
+/// Of a log whose entries are void.
+pub(crate) const VOID_BYTES: usize = 20;
+const ENTRY_HEAD_BYTES: usize = 38;
+
+/// Of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupHeader {
+    pub(crate) journal: Uuid,
+    pub(crate) sequence: u64,
+    pub(crate) write: u64,
+    pub(crate) floor: u64,
+    pub(crate) body_bytes: u32,
+    pub(crate) entries: u32,
+    pub(crate) voids: bool,
+}
+
+impl GroupHeader {
+    /// Writes it in front of the body that `group` has.
+    pub(crate) fn put(&self, group: &mut [u8]) {
+        let body = &group[HEADER_BYTES..HEADER_BYTES + self.body_bytes as usize];
+        let body_crc = crc32c(body);
+        let mut head = Vec::with_capacity(HEADER_BYTES);
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&self.journal.to_bytes());
+        head.extend_from_slice(&self.sequence.to_le_bytes());
+        head.extend_from_slice(&self.write.to_le_bytes());
+        head.extend_from_slice(&self.floor.to_le_bytes());
+        head.extend_from_slice(&self.body_bytes.to_le_bytes());
+        head.extend_from_slice(&self.entries.to_le_bytes());
+        head.extend_from_slice(&u32::from(self.voids).to_le_bytes());
+        head.extend_from_slice(&body_crc.to_le_bytes());
+        let crc = crc32c(&head);
+        head.extend_from_slice(&crc.to_le_bytes());
+        group[..HEADER_BYTES].copy_from_slice(&head);
+    }
+
+    /// The header that a block begins with, and its body's checksum; `None` if that is not the header of a group of
+    /// this journal.
+    pub(crate) fn read(block: &[u8], journal: Uuid) -> Option<(Self, u32)> {
+        let head = block.get(..HEADER_BYTES)?;
+        let (covered, crc) = head.split_at(HEADER_BYTES - 4);
+        if !head.starts_with(MAGIC) || crc32c(covered).to_le_bytes() != crc {
+            return None;
+        }
+        let mut rest = Fields(&covered[MAGIC.len()..]);
+        let header = Self {
+            journal: Uuid::from_bytes(rest.array()?),
+            sequence: u64::from_le_bytes(rest.array()?),
+            write: u64::from_le_bytes(rest.array()?),
+            floor: u64::from_le_bytes(rest.array()?),
+            body_bytes: u32::from_le_bytes(rest.array()?),
+            entries: u32::from_le_bytes(rest.array()?),
+            voids: u32::from_le_bytes(rest.array()?) == 1,
+        };
+        let body_crc = u32::from_le_bytes(rest.array()?);
+        (header.journal == journal).then_some((header, body_crc))
+    }
+}
+
+/// What an entry says of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryHead<'a> {
+    pub(crate) id: TopicIdPartition,
+    pub(crate) segment: i64,
+    pub(crate) position: u32,
+    pub(crate) length: u32,
+    pub(crate) directory: &'a str,
+}
+
+impl EntryHead<'_> {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write_id(out, self.id);
+        out.extend_from_slice(&self.segment.to_le_bytes());
+        out.extend_from_slice(&self.position.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        // File systems have names of 255 bytes at most, and a directory by id has two.
+        out.extend_from_slice(&(self.directory.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.directory.as_bytes());
+    }
+}
+
+/// Bytes that an entry takes in a group.
+pub(crate) const fn entry_bytes(directory: &str, length: usize) -> usize {
+    ENTRY_HEAD_BYTES + directory.len() + length
+}
+
+/// An entry as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) head: EntryHead<'a>,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The entries of a body; `None` if it is not one, whatever its checksum says.
+pub(crate) fn entries(body: &[u8], count: u32) -> Option<Vec<Entry<'_>>> {
+    let mut rest = Fields(body);
+    let entries: Option<Vec<_>> = (0..count).map(|_| rest.entry()).collect();
+    entries.filter(|_| rest.0.is_empty())
+}
+
+/// The logs of a body that says whose entries are void.
+pub(crate) fn voided(body: &[u8], count: u32) -> Option<Vec<TopicIdPartition>> {
+    let mut rest = Fields(body);
+    let ids: Option<Vec<_>> = (0..count).map(|_| rest.id()).collect();
+    ids.filter(|_| rest.0.is_empty())
+}
+
+pub(crate) fn write_id(out: &mut Vec<u8>, id: TopicIdPartition) {
+    out.extend_from_slice(&id.topic_id.uuid().to_bytes());
+    out.extend_from_slice(&id.partition.to_le_bytes());
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn id(&mut self) -> Option<TopicIdPartition> {
+        Some(TopicIdPartition {
+            topic_id: TopicId::new(Uuid::from_bytes(self.array()?))?,
+            partition: i32::from_le_bytes(self.array()?),
+        })
+    }
+
+    fn entry(&mut self) -> Option<Entry<'a>> {
+        let id = self.id()?;
+        let segment = i64::from_le_bytes(self.array()?);
+        let position = u32::from_le_bytes(self.array()?);
+        let length = u32::from_le_bytes(self.array()?);
+        let name = u16::from_le_bytes(self.array()?);
+        let directory = std::str::from_utf8(self.take(usize::from(name))?).ok()?;
+        let bytes = self.take(length as usize)?;
+        let head = EntryHead {
+            id,
+            segment,
+            position,
+            length,
+            directory,
+        };
+        Some(Entry { head, bytes })
+    }
+}

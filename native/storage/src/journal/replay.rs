@@ -1,0 +1,423 @@
+//! What a start does with a journal, before any log is opened: what it holds and the logs' files lack is written where
+//! it belongs. Afterwards the files are as every acknowledged write left them, and recovery goes on as without one.
+//!
+//! | an entry | done |
+//! |---|---|
+//! | of a log that has left the journal since (truncated, compacted, deleted, moved) | nothing |
+//! | whose directory is gone, or belongs to another topic id or partition | nothing |
+//! | whose segment file is gone: it was on disk before the entry was, so somebody removed it | nothing |
+//! | the file has these bytes there | nothing |
+//! | the file ends before that place | nothing, nor with later ones of that log; said |
+//! | the file has a whole batch of a later leader epoch there | nothing, nor with later ones of that log; said |
+//! | else: the file ends there, or inside, or has something else | written |
+
+use super::format::{self, BLOCK_BYTES, Entry, GroupHeader, HEADER_BYTES};
+use super::path_of;
+use crate::error::StorageError;
+use crate::file_names::{self, LOG};
+use crate::files;
+use crate::partition_metadata;
+use pybroker_model::{BatchHeader, Batches, TopicIdPartition, Uuid, crc32c};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Read at once while headers are looked for.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Segment files open at the same time.
+const OPEN_FILES_MAX: usize = 256;
+/// Partitions that are named when the journal is damaged.
+const LOGS_NAMED_MAX: usize = 10;
+/// From so many files on one barrier is cheaper than syncing each.
+const BARRIER_FILES: usize = 16;
+
+/// What a replay did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replayed {
+    /// Entries that were needed and not void.
+    pub(crate) entries: usize,
+    /// Those of them that files lacked.
+    pub(crate) written: usize,
+    /// What could not be done, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A group as its header says.
+struct Group {
+    header: GroupHeader,
+    body_crc: u32,
+    file: usize,
+    position: u64,
+}
+
+/// Writes what the journal of that id in `dir` holds and the logs' files lack; durable when it returns.
+///
+/// # Errors
+/// [`StorageError`]: what was on disk in the journal cannot be read, and nothing was changed; or the logs' files cannot
+/// be written. Nobody may use the directory then.
+pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError> {
+    let files = [open(dir, 0)?, open(dir, 1)?];
+    let groups = readable_groups(dir, &files, journal)?;
+    let mut void: HashMap<TopicIdPartition, u64> = HashMap::new();
+    for group in groups.iter().filter(|group| group.header.voids) {
+        let body = body_of(dir, &files, group)?;
+        let ids = format::voided(&body, group.header.entries);
+        for id in ids.ok_or_else(|| not_a_body(dir, group))? {
+            void.insert(id, group.header.sequence);
+        }
+    }
+    let mut applying = Applying::new(dir);
+    for group in groups.iter().filter(|group| !group.header.voids) {
+        let body = body_of(dir, &files, group)?;
+        let entries = format::entries(&body, group.header.entries);
+        for entry in entries.ok_or_else(|| not_a_body(dir, group))? {
+            let left = void
+                .get(&entry.head.id)
+                .is_some_and(|since| group.header.sequence < *since);
+            applying.entry(&entry, left)?;
+        }
+    }
+    applying.finish()
+}
+
+/// The groups that are needed, in their order, each of them whole. The last one is left out if it is torn: nobody was
+/// told that it is on disk.
+fn readable_groups(
+    dir: &Path,
+    files: &[File; 2],
+    journal: Uuid,
+) -> Result<Vec<Group>, StorageError> {
+    let mut found = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        find_groups(file, &path_of(dir, at), at, journal, &mut found)?;
+    }
+    // A write that found no room may have left something of a group whose number the next one got.
+    found.sort_unstable_by_key(|group| group.header.write);
+    let mut found: HashMap<u64, Group> = found
+        .into_iter()
+        .map(|group| (group.header.sequence, group))
+        .collect();
+    let needed = needed(&found).ok_or_else(|| damaged(dir, 0, "nothing in it can be read"))?;
+    let (mut readable, mut lost) = (Vec::new(), Vec::new());
+    for number in needed.clone() {
+        match found.remove(&number) {
+            Some(group) if is_whole_group(dir, files, &group)? => readable.push(group),
+            Some(_) if number == *needed.end() => {}
+            damaged => lost.push((number, damaged)),
+        }
+    }
+    match lost.first() {
+        None => Ok(readable),
+        Some((first, group)) => {
+            let kept = logs_in(dir, files, &readable)?;
+            let reason = format!(
+                "of its groups {} to {} {} cannot be read, the first is {first}; they were on disk when the last one was \
+                 written; nothing was changed; the others have records of {kept}",
+                needed.start(),
+                needed.end(),
+                lost.len(),
+            );
+            let file = group.as_ref().map_or(0, |group| group.file);
+            Err(damaged(dir, file, &reason))
+        }
+    }
+}
+
+/// Whose records these groups have, in words.
+fn logs_in(dir: &Path, files: &[File; 2], groups: &[Group]) -> Result<String, StorageError> {
+    let mut names = BTreeSet::new();
+    for group in groups.iter().filter(|group| !group.header.voids) {
+        let body = body_of(dir, files, group)?;
+        let entries = format::entries(&body, group.header.entries).unwrap_or_default();
+        names.extend(entries.iter().map(|entry| entry.head.directory.to_owned()));
+    }
+    let named: Vec<_> = names.iter().take(LOGS_NAMED_MAX).cloned().collect();
+    Ok(match (named.len(), names.len()) {
+        (_, 0) => "no partition".to_owned(),
+        (some, all) if some < all => format!("{} and {} more", named.join(", "), all - some),
+        _ => named.join(", "),
+    })
+}
+
+fn open(dir: &Path, file: usize) -> Result<File, StorageError> {
+    let path = path_of(dir, file);
+    File::open(&path).map_err(StorageError::io("open", &path))
+}
+
+/// All blocks that are headers of groups, in any order. Behind a damaged group are others that were written later, so
+/// no length is relied on.
+fn find_groups(
+    file: &File,
+    path: &Path,
+    number: usize,
+    journal: Uuid,
+    groups: &mut Vec<Group>,
+) -> Result<(), StorageError> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    loop {
+        let count = read_at_most(file, &mut chunk, at).map_err(StorageError::io("read", path))?;
+        for (block, bytes) in chunk[..count].chunks(BLOCK_BYTES).enumerate() {
+            if let Some((header, body_crc)) = GroupHeader::read(bytes, journal) {
+                groups.push(Group {
+                    header,
+                    body_crc,
+                    file: number,
+                    position: at + (block * BLOCK_BYTES) as u64,
+                });
+            }
+        }
+        if count < chunk.len() {
+            return Ok(());
+        }
+        at += count as u64;
+    }
+}
+
+/// From the last floor to the last group.
+fn needed(groups: &HashMap<u64, Group>) -> Option<RangeInclusive<u64>> {
+    let last = *groups.keys().max()?;
+    let floor = groups.values().map(|group| group.header.floor).max()?;
+    Some(floor..=last)
+}
+
+/// Whether the group's body is the one that its header was written with.
+fn is_whole_group(dir: &Path, files: &[File; 2], group: &Group) -> Result<bool, StorageError> {
+    let body = body_of(dir, files, group)?;
+    Ok(body.len() == group.header.body_bytes as usize && crc32c(&body) == group.body_crc)
+}
+
+/// A group's body, as much of it as there is.
+fn body_of(dir: &Path, files: &[File; 2], group: &Group) -> Result<Vec<u8>, StorageError> {
+    let mut body = vec![0; group.header.body_bytes as usize];
+    let position = group.position + HEADER_BYTES as u64;
+    let read = read_at_most(&files[group.file], &mut body, position);
+    let count = read.map_err(StorageError::io("read", &path_of(dir, group.file)))?;
+    body.truncate(count);
+    Ok(body)
+}
+
+fn not_a_body(dir: &Path, group: &Group) -> StorageError {
+    let reason = format!(
+        "group {} at position {} is not what its checksum says",
+        group.header.sequence, group.position
+    );
+    damaged(dir, group.file, &reason)
+}
+
+fn damaged(dir: &Path, file: usize, reason: &str) -> StorageError {
+    StorageError::Io {
+        operation: "replay",
+        path: path_of(dir, file),
+        source: io::Error::new(io::ErrorKind::InvalidData, reason).into(),
+    }
+}
+
+fn read_at_most(file: &File, out: &mut [u8], position: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < out.len() {
+        match file.read_at(&mut out[done..], position + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// What a segment file has where an entry's bytes belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// There is no such file.
+    NoFile,
+    /// It ends before that place.
+    Gap,
+    /// The entry's bytes.
+    Same,
+    /// A whole batch of a later leader epoch.
+    LaterEpoch,
+    /// Its end, a part of the bytes, or anything else.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing is lacking, or nobody wants it.
+    Leave,
+    /// Write it.
+    Write,
+    /// It does not fit; nor does what comes after it.
+    Stop,
+}
+
+/// What becomes of an entry. `void`: its log has left the journal since, or it was stopped. `ours`: its directory is
+/// there and belongs to its topic and partition.
+pub(super) const fn judge(void: bool, ours: bool, content: Content) -> Verdict {
+    if void || !ours {
+        return Verdict::Leave;
+    }
+    match content {
+        Content::NoFile | Content::Same => Verdict::Leave,
+        Content::Gap | Content::LaterEpoch => Verdict::Stop,
+        Content::Other => Verdict::Write,
+    }
+}
+
+struct Applying<'a> {
+    dir: &'a Path,
+    /// Whether a log's directory is there and its own.
+    ours: HashMap<TopicIdPartition, bool>,
+    stopped: HashSet<TopicIdPartition>,
+    files: HashMap<PathBuf, Option<File>>,
+    written: BTreeSet<PathBuf>,
+    done: Replayed,
+}
+
+impl<'a> Applying<'a> {
+    fn new(dir: &'a Path) -> Self {
+        Self {
+            dir,
+            ours: HashMap::new(),
+            stopped: HashSet::new(),
+            files: HashMap::new(),
+            written: BTreeSet::new(),
+            done: Replayed::default(),
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, left: bool) -> Result<(), StorageError> {
+        let head = &entry.head;
+        let void = left || self.stopped.contains(&head.id);
+        if void || !self.is_ours(entry)? {
+            return Ok(());
+        }
+        self.done.entries += 1;
+        let directory = self.dir.join(head.directory);
+        let path = file_names::of_segment(&directory, head.segment, LOG);
+        let content = self.content(&path, entry)?;
+        match judge(void, true, content) {
+            Verdict::Leave => {}
+            Verdict::Write => {
+                let file = self.file(&path)?;
+                file.map_or(Ok(()), |file| {
+                    file.write_all_at(entry.bytes, u64::from(head.position))
+                })
+                .map_err(StorageError::io("write", &path))?;
+                self.written.insert(path);
+                self.done.written += 1;
+            }
+            Verdict::Stop => {
+                self.stopped.insert(head.id);
+                let what = match content {
+                    Content::Gap => "the file ends before that place",
+                    _ => "the file has a batch of a later leader epoch there",
+                };
+                self.done.notes.push(format!(
+                    "{}: what the journal has for position {} is left out: {what}",
+                    path.display(),
+                    head.position
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ours(&mut self, entry: &Entry<'_>) -> Result<bool, StorageError> {
+        let id = entry.head.id;
+        if let Some(ours) = self.ours.get(&id) {
+            return Ok(*ours);
+        }
+        let name = entry.head.directory;
+        let partition = file_names::id_and_partition(name)
+            .map(|id| id.partition)
+            .or_else(|| file_names::topic_and_partition(name).map(|(_, partition)| partition));
+        let ours = partition == Some(id.partition)
+            && match partition_metadata::read(&self.dir.join(name)) {
+                Ok(found) => found == Some(id.topic_id),
+                // Nobody serves the directory until somebody has mended it: then its records are to be there.
+                Err(StorageError::Corrupt { .. }) => true,
+                Err(error) => return Err(error),
+            };
+        self.ours.insert(id, ours);
+        Ok(ours)
+    }
+
+    fn content(&mut self, path: &Path, entry: &Entry<'_>) -> Result<Content, StorageError> {
+        let position = u64::from(entry.head.position);
+        let Some(file) = self.file(path)? else {
+            return Ok(Content::NoFile);
+        };
+        let failed = |error| StorageError::io("read", path)(error);
+        let mut there = vec![0; entry.bytes.len()];
+        let count = read_at_most(file, &mut there, position).map_err(failed)?;
+        if there[..count] == *entry.bytes {
+            return Ok(Content::Same);
+        }
+        if count == 0 && file.metadata().map_err(failed)?.len() < position {
+            return Ok(Content::Gap);
+        }
+        if epoch_of(&there[..count]) > epoch_of(entry.bytes) {
+            return Ok(Content::LaterEpoch);
+        }
+        Ok(Content::Other)
+    }
+
+    fn file(&mut self, path: &Path) -> Result<Option<&File>, StorageError> {
+        if self.files.len() >= OPEN_FILES_MAX && !self.files.contains_key(path) {
+            self.files.clear();
+        }
+        if !self.files.contains_key(path) {
+            let file = match File::options().read(true).write(true).open(path) {
+                Ok(file) => Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(StorageError::io("open", path)(error)),
+            };
+            self.files.insert(path.to_path_buf(), file);
+        }
+        Ok(self.files.get(path).and_then(Option::as_ref))
+    }
+
+    fn finish(self) -> Result<Replayed, StorageError> {
+        let Self {
+            dir, written, done, ..
+        } = self;
+        if written.len() >= BARRIER_FILES && cfg!(target_os = "linux") {
+            barrier(dir)?;
+        } else {
+            for path in &written {
+                File::open(path)
+                    .and_then(|file| files::sync_data(&file))
+                    .map_err(StorageError::io("sync", path))?;
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn barrier(dir: &Path) -> Result<(), StorageError> {
+    File::open(dir)
+        .and_then(|dir| files::sync_filesystem(&dir))
+        .map_err(StorageError::io("sync", dir))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn barrier(dir: &Path) -> Result<(), StorageError> {
+    files::sync_dir(dir)
+}
+
+/// Leader epoch of the batch that bytes begin with, -1: that is no whole batch.
+fn epoch_of(bytes: &[u8]) -> i32 {
+    match Batches::new(bytes).next() {
+        Some(Ok((header, batch))) if is_whole(&header, batch) => header.partition_leader_epoch,
+        _ => -1,
+    }
+}
+
+fn is_whole(header: &BatchHeader, batch: &[u8]) -> bool {
+    header.check().is_ok() && header.check_crc(batch).is_ok()
+}
