@@ -6,10 +6,9 @@ use std::path::Path;
 
 use pybroker_model::ValidBatches;
 use pybroker_protocol::ApiKey;
-use pybroker_replica::{IngestName, NewIngest, TopicConfig};
 use pybroker_storage::FlushMode;
 use support::records::{Fetch, Named, batch, produce_body, read_produced};
-use support::staged::{append_body, appended};
+use support::staged::{append_body, appended, open_ingest};
 use support::{Client, TestServer, now_ms, topic_id, wait_until};
 
 fn topic(name: &'static str, number: u128) -> Named<'static> {
@@ -126,18 +125,7 @@ fn any_number_of_staged_appends_may_wait_and_no_data_thread_stages() {
     server.create_topic(topic_id(1), "slow", 1, 5);
     server.create_topic(topic_id(2), "fast", 1, 5);
     let replicas = &server.disk.replicas;
-    let name = IngestName {
-        topic_id: topic_id(1),
-        ingest_id: "load".into(),
-        batch_id: -1,
-    };
-    let new = NewIngest {
-        name: name.clone(),
-        directory: "load-1".into(),
-        epoch: 1,
-        config: TopicConfig::default().into(),
-    };
-    replicas.open_ingest(new, now_ms()).expect("opens");
+    let name = open_ingest(replicas, topic_id(1));
     let mut fast: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     let mut writers: Vec<Client> = (0..WRITERS).map(|_| server.connect()).collect();
 

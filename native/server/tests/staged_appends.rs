@@ -6,12 +6,10 @@ use std::sync::{Arc, Weak};
 
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::{ApiKey, ErrorCode};
-use pybroker_replica::{
-    IngestName, NewIngest, Replicas, StagedChunk, StagedCopies, StopOrder, TopicConfig,
-};
+use pybroker_replica::{Replicas, StagedChunk, StagedCopies, StopOrder};
 use pybroker_server::metadata_view::{MetadataDelta, MetadataHolder};
 use pybroker_storage::FlushMode;
-use support::staged::{append_body, appended};
+use support::staged::{append_body, appended, open_ingest};
 use support::{BROKER_ID, TestServer, now_ms, topic_id};
 
 const EPOCH: i32 = 5;
@@ -64,18 +62,7 @@ fn answered(deleted: bool) -> (i16, i16, i64) {
         replicas: Arc::downgrade(replicas),
         deleted: deleted.then(|| Arc::clone(&server.metadata)),
     }));
-    let name = IngestName {
-        topic_id: topic_id(1),
-        ingest_id: "load".into(),
-        batch_id: -1,
-    };
-    let new = NewIngest {
-        name: name.clone(),
-        directory: "load-1".into(),
-        epoch: 1,
-        config: TopicConfig::default().into(),
-    };
-    replicas.open_ingest(new, now_ms()).expect("opens");
+    let name = open_ingest(replicas, topic_id(1));
     let mut client = server.connect();
     let sent = client.send(ApiKey::IngestAppend, 0, &append_body(&name, 0));
     appended(&mut client, sent)

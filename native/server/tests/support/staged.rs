@@ -1,11 +1,29 @@
 //! Staged appends as clients send them.
 
+use pybroker_model::TopicId;
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::primitives::{Reader, Writer};
-use pybroker_replica::IngestName;
+use pybroker_replica::{IngestName, NewIngest, Replicas, TopicConfig};
 
-use super::Client;
 use super::records::batch;
+use super::{Client, now_ms};
+
+/// An ingest into a topic that is hosted; appends to it are taken from now on.
+pub fn open_ingest(replicas: &Replicas, topic_id: TopicId) -> IngestName {
+    let name = IngestName {
+        topic_id,
+        ingest_id: "load".into(),
+        batch_id: -1,
+    };
+    let new = NewIngest {
+        name: name.clone(),
+        directory: "load-1".into(),
+        epoch: 1,
+        config: TopicConfig::default().into(),
+    };
+    replicas.open_ingest(new, now_ms()).expect("opens");
+    name
+}
 
 /// IngestAppend of one record for partition 0, by an attempt of its own.
 pub fn append_body(name: &IngestName, attempt: i64) -> Vec<u8> {
