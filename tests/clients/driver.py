@@ -158,3 +158,10 @@ class FranzClient(DrivenClient):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__([str(go.built(HERE / "franz")), bootstrap])
+
+
+class NewerFranzClient(FranzClient):
+    """franz-go whose groups are of the newer protocol (KIP-848): its option ServerSideBalancer."""
+
+    def join(self, group: str, topic: str) -> Member:
+        return DriverMember(self._child, self._child.ask("join", group=group, topic=topic, newer=True))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -32,12 +33,44 @@ type command struct {
 	Producer    int
 	TimeoutMs   int64 `json:"timeout_ms"`
 	Offsets     [][2]int64
+	Newer       bool // the group is one of KIP-848
 }
 
 type member struct {
 	client *kgo.Client
 	topic  string
 	group  string
+	held   *held // nil: the broker is asked
+}
+
+// held is what a member was given and has not lost, as its callbacks tell it.
+type held struct {
+	mutex      sync.Mutex
+	partitions map[int32]bool
+}
+
+func (h *held) note(topic string, have bool) func(context.Context, *kgo.Client, map[string][]int32) {
+	return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		for _, p := range changed[topic] {
+			if have {
+				h.partitions[p] = true
+			} else {
+				delete(h.partitions, p)
+			}
+		}
+	}
+}
+
+func (h *held) all() []int32 {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	found := []int32{}
+	for p := range h.partitions {
+		found = append(found, p)
+	}
+	return found
 }
 
 type producer struct {
@@ -87,13 +120,20 @@ func (d *driver) run(ctx context.Context, c command) (any, error) {
 	case "read":
 		return d.read(ctx, c)
 	case "join":
-		client, err := d.client(kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(),
-			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(30*time.Second),
-			kgo.HeartbeatInterval(300*time.Millisecond), kgo.MetadataMinAge(500*time.Millisecond), kgo.MetadataMaxAge(time.Second))
+		options := []kgo.Opt{kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(30 * time.Second),
+			kgo.HeartbeatInterval(300 * time.Millisecond), kgo.MetadataMinAge(500 * time.Millisecond), kgo.MetadataMaxAge(time.Second)}
+		var own *held
+		if c.Newer {
+			own = &held{partitions: map[int32]bool{}}
+			options = append(options, kgo.ServerSideBalancer(), kgo.OnPartitionsAssigned(own.note(c.Topic, true)),
+				kgo.OnPartitionsRevoked(own.note(c.Topic, false)), kgo.OnPartitionsLost(own.note(c.Topic, false)))
+		}
+		client, err := d.client(options...)
 		if err != nil {
 			return nil, err
 		}
-		d.members = append(d.members, member{client, c.Topic, c.Group})
+		d.members = append(d.members, member{client, c.Topic, c.Group, own})
 		return len(d.members) - 1, nil
 	case "poll":
 		wait, cancel := context.WithTimeout(ctx, time.Duration(c.TimeoutMs)*time.Millisecond)
@@ -191,8 +231,11 @@ func (d *driver) read(ctx context.Context, c command) (any, error) {
 	return found, nil
 }
 
-// assignment asks the broker: the client itself tells only by callbacks what it holds.
+// assignment asks the broker what a member of a classic group holds: the client itself tells it only by callbacks.
 func (d *driver) assignment(ctx context.Context, m member) (any, error) {
+	if m.held != nil {
+		return m.held.all(), nil
+	}
 	_, generation := m.client.GroupMetadata()
 	held := []int32{}
 	if generation < 0 {

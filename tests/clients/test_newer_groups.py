@@ -1,0 +1,85 @@
+"""franz-go in groups of the newer protocol (KIP-848). librdkafka and Java: tests/groups/test_consumer_groups.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.protocol import messages as m
+from tests.clients.api import Client
+from tests.clients.driver import NewerFranzClient
+from tests.clients.expectations import PARTITIONS, Polling, records
+from tests.support.brokers import BrokerProcess, PybrokerProcess
+from tests.wire.client import WireClient
+
+SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker whose consumer groups are quick."""
+    broker = PybrokerProcess(tmp_path_factory.mktemp("newer"), SETTINGS)
+    broker.start()
+    yield broker
+    broker.end()
+
+
+@pytest.fixture(scope="module")
+def franz(newer: BrokerProcess) -> Iterator[Client]:
+    client = NewerFranzClient(newer.bootstrap)
+    yield client
+    client.close()
+
+
+def members(broker: BrokerProcess, group: str) -> int:
+    """Those that speak the newer protocol."""
+    with WireClient(broker.port) as client:
+        shown = client.call(m.ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
+    assert shown.error_code == 0
+    return sum(one.member_type == 1 for one in shown.members)
+
+
+def test_partitions_are_shared_out_anew_with_each_member(newer: BrokerProcess, franz: Client, topic: str) -> None:
+    franz.create_topic(topic, PARTITIONS)
+    group = f"{topic}-group"
+    franz.produce(topic, records(200))
+    polling = Polling(franz.join(group, topic))
+    polling.until_assigned()
+    polling.until_received(200)
+    joined = franz.join(group, topic)
+    polling.members.append(joined)
+    polling.until_assigned()
+    assert members(newer, group) == 2
+    franz.produce(topic, records(200, tag="more"))
+    polling.until_received(400)
+    polling.members.remove(joined)
+    joined.close()
+    polling.until_assigned()
+    polling.members[0].close()
+    assert members(newer, group) == 0
+
+
+def test_members_go_on_when_the_coordinator_is_killed(newer: BrokerProcess, franz: Client, topic: str) -> None:
+    franz.create_topic(topic, PARTITIONS)
+    group = f"{topic}-group"
+    franz.produce(topic, records(200))
+    member = franz.join(group, topic)
+    polling = Polling(member)
+    polling.until_received(200)
+    member.commit(dict.fromkeys(range(PARTITIONS), 50))
+    newer.restart(crash=True)
+    franz.produce(topic, records(200, tag="more"))
+    polling.until_received(400)
+    assert len(polling.received) == 400, "nothing is read twice"
+    member.commit(dict.fromkeys(range(PARTITIONS), 90))
+    member.close()
+    again = Polling(franz.join(group, topic))
+    again.until_received(40)
+    assert sorted((one.partition, one.offset) for one in again.received) == [
+        (partition, offset) for partition in range(PARTITIONS) for offset in range(90, 100)
+    ]
+    again.members[0].close()
