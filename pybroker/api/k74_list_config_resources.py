@@ -1,7 +1,8 @@
 """ListConfigResources (key 74), versions 0 and 1 (KIP-714, KIP-1142): what has settings, by name.
 
-v0 is of the settings for metrics of clients alone. Nobody can set those here, nor settings of groups, so that there are
-none to be listed. Differs from Kafka in leaving out topics that the client may not describe.
+v0 is of the settings for metrics of clients alone. Nobody can set those here, so that there are none to be listed.
+Groups are listed that have settings of their own. Differs from Kafka in leaving out topics and groups that the client
+may not describe.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 74
 
-CLIENT_METRICS, GROUP = 16, 32
-"""Kafka's codes of the resources that nobody has settings for."""
+CLIENT_METRICS = 16
+"""Kafka's code of the resources that nobody has settings for."""
 
-LISTED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, CLIENT_METRICS, GROUP)
+LISTED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, CLIENT_METRICS, ResourceType.GROUP)
 
 
 def handle(
@@ -55,6 +56,9 @@ def _names(
 ) -> list[str]:
     if kind == ResourceType.TOPIC:
         return [name for name in sorted(view.image.topics) if authorizer.lists(context, acls.ResourceType.TOPIC, name)]
+    if kind == ResourceType.GROUP:
+        groups = sorted(name for name, stored in view.image.group_configs.items() if stored.config)
+        return [name for name in groups if authorizer.lists(context, acls.ResourceType.GROUP, name)]
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.broker_id) for broker in cluster.brokers(context.listener)]
     return []
