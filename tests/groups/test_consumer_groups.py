@@ -55,9 +55,11 @@ def test_partitions_are_shared_out_anew_with_each_member(newer: BrokerProcess, a
 def test_members_go_on_when_the_coordinator_is_killed(start_broker: StartBroker) -> None:
     broker = start_broker(SETTINGS)
     topic, group = create_topic(broker.bootstrap, 6), unique("group")
-    fill(broker.bootstrap, topic, 6, 20)
     with members(2, broker.bootstrap, group, topic, NEWER) as both:
-        until(lambda: shared_out(both, 6) and sum(len(m.values) for m in both) == 120, "both read")
+        until(lambda: shared_out(both, 6), "both own something")
+        # Not before: one of them could read everything, and the other would have nothing to commit.
+        fill(broker.bootstrap, topic, 6, 20)
+        until(lambda: sum(len(m.values) for m in both) == 120, "both read")
         for member in both:
             member.commit()
         before = [set(member.owned) for member in both]
