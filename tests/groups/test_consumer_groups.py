@@ -56,7 +56,7 @@ def test_members_go_on_when_the_coordinator_is_killed(start_broker: StartBroker)
     broker = start_broker(SETTINGS)
     topic, group = create_topic(broker.bootstrap, 6), unique("group")
     with members(2, broker.bootstrap, group, topic, NEWER) as both:
-        until(lambda: shared_out(both, 6), "both own something")
+        until(lambda: shared_out(both, 6) and all(member.owned for member in both), "both own something")
         # Not before: one of them could read everything, and the other would have nothing to commit.
         fill(broker.bootstrap, topic, 6, 20)
         until(lambda: sum(len(m.values) for m in both) == 120, "both read")
