@@ -542,6 +542,20 @@ class ListenerConfig:
         """Brokers talk to each other on it: no client is served."""
 
 @final
+class ListenerTls:
+    """What a listener with TLS shows and whom it trusts. All but the words are PEM; the key is not encrypted."""
+
+    def __new__(
+        cls,
+        certificates: bytes,
+        key: bytes,
+        trusted: bytes,
+        client_auth: str,
+        protocols: Sequence[str],
+        cipher_suites: Sequence[str],
+    ) -> ListenerTls: ...
+
+@final
 class Endpoint:
     """Where a broker can be reached on one of its listeners."""
 
@@ -959,6 +973,9 @@ class NativeAuthorizer:
 class NativeListeners:
     """The listening sockets and their connections."""
 
+    def secure(self, listener: str, tls: ListenerTls) -> None:
+        """What a listener with TLS shows to those who connect from now on; before `open`, and again at any time. Raises
+        ListenerError, which names the setting, for what cannot be used."""
     def open(self, listeners: Sequence[ListenerConfig]) -> list[Endpoint]:
         """Binds them; gives where each is bound, in order. Connections are not accepted yet. Raises ListenerError."""
     def start_accepting_brokers(self) -> None:

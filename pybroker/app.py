@@ -15,6 +15,7 @@ from pybroker.composition import Ground, Parts, build
 from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.broker_login import broker_login
 from pybroker.config.protocol_version import PROTOCOL_VERSION
+from pybroker.config.values import InvalidValue
 from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata import znodes
@@ -25,6 +26,7 @@ from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDi
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
 from pybroker.replicas.store_guard import StoreGuard
+from pybroker.security.keystores import secure_all
 from pybroker.security.stored import obey_stored
 from pybroker.services import Services
 from pybroker.startup.last_stop import unclean
@@ -189,9 +191,12 @@ class Broker:
             ListenerConfig(one.name, one.host, one.port, one.protocol, one.name == between) for one in config.listeners
         ]
         try:
+            secure_all(native.listeners, config)
             bound = native.listeners.open(wanted)
         except ListenerError as problem:
             raise StartError(problem.message) from None
+        except InvalidValue as problem:
+            raise StartError(str(problem)) from None
         self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
 
     async def _join(self, parts: Parts, store: MetadataStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pybroker.config.broker_config import BrokerConfig
+from pybroker.config.listeners import Listener
 
 SHORT_DELAY_MS = 60_000
 """`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
@@ -37,7 +38,9 @@ def _security(config: BrokerConfig) -> Iterator[str]:
 def _exposure(config: BrokerConfig) -> Iterator[str]:
     """One line, however many listeners there are."""
     open_ones = [
-        listener for listener in config.listeners if listener.protocol == "PLAINTEXT" and not is_loopback(listener.host)
+        listener
+        for listener in config.listeners
+        if _asks_nobody(config, listener) and not is_loopback(listener.host)
     ]
     if open_ones:
         right = "may do everything"
@@ -45,8 +48,14 @@ def _exposure(config: BrokerConfig) -> Iterator[str]:
             right = "is User:ANONYMOUS and may do what that user may"
         yield (
             f"{', '.join(map(str, open_ones))} can be reached from other machines and asks for no authentication: "
-            f"whoever can connect {right}; SASL_PLAINTEXT asks who clients are"
+            f"whoever can connect {right}; SASL_PLAINTEXT and SASL_SSL ask who clients are"
         )
+
+
+def _asks_nobody(config: BrokerConfig, listener: Listener) -> bool:
+    if listener.protocol == "SSL":
+        return config.listener_tls(listener.name).client_auth != "required"
+    return listener.protocol == "PLAINTEXT"
 
 
 def is_loopback(host: str) -> bool:

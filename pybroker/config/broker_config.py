@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
-from pybroker.config import one_node
+from pybroker.config import broker_tls, one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
-from pybroker.config.listener_settings import ListenerSecurity, listener_security
+from pybroker.config.broker_tls import TlsSettings
+from pybroker.config.listener_settings import ListenerSecurity, listener_security, listener_setting
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
 from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
 from pybroker.config.values import ConfigError, InvalidValue, Value, render_value
@@ -139,6 +140,15 @@ class BrokerConfig(Mapping[str, Any]):
             self.get_list("sasl.enabled.mechanisms"),
             self.get_int("connections.max.reauth.ms"),
         )
+
+    def listener_tls(self, listener: str) -> TlsSettings:
+        """What a listener with TLS shows and whom it trusts. Raises InvalidValue."""
+        values = {name: self[name] for name in broker_tls.BY_NAME}
+        for given, text in self.listener_settings.items():
+            setting = listener_setting(given)
+            if setting is not None and setting.listener == listener and setting.name in values:
+                values[setting.name] = broker_tls.BY_NAME[setting.name].parse(text)
+        return broker_tls.tls_settings(values)
 
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """What clients are told, given the addresses that were bound, as (name, host, port)."""

@@ -14,6 +14,7 @@ from pybroker.config import (
     broker_log,
     broker_network,
     broker_security,
+    broker_tls,
     broker_transactions,
 )
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
@@ -26,6 +27,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_network.OPERATION
     + broker_security.SASL
     + broker_security.AUTHORIZATION
+    + broker_tls.TLS
     + broker_cluster.METADATA
     + broker_cluster.REPLICATION
     + broker_log.DIRECTORIES

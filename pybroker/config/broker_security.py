@@ -55,7 +55,7 @@ SASL = (
         "sasl.enabled.mechanisms",
         LIST,
         MECHANISMS,
-        "SASL mechanisms of listeners with SASL_PLAINTEXT, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. Kafka's default is GSSAPI, which is not served here.",
+        "SASL mechanisms of listeners with SASL_PLAINTEXT or SASL_SSL, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. Kafka's default is GSSAPI, which is not served here.",
         check_mechanisms,
     ),
     ConfigKey(

@@ -2,7 +2,7 @@
 what to do instead.
 
 A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises protection or
-another way of running (TLS, a policy class, a quorum elsewhere) is refused: passing over it in silence would be the
+another way of running (a policy class, a quorum elsewhere) is refused: passing over it in silence would be the
 worse surprise.
 """
 
@@ -24,10 +24,7 @@ class Refusal(NamedTuple):
 _NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
 _NO_QUORUM = "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
 _NO_TIERED = "tiered storage is not part of this broker; remove the line"
-_NO_TLS = (
-    "TLS is not part of this broker; remove the line, and let clients reach it through a network, or a proxy, that "
-    "protects what they send"
-)
+_NO_PASSWORDS = "keystores are PEM files without a password here, which the file system protects; remove the line"
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.metadata.migration.enable": Refusal(
@@ -61,6 +58,14 @@ REFUSED: dict[str, Refusal] = {
         "what a batch may come to is fixed: 256 MiB, or 64 times its size; remove the line", ("", "2147483639")
     ),
     "sasl.server.callback.handler.class": Refusal(_NO_CLASSES),
+    "ssl.key.password": Refusal(_NO_PASSWORDS),
+    "ssl.keystore.password": Refusal(_NO_PASSWORDS),
+    "ssl.truststore.password": Refusal(_NO_PASSWORDS),
+    "ssl.principal.mapping.rules": Refusal("certificates give no principals yet; remove the line", ("", "default")),
+    "ssl.protocol": Refusal("use ssl.enabled.protocols", ("", "tls", "tlsv1.2", "tlsv1.3")),
+    "ssl.provider": Refusal(_NO_CLASSES),
+    "ssl.engine.factory.class": Refusal(_NO_CLASSES),
+    "ssl.secure.random.implementation": Refusal(_NO_CLASSES),
     "unstable.api.versions.enable": Refusal(
         "only released versions of the protocol are served; remove the line", ("", "false")
     ),
@@ -144,9 +149,8 @@ share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitio
 share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
 share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-socket.connection.setup.timeout.ms telemetry.max.bytes
-
-
+socket.connection.setup.timeout.ms ssl.allow.dn.changes ssl.allow.san.changes ssl.endpoint.identification.algorithm
+ssl.keymanager.algorithm ssl.trustmanager.algorithm telemetry.max.bytes
 transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.feature.versions.enable
 zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.min.batch.size
@@ -156,24 +160,7 @@ zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.passwo
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())
 
 
-_TLS_NAMES = """
-ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
-ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
-"""
-TLS: frozenset[str] = frozenset(_TLS_NAMES.split())
-"""Whoever sets one of them expects TLS."""
-
-_ASKS_FOR_NO_TLS = {
-    "ssl.client.auth": "none",
-    "ssl.allow.dn.changes": "false",
-    "ssl.allow.san.changes": "false",
-    "ssl.endpoint.identification.algorithm": "",
-}
-
-_SECRET = frozenset(name for name in TLS if name.endswith((".password", ".key", ".certificate.chain", ".certificates")))
+_SECRET = frozenset(("ssl.key.password", "ssl.keystore.password", "ssl.truststore.password"))
 
 LIMITS_OF_LISTENERS = frozenset(("max.connections", "max.connection.creation.rate"))
 """Obeyed for all listeners together; for one of them it would be a protection that is not there."""
@@ -187,8 +174,6 @@ def refusal(name: str, text: str) -> str | None:
         return SINGLE_MEMBER[name] if "," in text else None
     value = "".join(text.split()).lower()
     for part in _meanings(name):
-        if part in TLS and value and value != _ASKS_FOR_NO_TLS.get(part):
-            return _NO_TLS
         if part in LIMITS_OF_LISTENERS and part != name:
             return f"{part} is for all listeners together here; remove the line"
         refused = REFUSED.get(part)
@@ -201,7 +186,7 @@ def is_foreign(name: str) -> bool:
     """Whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as what they
     set.
     """
-    kafkas = any(part in HARMLESS or part in REFUSED or part in TLS for part in _meanings(name))
+    kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name))
     if name.startswith(PREFIX):
         return kafkas or any(part in BROKER_SETTINGS for part in _meanings(name))
     return kafkas or name in SINGLE_MEMBER

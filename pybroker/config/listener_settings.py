@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pybroker.config.broker_security import MECHANISMS, check_mechanisms
+from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
 
 PREFIX = "listener.name."
@@ -29,8 +30,8 @@ class ListenerSetting(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """JAAS texts hold passwords."""
-        return self.name == JAAS
+        """JAAS texts hold passwords, and keys are secret."""
+        return self.name == JAAS or (self.name in TLS and TLS[self.name].sensitive)
 
 
 def listener_setting(name: str) -> ListenerSetting | None:
@@ -38,7 +39,7 @@ def listener_setting(name: str) -> ListenerSetting | None:
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
-    if rest in (ENABLED, REAUTH):
+    if rest in (ENABLED, REAUTH) or rest in TLS:
         return ListenerSetting(listener.upper(), None, rest)
     mechanism, _, rest = rest.partition(".")
     if mechanism.upper() in MECHANISMS and rest in (JAAS, REAUTH):
@@ -67,7 +68,7 @@ def listener_security(
     of_mechanism: dict[str, int] = {}
     for name, text in settings.items():
         setting = listener_setting(name)
-        if setting is None or setting.listener != listener:
+        if setting is None or setting.listener != listener or setting.name in TLS:
             continue
         if setting.name == ENABLED:
             mechanisms = enabled_mechanisms(text)
@@ -85,7 +86,9 @@ def listener_security(
 
 def check_listener_setting(setting: ListenerSetting, text: str) -> None:
     """Raises InvalidValue, without the text where it may hold a password."""
-    if setting.name == ENABLED:
+    if setting.name in TLS:
+        TLS[setting.name].parse(text)
+    elif setting.name == ENABLED:
         enabled_mechanisms(text)
     elif setting.name == REAUTH:
         _reauth_ms(text)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from pybroker.config.values import InvalidValue
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
 class Listener(NamedTuple):

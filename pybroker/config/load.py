@@ -16,7 +16,7 @@ from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import nearest_name
 from pybroker.config.listener_settings import check_listener_setting, listener_setting
-from pybroker.config.listeners import SERVED_PROTOCOLS, parse_listeners, protocol_map
+from pybroker.config.listeners import parse_listeners, protocol_map
 from pybroker.config.properties import PropertiesError, read_properties
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
 from pybroker.config.values import ConfigError, InvalidValue, render_value
@@ -126,7 +126,7 @@ def _check_foreign(name: str, setting: Setting) -> None:
         raise ConfigError(f"{name}={shown} ({setting.where}): {remedy}")
     if foreign.is_foreign(name):
         return
-    nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS, *foreign.REFUSED, *foreign.TLS])
+    nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS, *foreign.REFUSED])
     hint = f"; did you mean {nearest}?" if nearest else ", neither of this broker nor of Apache Kafka"
     raise ConfigError(f"{name} ({setting.where}): unknown setting{hint}")
 
@@ -173,6 +173,11 @@ def _check_store(
             "inter.broker.listener.name=REPLICATION",
         )
     between = next(one for one in config.listeners if one.name == config.between_brokers)
+    if between.protocol.endswith("SSL"):
+        raise fail(
+            "inter.broker.listener.name",
+            f"{between} speaks {between.protocol}; brokers talk to each other in PLAINTEXT or SASL_PLAINTEXT",
+        )
     try:
         login = broker_login(config)
     except InvalidValue as problem:
@@ -205,12 +210,11 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
     except InvalidValue as problem:
         raise fail("listeners", problem) from None
     for listener in listeners:
-        if listener.protocol not in SERVED_PROTOCOLS:
-            served = ", ".join(SERVED_PROTOCOLS)
-            raise fail(
-                "listeners",
-                f"listener {listener.name} asks for {listener.protocol}; this broker serves {served}",
-            )
+        if listener.protocol.endswith("SSL"):
+            try:
+                config.listener_tls(listener.name)
+            except InvalidValue as problem:
+                raise fail("listeners", f"listener {listener.name} speaks {listener.protocol}: {problem}") from None
     names = {listener.name for listener in listeners}
     try:
         advertised = parse_listeners(config.get_list("advertised.listeners"), protocols)

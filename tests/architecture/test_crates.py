@@ -28,7 +28,7 @@ HAVE = {
     "pyo3": {"bindings"},
     "tokio": {"server"},
     "socket2": {"server"},
-    "rustls": {"client"},
+    "rustls": {"client", "server"},
     "arrow-array": {"spark", "bindings"},
 }
 """Libraries, and the crates that have them: Python, tasks, listening, TLS, columns."""

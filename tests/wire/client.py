@@ -28,10 +28,12 @@ class WireClient:
         client_id: str | None = "wire-test",
         timeout_s: float = ANSWER_S,
         interbroker: bool = False,
+        wrap: Callable[[socket.socket], socket.socket] = lambda plain: plain,
     ) -> None:
+        """`wrap`: what goes between the socket and everything else, as TLS."""
         self.client_id = client_id
         self._interbroker = interbroker
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket = wrap(socket.create_connection((host, port), timeout=timeout_s))
         self._stream = self._socket.makefile("rb")
         self._correlation_id = 0
         # What the answers that are still to come will be, in order: Kafka answers in the order of the requests.

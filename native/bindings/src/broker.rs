@@ -37,7 +37,7 @@ pub(crate) use ingests::{
     AttachedPartition, IngestPreparation, ListedAttempt, NativeIngests, OpenIngest, StagedPartition,
 };
 pub(crate) use isr::{IsrMember, IsrProposal, NativeIsr};
-pub(crate) use listeners::{Endpoint, ListenerConfig, NativeListeners};
+pub(crate) use listeners::{Endpoint, ListenerConfig, ListenerTls, NativeListeners};
 pub(crate) use log_dirs::{
     AdoptedDirectory, LocalPartition, LogDirInfo, LogDirPartition, NativeLogDirs, StagedDirectory,
 };

@@ -38,8 +38,8 @@ mod _native {
     use crate::broker::{
         AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
         BrokerMetadata, Completion, Endpoint, FetcherFigures, FollowedPartition, IngestPreparation,
-        IsrMember, IsrProposal, ListedAttempt, ListenerConfig, LocalPartition, LogDirInfo,
-        LogDirPartition, LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker,
+        IsrMember, IsrProposal, ListedAttempt, ListenerConfig, ListenerTls, LocalPartition,
+        LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker,
         NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr, NativeListeners,
         NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest, PartitionEnds,
         PartitionMetadata, PartitionOffsets, PartitionOrder, ReplicasOffline, Request,

@@ -7,6 +7,7 @@ pub(crate) mod pending_append;
 pub(crate) mod settings;
 mod wake;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use pybroker_server::clock::SystemClock;
 use pybroker_server::config::{ListenerConfig, LogLevel, LogSink, ServerConfig};
 use pybroker_server::control_plane::ControlPlane;
 use pybroker_server::metadata_view::MetadataHolder;
+use pybroker_server::tls::TlsListener;
 use pybroker_server::{Server, StartError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -42,6 +44,8 @@ pub(crate) struct DataPlane {
     pub(crate) metadata: Arc<MetadataHolder>,
     /// From `start_replicas` on.
     replicas: ArcSwapOption<Replicas>,
+    /// Of listeners with TLS, by name.
+    pub(crate) tls: Mutex<HashMap<String, TlsListener>>,
     /// From `start_server` on.
     server: ArcSwapOption<Server>,
     /// From `start_fetchers` on.
@@ -70,6 +74,7 @@ impl DataPlane {
             )?),
             settings: ArcSwap::from_pointee(settings),
             replicas: ArcSwapOption::empty(),
+            tls: Mutex::default(),
             server: ArcSwapOption::empty(),
             fetchers: ArcSwapOption::empty(),
             background: Mutex::new(None),

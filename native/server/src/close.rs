@@ -5,7 +5,8 @@ use std::io;
 use pybroker_protocol::frame::Guess;
 use pybroker_protocol::primitives::DecodeError;
 
-use crate::config::LogLevel;
+use crate::config::{LogLevel, SecurityProtocol};
+use crate::tls::TlsProblem;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -32,6 +33,15 @@ pub(crate) enum CloseReason {
         guess: Guess,
         max: usize,
     },
+    /// The first bytes are not those of a TLS client.
+    NotTls { guess: Guess },
+    /// TLS failed: what the peer sent or shows is not acceptable, or the peer says that of us.
+    Tls {
+        handshaking: bool,
+        error: rustls::Error,
+    },
+    /// No TLS handshake within `connection.authentication.timeout.ms`.
+    HandshakeTimedOut,
     /// A request that cannot be decoded.
     BadRequest {
         api_key: i16,
@@ -63,11 +73,22 @@ impl CloseReason {
         }
     }
 
+    /// An error of TLS.
+    pub(crate) fn of_tls(problem: TlsProblem) -> Self {
+        match problem {
+            TlsProblem::Io(error) => CloseReason::of_io(error),
+            TlsProblem::NotTls(guess) => CloseReason::NotTls { guess },
+            TlsProblem::Failed { handshaking, error } => CloseReason::Tls { handshaking, error },
+        }
+    }
+
     /// True if what the peer sent is to blame.
     pub(crate) fn is_protocol_error(&self) -> bool {
         matches!(
             self,
             CloseReason::RefusedLength { .. }
+                | CloseReason::NotTls { .. }
+                | CloseReason::Tls { .. }
                 | CloseReason::BadRequest { .. }
                 | CloseReason::NotServed { .. }
                 | CloseReason::Unauthenticated { .. }
@@ -84,16 +105,23 @@ impl CloseReason {
             CloseReason::RefusedLength {
                 guess: Guess::Http, ..
             } => Some("HTTP"),
+            CloseReason::NotTls { guess: Guess::Http } => Some("HTTP"),
+            CloseReason::NotTls { .. } => Some("no TLS"),
+            CloseReason::Tls {
+                handshaking: true, ..
+            } => Some("TLS handshake"),
+            CloseReason::Tls { .. } => Some("TLS records"),
+            CloseReason::HandshakeTimedOut => Some("no TLS handshake in time"),
             CloseReason::Unauthenticated { .. } => Some("no login"),
             CloseReason::AuthenticationTimedOut => Some("no login in time"),
             _ => None,
         }
     }
 
-    /// The line for the log, without the connection's address; `None` for what is normal life. `sasl`: the listener
-    /// wants clients to log in.
-    pub(crate) fn log_line(&self, sasl: bool) -> Option<(LogLevel, String)> {
-        let protocol = if sasl { "SASL_PLAINTEXT" } else { "PLAINTEXT" };
+    /// The line for the log, without the connection's address; `None` for what is normal life. `security`: the
+    /// listener's.
+    pub(crate) fn log_line(&self, security: SecurityProtocol) -> Option<(LogLevel, String)> {
+        let protocol = security.name();
         let line = match self {
             CloseReason::PeerClosed
             | CloseReason::Idle
@@ -117,6 +145,22 @@ impl CloseReason {
                 format!("a produce with acks=0 failed with error {error_code}")
             }
             CloseReason::AuthenticationTimedOut => "it did not authenticate in time".into(),
+            CloseReason::HandshakeTimedOut => "its TLS handshake did not end in time".into(),
+            CloseReason::NotTls { guess: Guess::Http } => {
+                "it speaks HTTP, not Kafka's protocol over TLS".into()
+            }
+            CloseReason::NotTls { .. } => {
+                format!(
+                    "it does not speak TLS, but this listener does; set security.protocol={protocol} in its settings"
+                )
+            }
+            CloseReason::Tls {
+                handshaking: true,
+                error,
+            } => {
+                format!("the TLS handshake failed: {error}")
+            }
+            CloseReason::Tls { error, .. } => format!("TLS failed: {error}"),
             CloseReason::FrameStalled => "an incomplete request got no more bytes".into(),
             CloseReason::WriteStalled => "it does not read its replies".into(),
             CloseReason::RefusedLength {

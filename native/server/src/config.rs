@@ -6,6 +6,7 @@ use std::sync::Arc;
 pub use pybroker_protocol::codec::Registry;
 
 use crate::limits::Limits;
+use crate::tls::TlsListener;
 
 /// How a listener secures its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,30 @@ pub enum SecurityProtocol {
     /// Authentication by SASL, no encryption: until a client has authenticated its requests are small
     /// ([`Limits::unauthenticated_request_bytes_max`]).
     SaslPlaintext,
+    /// Encryption, and what clients' certificates say about them.
+    Ssl,
+    /// Encryption, and authentication by SASL.
+    SaslSsl,
+}
+
+impl SecurityProtocol {
+    /// Kafka's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SecurityProtocol::Plaintext => "PLAINTEXT",
+            SecurityProtocol::SaslPlaintext => "SASL_PLAINTEXT",
+            SecurityProtocol::Ssl => "SSL",
+            SecurityProtocol::SaslSsl => "SASL_SSL",
+        }
+    }
+
+    /// Clients have to log in.
+    pub const fn has_sasl(self) -> bool {
+        matches!(
+            self,
+            SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl
+        )
+    }
 }
 
 /// One listening socket.
@@ -26,6 +51,8 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
     /// How connections are secured.
     pub security: SecurityProtocol,
+    /// What it shows and whom it trusts, with [`SecurityProtocol::Ssl`] and [`SecurityProtocol::SaslSsl`].
+    pub tls: Option<TlsListener>,
     /// Which requests it serves, and in which layouts: chosen by listener, never by looking at the bytes.
     pub registry: Registry,
 }

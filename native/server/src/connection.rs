@@ -31,6 +31,7 @@ use crate::outgoing::Outgoing;
 use crate::sasl;
 use crate::shared::{Shared, ThreadState, with_thread_state};
 use crate::slots::{Slot, Slots};
+use crate::tls::TlsSession;
 
 /// What a TLS client gets that has taken this listener for one with TLS, in TLS: a fatal alert, handshake_failure
 /// (RFC 8446, section 6). A Java client that hears nothing tries again until its time is up.
@@ -41,6 +42,8 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     info: ConnectionInfo,
     socket: TcpStream,
+    /// Between the socket and everything else, on a listener with TLS.
+    tls: Option<Box<TlsSession>>,
     incoming: Incoming,
     slots: Slots,
     outgoing: Outgoing,
@@ -80,12 +83,18 @@ impl Work {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>, info: ConnectionInfo, socket: TcpStream) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        info: ConnectionInfo,
+        socket: TcpStream,
+        tls: Option<TlsSession>,
+    ) -> Self {
         let now = Instant::now();
         Connection {
             shared,
             info,
             socket,
+            tls: tls.map(Box::new),
             incoming: Incoming::default(),
             slots: Slots::default(),
             outgoing: Outgoing::default(),
@@ -120,11 +129,9 @@ impl Connection {
             moved |= self.run_frames(thread, context, &mut work, now)?;
             if !moved
                 && self.may_read(thread, context)
-                && let Poll::Ready(read) =
-                    self.incoming
-                        .poll_read(context, &mut self.socket, &mut thread.pool)
+                && let Poll::Ready(read) = self.poll_read(thread, context)
             {
-                let bytes = read.map_err(CloseReason::of_io)?;
+                let bytes = read?;
                 if bytes == 0 {
                     return Err(CloseReason::PeerClosed);
                 }
@@ -141,21 +148,56 @@ impl Connection {
                 break;
             }
         }
-        if self.ending.is_some() && self.outgoing.is_empty() {
+        if self.ending.is_some() && self.is_flushed() {
             self.ends.get_or_insert(now + LAST_REPLY_LINGER);
         }
         if self.shared.draining.load(Ordering::Relaxed)
             && self.slots.is_empty()
-            && self.outgoing.is_empty()
+            && self.is_flushed()
         {
             return Err(CloseReason::Draining);
         }
         self.incoming
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
-        self.charge(self.slots.bytes() + self.outgoing.pending_bytes());
+        let mut held = self.slots.bytes() + self.outgoing.pending_bytes();
+        if let Some(tls) = &mut self.tls {
+            tls.end_turn(&mut thread.pool, got_bytes, now);
+            held += tls.held_bytes();
+        }
+        self.charge(held);
         self.check_deadlines(thread, now)?;
         self.arm(thread, context, now);
         Ok(())
+    }
+
+    /// Reads once. `Ready(0)` = the peer has closed its side.
+    fn poll_read(
+        &mut self,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, CloseReason>> {
+        let Some(tls) = &mut self.tls else {
+            let read = self
+                .incoming
+                .poll_read(context, &mut self.socket, &mut thread.pool);
+            return read.map_err(CloseReason::of_io);
+        };
+        let read = self
+            .incoming
+            .poll_read_tls(context, &mut self.socket, tls, &mut thread.pool);
+        match read {
+            Poll::Ready(Err(problem)) if !tls.is_flushed() => {
+                // An alert goes first.
+                self.ending = Some(CloseReason::of_tls(problem));
+                Poll::Ready(Ok(1))
+            }
+            read => read.map_err(CloseReason::of_tls),
+        }
+    }
+
+    /// True if everything that was answered has gone to the socket.
+    fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.is_flushed())
     }
 
     /// Sends. True if something went.
@@ -166,18 +208,21 @@ impl Connection {
         work: &mut Work,
         now: Instant,
     ) -> Result<bool, CloseReason> {
-        if self.outgoing.is_empty() {
+        if self.is_flushed() {
             return Ok(false);
         }
         let before = work.sent;
         let limit = TURN_SEND_BYTES_MAX;
-        let flushed = self.outgoing.poll_flush(
-            context,
-            &mut self.socket,
-            &mut thread.pool,
-            limit,
-            &mut work.sent,
-        );
+        let (socket, pool) = (&mut self.socket, &mut thread.pool);
+        let flushed = match &mut self.tls {
+            None => self
+                .outgoing
+                .poll_flush(context, socket, pool, limit, &mut work.sent),
+            Some(tls) => {
+                let share = (limit, &mut work.sent);
+                tls.poll_flush(context, socket, &mut self.outgoing, pool, share)
+            }
+        };
         let sent = work.sent - before;
         thread.metrics.bytes_out.add(sent as u64);
         match flushed {
@@ -215,6 +260,11 @@ impl Connection {
 
     fn may_read(&self, thread: &ThreadState, context: &Context<'_>) -> bool {
         if !self.may_run(thread) {
+            return false;
+        }
+        // Answers of TLS itself count as replies.
+        let tls = self.tls.as_ref();
+        if tls.is_some_and(|tls| tls.pending_bytes() >= PENDING_REPLY_BYTES_MAX) {
             return false;
         }
         !self.incoming.holds_bytes()
@@ -319,6 +369,12 @@ impl Connection {
 
     fn close(&mut self, thread: &mut ThreadState, reason: CloseReason) {
         let reason = self.ending.take().unwrap_or(reason);
+        if let Some(tls) = &mut self.tls
+            && self.outgoing.is_empty()
+        {
+            tls.queue_close();
+            tls.send_at_once(&self.socket);
+        }
         while let Some(slot) = self.slots.pop() {
             if let Slot::Fetch(pending) = slot {
                 pending.release(thread);
@@ -329,7 +385,7 @@ impl Connection {
         if reason.is_protocol_error() {
             thread.metrics.protocol_errors.add(1);
         }
-        if let Some((level, line)) = reason.log_line(self.info.sasl) {
+        if let Some((level, line)) = reason.log_line(self.info.security) {
             let (peer, log) = (&self.info.peer, &self.shared.log);
             let line = format!(
                 "connection from {} on listener {} closed: {line}",

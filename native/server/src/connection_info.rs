@@ -19,6 +19,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) authenticated: bool,
     /// The listener authenticates by SASL.
     pub(crate) sasl: bool,
+    /// How the listener secures its connections.
+    pub(crate) security: SecurityProtocol,
     /// When it was accepted.
     pub(crate) opened: Instant,
     /// After a SaslHandshake v0 its tokens come as they are, without Kafka's headers (KIP-43).
@@ -37,12 +39,13 @@ const INCARNATIONS_MAX: usize = 1_000;
 
 impl ConnectionInfo {
     pub(crate) fn new(peer: Arc<Peer>, security: SecurityProtocol, anonymous: Arc<str>) -> Self {
-        let authenticated = security == SecurityProtocol::Plaintext;
+        let authenticated = !security.has_sasl();
         ConnectionInfo {
             peer,
             principal: anonymous,
             authenticated,
             sasl: !authenticated,
+            security,
             opened: Instant::now(),
             raw_tokens: false,
             session_ends: None,

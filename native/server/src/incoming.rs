@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use crate::budget::MemoryBudget;
 use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::frame::OwnFrame;
+use crate::tls::{TlsProblem, TlsSession};
 
 /// Bytes asked of the socket at once, unless one frame needs more: stays within a core's cache.
 const READ_BYTES_MAX: usize = 256 * 1024;
@@ -77,6 +78,20 @@ impl Incoming {
         let mut limited = (&mut self.buffer).limit(wanted);
         let read = ready!(pin!(socket.read_buf(&mut limited)).poll(context))?;
         Poll::Ready(Ok(read))
+    }
+
+    /// The same through TLS: gives the bytes that came over the socket, of which the buffer gets the content.
+    pub(crate) fn poll_read_tls(
+        &mut self,
+        context: &mut Context<'_>,
+        socket: &mut TcpStream,
+        tls: &mut TlsSession,
+        pool: &mut BufferPool,
+    ) -> Poll<Result<usize, TlsProblem>> {
+        if !tls.is_handshaking() {
+            self.make_room(pool);
+        }
+        tls.poll_read(context, socket, pool, &mut self.buffer)
     }
 
     /// Makes room for what the next read may bring and says how much that is.

@@ -15,7 +15,7 @@
 //! | whom and what they mean | `access`, `resolve` |
 //! | what they share | `shared`, `connection_info` |
 //! | work elsewhere | `cold_reads`, `slow_appends`, `workers` |
-//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, … |
+//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `tls`, … |
 //! | words | `authorizer`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
 
 mod access;
@@ -54,6 +54,7 @@ mod slots;
 mod slow_appends;
 mod threads;
 mod throttled_log;
+pub mod tls;
 mod workers;
 
 pub use server::{Server, StartError};

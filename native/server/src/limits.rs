@@ -70,6 +70,10 @@ impl Default for Limits {
     }
 }
 
+/// What a client may send of a TLS message that is not whole: rustls joins the pieces of a handshake message only, and
+/// a client's certificates with those that they are signed by take a few kilobytes.
+pub(crate) const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+
 /// How long a connection stays open after its last reply. kafka-python (seen in 3.0) overlooks a reply that comes with
 /// the end of the connection, and would try the wrong password again and again.
 pub(crate) const LAST_REPLY_LINGER: Duration = Duration::from_millis(200);

@@ -15,6 +15,7 @@ use crate::control_plane::Peer;
 use crate::limits::Limits;
 use crate::shared::Shared;
 use crate::threads::Command;
+use crate::tls::TlsListener;
 
 /// Pause after an accept that failed for want of descriptors or memory: it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -59,10 +60,19 @@ pub(crate) struct Distributor {
 }
 
 impl Distributor {
-    fn hand_over(&self, socket: std::net::TcpStream, info: ConnectionInfo) -> bool {
+    fn hand_over(
+        &self,
+        socket: std::net::TcpStream,
+        info: ConnectionInfo,
+        tls: Option<&TlsListener>,
+    ) -> bool {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
         self.threads[turn]
-            .send(Command::Connection(socket, info))
+            .send(Command::Connection(
+                socket,
+                info,
+                tls.map(TlsListener::load),
+            ))
             .is_ok()
     }
 }
@@ -136,7 +146,7 @@ pub(crate) async fn accept_all(
             Arc::clone(&anonymous),
         );
         let handed = match prepare(socket, peer) {
-            Ok(socket) => distributor.hand_over(socket, info),
+            Ok(socket) => distributor.hand_over(socket, info, config.tls.as_ref()),
             // The peer has gone already.
             Err(_) => false,
         };
@@ -193,6 +203,7 @@ mod tests {
             name: "PLAINTEXT".into(),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             security: SecurityProtocol::Plaintext,
+            tls: None,
             registry: Registry::Client,
         };
         let limits = Limits {

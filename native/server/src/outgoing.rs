@@ -92,6 +92,49 @@ impl Outgoing {
         self.queue.is_empty() && self.tail.len() == self.tail_sent
     }
 
+    /// Hands at most `bytes_max` of what comes next to `sink`: bytes from where they are, records by way of a buffer.
+    pub(crate) fn take_plain(
+        &mut self,
+        pool: &mut BufferPool,
+        bytes_max: usize,
+        sink: impl FnOnce(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some(chunk) = self.queue.front_mut() {
+            let next_slice = chunk.slices.front_mut();
+            let until = next_slice.as_ref().map_or(chunk.bytes.len(), |(at, _)| *at);
+            if chunk.sent < until {
+                let end = until.min(chunk.sent + bytes_max);
+                sink(&chunk.bytes[chunk.sent..end])?;
+                chunk.sent = end;
+            } else if let Some((_, slice)) = next_slice {
+                let mut copied = pool.take();
+                let read = read_piece(slice, bytes_max, &mut copied).and_then(|()| sink(&copied));
+                slice.position += copied.len() as u64;
+                slice.bytes -= copied.len();
+                pool.give(copied);
+                read?;
+                if slice.bytes == 0 {
+                    chunk.slices.pop_front();
+                }
+            }
+            if chunk.sent == chunk.bytes.len() && chunk.slices.is_empty() {
+                self.queued_bytes -= chunk.bytes.len();
+                if let Some(chunk) = self.queue.pop_front() {
+                    pool.give(chunk.bytes);
+                }
+            }
+            return Ok(());
+        }
+        let end = self.tail.len().min(self.tail_sent + bytes_max);
+        sink(&self.tail[self.tail_sent..end])?;
+        self.tail_sent = end;
+        if self.tail_sent == self.tail.len() {
+            pool.give(core::mem::take(&mut self.tail));
+            self.tail_sent = 0;
+        }
+        Ok(())
+    }
+
     /// Writes until everything is sent (`Ready(Ok(true))`), the turn's share `bytes_max` is used up
     /// (`Ready(Ok(false))`) or the socket is full (`Pending`). Adds what was sent to `sent`.
     pub(crate) fn poll_flush(
@@ -150,7 +193,7 @@ impl Outgoing {
     }
 }
 
-fn poll_send(
+pub(crate) fn poll_send(
     context: &mut Context<'_>,
     socket: &mut TcpStream,
     bytes: &[u8],
@@ -158,6 +201,25 @@ fn poll_send(
     match ready!(Pin::new(socket).poll_write(context, bytes))? {
         0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         count => Poll::Ready(Ok(count)),
+    }
+}
+
+/// Appends the next bytes of a slice, as many as the buffer has room for.
+fn read_piece(slice: &FileSlice, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    let wanted = slice.bytes.min(bytes_max).min(out.capacity());
+    out.resize(wanted, 0);
+    let read = loop {
+        match rustix::io::pread(slice.file.as_fd(), &mut out[..], slice.position) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => break read,
+        }
+    };
+    out.truncate(*read.as_ref().unwrap_or(&0));
+    match read {
+        // The reply announced these bytes; a file that got shorter cannot be made up for.
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

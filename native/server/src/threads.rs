@@ -16,11 +16,12 @@ use crate::fetch_sessions::FetchSessions;
 use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
 use crate::metrics::ThreadMetrics;
 use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state};
+use crate::tls::{TlsServer, TlsSession};
 
 /// What a data thread is told.
 pub(crate) enum Command {
     /// Serve a connection from now on.
-    Connection(std::net::TcpStream, ConnectionInfo),
+    Connection(std::net::TcpStream, ConnectionInfo, Option<Arc<TlsServer>>),
     /// Run something on this thread's runtime (the acceptors).
     Spawn(Box<dyn FnOnce() + Send>),
     /// Settings have changed, and this is the thread's share of fetch sessions.
@@ -84,7 +85,7 @@ impl DataThread {
 async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Connection(socket, info) => open(&shared, socket, info),
+            Command::Connection(socket, info, tls) => open(&shared, socket, info, tls.as_deref()),
             Command::Spawn(spawn) => spawn(),
             Command::Settings(settings, sessions_max) => {
                 with_thread_state(|thread| {
@@ -112,12 +113,19 @@ fn wake_all() {
     with_thread_state(|thread| thread.wakers.values().for_each(|waker| waker.wake_by_ref()));
 }
 
-fn open(shared: &Arc<Shared>, socket: std::net::TcpStream, info: ConnectionInfo) {
+fn open(
+    shared: &Arc<Shared>,
+    socket: std::net::TcpStream,
+    info: ConnectionInfo,
+    tls: Option<&TlsServer>,
+) {
     let address = info.peer.address;
-    match TcpStream::from_std(socket) {
-        Ok(socket) => {
+    let session = tls.map(TlsSession::new).transpose();
+    let session = session.map_err(std::io::Error::other);
+    match TcpStream::from_std(socket).and_then(|socket| Ok((socket, session?))) {
+        Ok((socket, session)) => {
             with_thread_state(|thread| thread.metrics.connections_opened.add(1));
-            tokio::spawn(Connection::new(Arc::clone(shared), info, socket));
+            tokio::spawn(Connection::new(Arc::clone(shared), info, socket, session));
         }
         Err(error) => {
             shared.connections.leave(address.ip());

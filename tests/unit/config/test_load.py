@@ -140,7 +140,7 @@ MISTAKES = [
     ),
     (
         "listeners=SSL://:1",
-        "listeners=SSL://:1 ({file} line 2): listener SSL asks for SSL; this broker serves PLAINTEXT, SASL_PLAINTEXT",
+        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: it needs a certificate: set ssl.keystore.type=PEM and ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain",
     ),
     (
         "listeners=PLAINTEXT://::1:1",
@@ -231,12 +231,28 @@ MISTAKES = [
         "remote.log.storage.system.enable=true ({file} line 2): tiered storage is not part of this broker; remove the line",
     ),
     (
-        "ssl.keystore.location=/k.jks",
-        "ssl.keystore.location=/k.jks ({file} line 2): TLS is not part of this broker; remove the line, and let clients reach it through a network, or a proxy, that protects what they send",
+        "listeners=SSL://:1\nssl.keystore.location=/k.jks",
+        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.keystore.type=JKS is not served; convert it to PEM and set ssl.keystore.type=PEM",
+    ),
+    (
+        "listeners=SSL://:1\nlistener.name.ssl.ssl.keystore.key=hunter2\nssl.keystore.location=/k",
+        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.keystore.location and ssl.keystore.key are two keystores; remove one of them",
+    ),
+    (
+        "listeners=SSL://:1\nssl.keystore.location=/k\nssl.keystore.type=PEM\nssl.client.auth=required",
+        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.client.auth=required needs ssl.truststore.location or ssl.truststore.certificates: whom to trust",
+    ),
+    (
+        "listener.name.ssl.ssl.enabled.protocols=TLSv1.1",
+        "listener.name.ssl.ssl.enabled.protocols=TLSv1.1 ({file} line 2): TLSv1.1 is not served; this broker has TLSv1.2, TLSv1.3",
+    ),
+    (
+        "ssl.client.auth=maybe",
+        "ssl.client.auth=maybe ({file} line 2): must be one of required, requested, none",
     ),
     (
         "listener.name.internal.ssl.keystore.password=hunter2",
-        "listener.name.internal.ssl.keystore.password=(hidden) ({file} line 2): TLS is not part of this broker; remove the line, and let clients reach it through a network, or a proxy, that protects what they send",
+        "listener.name.internal.ssl.keystore.password=(hidden) ({file} line 2): keystores are PEM files without a password here, which the file system protects; remove the line",
     ),
     (
         "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B",

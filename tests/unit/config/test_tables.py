@@ -13,7 +13,7 @@ from pybroker.config import (
     nearest_name,
     render_value,
 )
-from pybroker.config.foreign import HARMLESS, REFUSED, SINGLE_MEMBER, TLS
+from pybroker.config.foreign import HARMLESS, REFUSED, SINGLE_MEMBER
 
 
 @pytest.mark.parametrize("table", [BROKER_SETTINGS, TOPIC_SETTINGS], ids=["broker", "topic"])
@@ -34,7 +34,6 @@ def test_a_setting_is_in_one_table_only() -> None:
     assert not set(BROKER_SETTINGS) & HARMLESS
     assert not set(BROKER_SETTINGS) & (set(REFUSED) | set(SINGLE_MEMBER))
     assert not HARMLESS & (set(REFUSED) | set(SINGLE_MEMBER))
-    assert not TLS & (set(BROKER_SETTINGS) | set(REFUSED) | HARMLESS)
 
 
 def test_a_name_cannot_be_defined_twice() -> None:

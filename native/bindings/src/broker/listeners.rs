@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pybroker_protocol::ErrorCode;
 use pybroker_server::config::{self, Registry, SecurityProtocol};
+use pybroker_server::tls::{ClientAuth, TlsListener, TlsMaterial, TlsServer};
 use pybroker_server::{Server, StartError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -48,6 +49,43 @@ pub(crate) struct Endpoint {
     pub(super) port: i32,
 }
 
+/// What a listener with TLS shows and whom it trusts, under the names of Kafka's `ssl.*` settings. Not shown: it holds a
+/// private key.
+#[pyclass(
+    frozen,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone)]
+pub(crate) struct ListenerTls {
+    certificates: Vec<u8>,
+    key: Vec<u8>,
+    trusted: Vec<u8>,
+    client_auth: String,
+    protocols: Vec<String>,
+    cipher_suites: Vec<String>,
+}
+
+impl ListenerTls {
+    fn checked(&self) -> Result<TlsServer, Problem> {
+        let client_auth = match self.client_auth.as_str() {
+            "none" => ClientAuth::None,
+            "requested" => ClientAuth::Requested,
+            _ => ClientAuth::Required,
+        };
+        let material = TlsMaterial {
+            certificates: self.certificates.clone(),
+            key: self.key.clone(),
+            trusted: self.trusted.clone(),
+            client_auth,
+            protocols: self.protocols.clone(),
+            cipher_suites: self.cipher_suites.clone(),
+        };
+        TlsServer::new(&material).map_err(|error| Problem::invalid(error.to_string()))
+    }
+}
+
 shown!(ListenerConfig, Endpoint);
 
 /// The listeners of one broker.
@@ -70,6 +108,20 @@ impl NativeListeners {
 
 #[pymethods]
 impl NativeListeners {
+    fn secure(&self, listener: &str, tls: &ListenerTls) -> PyResult<()> {
+        let server = tls
+            .checked()
+            .map_err(|problem| ListenerError::new_err((problem.code, problem.text)))?;
+        let mut secured = self.0.tls.lock();
+        match secured.get(listener) {
+            Some(known) => known.replace(server),
+            None => {
+                secured.insert(listener.to_owned(), TlsListener::new(server));
+            }
+        }
+        Ok(())
+    }
+
     fn open(&self, py: Python<'_>, listeners: Vec<ListenerConfig>) -> PyResult<Vec<Endpoint>> {
         if self.0.server().is_some() {
             return Err(PyRuntimeError::new_err(
@@ -81,7 +133,10 @@ impl NativeListeners {
             .detach(|| {
                 let configs = listeners
                     .iter()
-                    .map(resolved)
+                    .map(|listener| {
+                        let tls = self.0.tls.lock().get(&listener.name).cloned();
+                        resolved(listener, tls)
+                    })
                     .collect::<Result<Vec<_>, _>>()?;
                 self.0
                     .start_server(configs, replicas)
@@ -122,6 +177,13 @@ struct Problem {
 }
 
 impl Problem {
+    fn invalid(text: String) -> Self {
+        Self {
+            code: ErrorCode::INVALID_CONFIG.0,
+            text,
+        }
+    }
+
     fn of_start(error: &StartError) -> Self {
         Self {
             code: ErrorCode::UNKNOWN_SERVER_ERROR.0,
@@ -139,7 +201,10 @@ impl Problem {
     }
 }
 
-fn resolved(listener: &ListenerConfig) -> Result<config::ListenerConfig, Problem> {
+fn resolved(
+    listener: &ListenerConfig,
+    tls: Option<TlsListener>,
+) -> Result<config::ListenerConfig, Problem> {
     let ListenerConfig {
         name,
         host,
@@ -147,25 +212,32 @@ fn resolved(listener: &ListenerConfig) -> Result<config::ListenerConfig, Problem
         security_protocol,
         between_brokers,
     } = listener;
-    let invalid = |text| Problem {
-        code: ErrorCode::INVALID_CONFIG.0,
-        text,
-    };
     let security = match security_protocol.as_str() {
         "PLAINTEXT" => SecurityProtocol::Plaintext,
         "SASL_PLAINTEXT" => SecurityProtocol::SaslPlaintext,
+        "SSL" => SecurityProtocol::Ssl,
+        "SASL_SSL" => SecurityProtocol::SaslSsl,
         other => {
-            return Err(invalid(format!(
+            return Err(Problem::invalid(format!(
                 "listener {name}: security protocol {other} is not known here"
             )));
         }
     };
+    let tls = match security {
+        SecurityProtocol::Ssl | SecurityProtocol::SaslSsl if tls.is_none() => {
+            let told = format!("listener {name}: it has no certificate");
+            return Err(Problem::invalid(told));
+        }
+        SecurityProtocol::Ssl | SecurityProtocol::SaslSsl => tls,
+        SecurityProtocol::Plaintext | SecurityProtocol::SaslPlaintext => None,
+    };
     let address = resolve(host, *port)
-        .map_err(|error| invalid(format!("listener {name}: {host}: {error}")))?;
+        .map_err(|error| Problem::invalid(format!("listener {name}: {host}: {error}")))?;
     Ok(config::ListenerConfig {
         name: name.as_str().into(),
         address,
         security,
+        tls,
         registry: if *between_brokers {
             Registry::InterBroker
         } else {

@@ -119,6 +119,7 @@ impl TestBroker {
                 name: "REPLICATION".into(),
                 address: SocketAddr::from(([127, 0, 0, 1], 0)),
                 security: ListenerSecurity::Plaintext,
+                tls: None,
                 registry: Registry::InterBroker,
             }],
             threads: 1,

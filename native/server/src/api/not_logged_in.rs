@@ -16,7 +16,7 @@ use pybroker_protocol::hot::metadata::{
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::Call;
-use crate::config::Registry;
+use crate::config::{Registry, SecurityProtocol};
 use crate::limits::UNAUTHENTICATED_ELEMENTS_MAX;
 use crate::reply::ReplyFrame;
 use crate::resolve::endpoints;
@@ -24,6 +24,7 @@ use crate::resolve::endpoints;
 const CODE: ErrorCode = ErrorCode::SASL_AUTHENTICATION_FAILED;
 const MESSAGE: &str =
     "This listener wants clients to log in: set security.protocol=SASL_PLAINTEXT.";
+const MESSAGE_TLS: &str = "This listener wants clients to log in: set security.protocol=SASL_SSL.";
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told
     let mut response = Value::default_struct(message, 0);
     let place = place_of(top, "error_code");
     if place.is_some_and(|place| top.fields[place].versions.contains(call.version)) {
-        refuse(top, &mut response);
+        refuse(call, top, &mut response);
     } else {
         let (name, elements) = refused_elements(call, message, body)?;
         set(top, &mut response, name, elements);
@@ -135,7 +136,7 @@ fn refused_elements<'a>(
                 }
             }
         }
-        refuse(to, &mut told);
+        refuse(call, to, &mut told);
         told
     });
     (!elements.is_empty()).then(|| (answers, Value::Array(told.collect())))
@@ -158,9 +159,13 @@ fn lists(message: &Message, version: i16) -> impl Iterator<Item = (&str, Option<
         })
 }
 
-fn refuse(class: &Class, value: &mut Value) {
+fn refuse(call: &Call<'_>, class: &Class, value: &mut Value) {
+    let message = match call.connection.security {
+        SecurityProtocol::SaslSsl => MESSAGE_TLS,
+        _ => MESSAGE,
+    };
     set(class, value, "error_code", Value::Int(CODE.0.into()));
-    set(class, value, "error_message", Value::String(MESSAGE.into()));
+    set(class, value, "error_message", Value::String(message.into()));
 }
 
 /// Sets a field of a struct, if its class has it.

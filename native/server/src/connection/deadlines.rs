@@ -7,24 +7,35 @@ use std::time::Instant;
 use super::Connection;
 use crate::close::CloseReason;
 use crate::shared::ThreadState;
+use crate::tls::TlsSession;
 
 impl Connection {
     /// The deadlines that end the connection, with their reasons.
-    fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 5] {
+    fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 7] {
         let limits = &thread.settings.limits;
         // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
         let waits_for_us = !self.slots.is_empty();
+        let tls = self.tls.as_deref();
         [
-            (!waits_for_us && self.outgoing.is_empty())
+            (!waits_for_us && self.is_flushed())
                 .then(|| (self.active + limits.idle, CloseReason::Idle)),
             self.incoming
                 .partial_since()
-                .filter(|_| !waits_for_us && self.outgoing.is_empty())
+                .filter(|_| !waits_for_us && self.is_flushed())
                 .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
             self.write_progress
                 .map(|since| (since + limits.write_stall, CloseReason::WriteStalled)),
             self.ends
                 .map(|ends| (ends, CloseReason::AuthenticationFailed)),
+            tls.filter(|tls| tls.is_handshaking()).map(|_| {
+                (
+                    self.info.opened + limits.authentication,
+                    CloseReason::HandshakeTimedOut,
+                )
+            }),
+            tls.filter(|_| !waits_for_us)
+                .and_then(TlsSession::partial_since)
+                .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
             (!self.info.authenticated).then(|| {
                 (
                     self.info.opened + limits.authentication,

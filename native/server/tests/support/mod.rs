@@ -146,6 +146,7 @@ impl TestServer {
                 name,
                 address: SocketAddr::from(([127, 0, 0, 1], 0)),
                 security,
+                tls: None,
                 registry,
             })
             .into(),

@@ -1,0 +1,397 @@
+//! One connection's TLS: records from the socket into plain bytes, and plain bytes into records.
+//!
+//! What arrives goes to a buffer of the thread's pool and is decrypted there; the rest of a record that is not whole
+//! stays, in a buffer of its own size. What leaves is sealed a few records at a time, when the socket has taken those
+//! before: at most [`SEALED_BYTES_MAX`] wait there beside what the connection holds anyway.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::BufMut;
+use pybroker_protocol::frame::Guess;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
+};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::TlsServer;
+use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
+use crate::limits::HANDSHAKE_BYTES_MAX;
+use crate::outgoing::{Outgoing, poll_send};
+
+/// Plain bytes that are sealed at once: three records, which together fit a buffer of the pool.
+const SEALED_BYTES_MAX: usize = 3 * 16 * 1024;
+/// What a record adds to its content at most, with room for a message that changes keys.
+const RECORD_OVERHEAD_BYTES: usize = 64;
+/// The first byte of a client hello's record.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// Why a connection cannot go on.
+pub(crate) enum TlsProblem {
+    /// The socket fails.
+    Io(io::Error),
+    /// The first bytes are not those of a TLS client.
+    NotTls(Guess),
+    /// What the peer sent or shows is not acceptable, or the peer says that of us.
+    Failed {
+        handshaking: bool,
+        error: rustls::Error,
+    },
+}
+
+/// See the module.
+pub(crate) struct TlsSession {
+    connection: UnbufferedServerConnection,
+    /// Bytes received. Without capacity between turns if nothing is left over.
+    received: Vec<u8>,
+    /// Where the first record that is not processed starts.
+    start: usize,
+    /// When bytes last came of a record that is not whole; `None` if there is none.
+    partial_since: Option<Instant>,
+    /// Records on their way to the socket.
+    sending: Vec<u8>,
+    /// How many of their bytes were sent.
+    sent: usize,
+    /// True once anything came.
+    begun: bool,
+    peer_closed: bool,
+    /// Nothing is read or sealed any more.
+    failed: bool,
+}
+
+impl TlsSession {
+    /// Before the first byte. Fails for a configuration that cannot serve anybody.
+    pub(crate) fn new(server: &TlsServer) -> Result<Self, rustls::Error> {
+        Ok(TlsSession {
+            connection: UnbufferedServerConnection::new(Arc::clone(&server.config))?,
+            received: Vec::new(),
+            start: 0,
+            partial_since: None,
+            sending: Vec::new(),
+            sent: 0,
+            begun: false,
+            peer_closed: false,
+            failed: false,
+        })
+    }
+
+    /// True until both sides have finished the handshake.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// True if no record waits for the socket.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.sent == self.sending.len()
+    }
+
+    /// Bytes of records that wait for the socket.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.sending.len() - self.sent
+    }
+
+    /// Memory that the session holds between turns.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.received.capacity() + self.pending_bytes()
+    }
+
+    /// When bytes last came of a record that is not whole.
+    pub(crate) fn partial_since(&self) -> Option<Instant> {
+        self.partial_since
+    }
+
+    /// Reads once and appends what it brings to `plain`. Gives the bytes that came over the socket; 0 = the peer has
+    /// closed its side. After an error there may be an alert to send.
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        socket: &mut TcpStream,
+        pool: &mut BufferPool,
+        plain: &mut Vec<u8>,
+    ) -> Poll<Result<usize, TlsProblem>> {
+        if self.peer_closed {
+            return Poll::Ready(Ok(0));
+        }
+        if self.received.capacity() < BUFFER_BYTES_MIN {
+            let mut larger = pool.take();
+            larger.extend_from_slice(&self.received[self.start..]);
+            self.received = larger;
+            self.start = 0;
+        }
+        let room = self.received.capacity() - self.received.len();
+        let mut limited = (&mut self.received).limit(room);
+        let read =
+            ready!(pin!(socket.read_buf(&mut limited)).poll(context)).map_err(TlsProblem::Io)?;
+        if read == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        if !self.begun {
+            self.begun = true;
+            if let Some(guess) = other_protocol(&self.received) {
+                return Poll::Ready(Err(TlsProblem::NotTls(guess)));
+            }
+        }
+        let handshaking = self.is_handshaking();
+        if let Err(error) = self.process(plain) {
+            self.queue_alert();
+            return Poll::Ready(Err(TlsProblem::Failed { handshaking, error }));
+        }
+        self.make_room();
+        if self.received.len() - self.start > HANDSHAKE_BYTES_MAX {
+            let error = rustls::Error::General("a handshake message is too large".into());
+            return Poll::Ready(Err(TlsProblem::Failed { handshaking, error }));
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// Processes all whole records.
+    fn process(&mut self, plain: &mut Vec<u8>) -> Result<(), rustls::Error> {
+        loop {
+            let UnbufferedStatus { mut discard, state } = self
+                .connection
+                .process_tls_records(&mut self.received[self.start..]);
+            let mut more = true;
+            let outcome = match state {
+                Ok(ConnectionState::ReadTraffic(mut records)) => {
+                    let mut outcome = Ok(());
+                    while let Some(record) = records.next_record() {
+                        match record {
+                            Ok(record) => {
+                                discard += record.discard;
+                                plain.extend_from_slice(record.payload);
+                            }
+                            Err(error) => {
+                                outcome = Err(error);
+                                break;
+                            }
+                        }
+                    }
+                    outcome
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.sending),
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    // It is in `sending`, which goes out before anything that comes after it.
+                    data.done();
+                    Ok(())
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    self.peer_closed = true;
+                    more = false;
+                    Ok(())
+                }
+                Ok(_) => {
+                    more = false;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            self.start += discard;
+            outcome?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is left of a record comes to the front if the buffer has no room behind it.
+    fn make_room(&mut self) {
+        let left = self.received.len() - self.start;
+        if left == 0 {
+            self.received.clear();
+            self.start = 0;
+        } else if self.start > 0 && self.received.len() == self.received.capacity() {
+            self.received.copy_within(self.start.., 0);
+            self.received.truncate(left);
+            self.start = 0;
+        }
+        if self.received.len() == self.received.capacity() {
+            self.received.reserve(BUFFER_BYTES_MIN);
+        }
+    }
+
+    /// The alert that tells the peer what is wrong, if there is one.
+    fn queue_alert(&mut self) {
+        self.failed = true;
+        // rustls wants to see what it has seen before, and gives what it has to say before it looks there.
+        while self.connection.wants_write()
+            && let UnbufferedStatus {
+                state: Ok(ConnectionState::EncodeTlsData(data)),
+                ..
+            } = self
+                .connection
+                .process_tls_records(&mut self.received[self.start..])
+        {
+            if encode(data, &mut self.sending).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Says goodbye, so that the peer can tell an end from a cut.
+    pub(crate) fn queue_close(&mut self) {
+        if self.failed || self.is_handshaking() {
+            return;
+        }
+        let state = self
+            .connection
+            .process_tls_records(&mut self.received[self.start..]);
+        if let Ok(ConnectionState::WriteTraffic(mut writer)) = state.state {
+            let at = self.sending.len();
+            self.sending.resize(at + 2 * RECORD_OVERHEAD_BYTES, 0);
+            let written = writer.queue_close_notify(&mut self.sending[at..]);
+            self.sending.truncate(at + written.unwrap_or(0));
+        }
+    }
+
+    /// Hands the socket what it takes at once, at the end of a connection.
+    pub(crate) fn send_at_once(&mut self, socket: &TcpStream) {
+        // Nobody waits for the outcome: the connection ends either way.
+        let _ = socket.try_write(&self.sending[self.sent..]);
+    }
+
+    /// Writes until everything is sent (`Ready(Ok(true))`), the turn's share `bytes_max` is used up
+    /// (`Ready(Ok(false))`) or the socket is full (`Pending`). Adds what was sent to `sent`.
+    pub(crate) fn poll_flush(
+        &mut self,
+        context: &mut Context<'_>,
+        socket: &mut TcpStream,
+        outgoing: &mut Outgoing,
+        pool: &mut BufferPool,
+        (bytes_max, sent): (usize, &mut usize),
+    ) -> Poll<io::Result<bool>> {
+        loop {
+            while self.sent < self.sending.len() {
+                let count = ready!(poll_send(context, socket, &self.sending[self.sent..]))?;
+                *sent += count;
+                self.sent += count;
+            }
+            self.sending.clear();
+            self.sent = 0;
+            if outgoing.is_empty() {
+                if self.sending.capacity() > 0 {
+                    pool.give(core::mem::take(&mut self.sending));
+                }
+                return Poll::Ready(Ok(true));
+            }
+            if *sent >= bytes_max {
+                return Poll::Ready(Ok(false));
+            }
+            self.seal(outgoing, pool)?;
+        }
+    }
+
+    /// Makes records of what is next in `outgoing`.
+    fn seal(&mut self, outgoing: &mut Outgoing, pool: &mut BufferPool) -> io::Result<()> {
+        if self.failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.sending.capacity() == 0 {
+            self.sending = pool.take();
+        }
+        let UnbufferedStatus { state, .. } = self
+            .connection
+            .process_tls_records(&mut self.received[self.start..]);
+        let Ok(ConnectionState::WriteTraffic(mut writer)) = state else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let sending = &mut self.sending;
+        let mut room = SEALED_BYTES_MAX;
+        while room > 0 && !outgoing.is_empty() {
+            outgoing.take_plain(pool, room, |plain| {
+                room -= plain.len();
+                encrypt(&mut writer, plain, sending)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Ends a turn: gives the buffer back, or keeps what is left over.
+    pub(crate) fn end_turn(&mut self, pool: &mut BufferPool, got_bytes: bool, now: Instant) {
+        let left = self.received.len() - self.start;
+        if left == 0 {
+            self.partial_since = None;
+            if self.received.capacity() > 0 {
+                pool.give(core::mem::take(&mut self.received));
+            }
+        } else {
+            if got_bytes || self.partial_since.is_none() {
+                self.partial_since = Some(now);
+            }
+            if self.received.capacity() >= BUFFER_BYTES_MIN {
+                let rest = self.received[self.start..].to_vec();
+                pool.give(core::mem::replace(&mut self.received, rest));
+                self.start = 0;
+            }
+            return;
+        }
+        self.start = 0;
+    }
+}
+
+/// What the first bytes are, if they do not begin a TLS connection.
+fn other_protocol(bytes: &[u8]) -> Option<Guess> {
+    match bytes {
+        [HANDSHAKE_RECORD, ..] => None,
+        [b'G', b'E', b'T', b' ', ..]
+        | [b'P', b'O', b'S', b'T', ..]
+        | [b'H', b'E', b'A', b'D', ..]
+        | [b'P', b'U', b'T', b' ', ..] => Some(Guess::Http),
+        _ => Some(Guess::Garbage),
+    }
+}
+
+fn encode<Data>(
+    mut data: EncodeTlsData<'_, Data>,
+    sending: &mut Vec<u8>,
+) -> Result<(), rustls::Error> {
+    let at = sending.len();
+    let mut size = 4096;
+    loop {
+        sending.resize(at + size, 0);
+        match data.encode(&mut sending[at..]) {
+            Ok(written) => {
+                sending.truncate(at + written);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(needed)) if needed.required_size > size => {
+                size = needed.required_size;
+            }
+            Err(error) => {
+                sending.truncate(at);
+                return Err(rustls::Error::General(error.to_string()));
+            }
+        }
+    }
+}
+
+fn encrypt<Data>(
+    writer: &mut WriteTraffic<'_, Data>,
+    plain: &[u8],
+    sending: &mut Vec<u8>,
+) -> io::Result<()> {
+    let at = sending.len();
+    let records = plain.len() / (16 * 1024) + 1;
+    let mut size = plain.len() + records * RECORD_OVERHEAD_BYTES;
+    loop {
+        sending.resize(at + size, 0);
+        match writer.encrypt(plain, &mut sending[at..]) {
+            Ok(written) => {
+                sending.truncate(at + written);
+                return Ok(());
+            }
+            Err(EncryptError::InsufficientSize(needed)) if needed.required_size > size => {
+                size = needed.required_size;
+            }
+            Err(error) => {
+                sending.truncate(at);
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, error.to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! From PEM text and Kafka's words to what rustls needs.
+
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+
+/// `ssl.client.auth`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// Clients are not asked.
+    None,
+    /// Asked; a client without a certificate is served, one with a wrong certificate is not.
+    Requested,
+    /// Asked, and without one nobody is served.
+    Required,
+}
+
+/// What a listener shows and whom it trusts.
+#[derive(Clone)]
+pub struct TlsMaterial {
+    /// Its certificate and what it is signed by, PEM.
+    pub certificates: Vec<u8>,
+    /// The private key, PEM, not encrypted.
+    pub key: Vec<u8>,
+    /// Certificates of the authorities that clients' certificates must lead to, PEM; empty with `ClientAuth::None`.
+    pub trusted: Vec<u8>,
+    /// Whether clients show certificates.
+    pub client_auth: ClientAuth,
+    /// `ssl.enabled.protocols`: TLSv1.2, TLSv1.3.
+    pub protocols: Vec<String>,
+    /// `ssl.cipher.suites` under Java's (IANA's) names; empty: all that there are.
+    pub cipher_suites: Vec<String>,
+}
+
+impl core::fmt::Debug for TlsMaterial {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_struct("TlsMaterial")
+            .field("client_auth", &self.client_auth)
+            .field("protocols", &self.protocols)
+            .field("cipher_suites", &self.cipher_suites)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{setting}: {problem}")]
+pub struct TlsError {
+    /// Which, or which group of them.
+    pub setting: &'static str,
+    /// Why, without anything secret.
+    pub problem: String,
+}
+
+/// What a listener's connections are secured with, checked.
+#[derive(Debug)]
+pub struct TlsServer {
+    pub(crate) config: Arc<ServerConfig>,
+}
+
+impl TlsServer {
+    /// Checks what was given.
+    ///
+    /// # Errors
+    /// [`TlsError`], which names the setting.
+    pub fn new(material: &TlsMaterial) -> Result<Self, TlsError> {
+        let provider = Arc::new(provider(&material.cipher_suites)?);
+        let versions = versions(&material.protocols)?;
+        let chain = certificates("ssl.keystore", &material.certificates)?;
+        let key = PrivateKeyDer::from_pem_slice(&material.key).map_err(|error| {
+            problem(
+                "ssl.keystore",
+                format!("there is no private key in it (PEM): {error}"),
+            )
+        })?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&versions)
+            .map_err(|error| problem("ssl.cipher.suites", error.to_string()))?;
+        let builder = match material.client_auth {
+            ClientAuth::None => builder.with_no_client_auth(),
+            asked => builder.with_client_cert_verifier(verifier(material, asked, provider)?),
+        };
+        let config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| problem("ssl.keystore", error.to_string()))?;
+        Ok(TlsServer {
+            config: Arc::new(config),
+        })
+    }
+}
+
+fn problem(setting: &'static str, problem: String) -> TlsError {
+    TlsError { setting, problem }
+}
+
+fn certificates(
+    setting: &'static str,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| problem(setting, error.to_string()))?;
+    if found.is_empty() {
+        return Err(problem(
+            setting,
+            "there is no certificate in it (PEM)".into(),
+        ));
+    }
+    Ok(found)
+}
+
+fn verifier(
+    material: &TlsMaterial,
+    asked: ClientAuth,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ssl.truststore", &material.trusted)? {
+        roots
+            .add(certificate)
+            .map_err(|error| problem("ssl.truststore", error.to_string()))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = if asked == ClientAuth::Requested {
+        builder.allow_unauthenticated()
+    } else {
+        builder
+    };
+    builder
+        .build()
+        .map_err(|error| problem("ssl.truststore", error.to_string()))
+}
+
+/// Kafka's words for versions.
+fn versions(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let found: Vec<_> = names
+        .iter()
+        .filter_map(|name| match name.as_str() {
+            "TLSv1.2" => Some(&rustls::version::TLS12),
+            "TLSv1.3" => Some(&rustls::version::TLS13),
+            _ => None,
+        })
+        .collect();
+    if found.is_empty() || found.len() != names.len() {
+        let told = format!("{}: this broker has TLSv1.2 and TLSv1.3", names.join(","));
+        return Err(problem("ssl.enabled.protocols", told));
+    }
+    Ok(found)
+}
+
+/// The name that Java and IANA have for a suite.
+fn name_of(suite: rustls::SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
+}
+
+fn provider(names: &[String]) -> Result<CryptoProvider, TlsError> {
+    let mut provider = ring::default_provider();
+    if names.is_empty() {
+        return Ok(provider);
+    }
+    let all: Vec<String> = provider
+        .cipher_suites
+        .iter()
+        .copied()
+        .map(name_of)
+        .collect();
+    if let Some(unknown) = names.iter().find(|name| !all.contains(name)) {
+        let told = format!("{unknown} is not served; there are {}", all.join(", "));
+        return Err(problem("ssl.cipher.suites", told));
+    }
+    provider
+        .cipher_suites
+        .retain(|suite| names.contains(&name_of(*suite)));
+    Ok(provider)
+}
