@@ -553,6 +553,7 @@ class ListenerTls:
         client_auth: str,
         protocols: Sequence[str],
         cipher_suites: Sequence[str],
+        principal_rules: str,
     ) -> ListenerTls: ...
 
 @final

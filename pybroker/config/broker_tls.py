@@ -93,6 +93,12 @@ TLS = (
         (),
         "Cipher suites that are used, under the names that Java has for them. Empty: all that this broker has.",
     ),
+    ConfigKey(
+        "ssl.principal.mapping.rules",
+        STRING,
+        "DEFAULT",
+        "How the subject of a client's certificate becomes its name: DEFAULT is the subject as it is, RULE:pattern/replacement/[LU] what a pattern makes of it. The first rule that fits counts.",
+    ),
 )
 """Read at the start."""
 
@@ -110,6 +116,7 @@ class TlsSettings(NamedTuple):
     client_auth: str
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
+    principal_rules: str = "DEFAULT"
 
     def __repr__(self) -> str:
         return f"TlsSettings(keystore={self.keystore}, truststore={self.truststore}, client_auth={self.client_auth})"
@@ -148,4 +155,5 @@ def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
     protocols, suites = values["ssl.enabled.protocols"], values["ssl.cipher.suites"]
     assert isinstance(protocols, tuple)
     assert isinstance(suites, tuple | None)
-    return TlsSettings(keystore, key, chain, truststore, trusted, client_auth, protocols, suites or ())
+    rules = text["ssl.principal.mapping.rules"] or "DEFAULT"
+    return TlsSettings(keystore, key, chain, truststore, trusted, client_auth, protocols, suites or (), rules)

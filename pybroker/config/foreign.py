@@ -61,7 +61,6 @@ REFUSED: dict[str, Refusal] = {
     "ssl.key.password": Refusal(_NO_PASSWORDS),
     "ssl.keystore.password": Refusal(_NO_PASSWORDS),
     "ssl.truststore.password": Refusal(_NO_PASSWORDS),
-    "ssl.principal.mapping.rules": Refusal("certificates give no principals yet; remove the line", ("", "default")),
     "ssl.protocol": Refusal("use ssl.enabled.protocols", ("", "tls", "tlsv1.2", "tlsv1.3")),
     "ssl.provider": Refusal(_NO_CLASSES),
     "ssl.engine.factory.class": Refusal(_NO_CLASSES),

@@ -31,7 +31,13 @@ def listener_tls(settings: TlsSettings) -> ListenerTls:
         else:
             trusted = _inline(settings.trusted)
     return ListenerTls(
-        certificates, key, trusted, settings.client_auth, list(settings.protocols), list(settings.cipher_suites)
+        certificates=certificates,
+        key=key,
+        trusted=trusted,
+        client_auth=settings.client_auth,
+        protocols=settings.protocols,
+        cipher_suites=settings.cipher_suites,
+        principal_rules=settings.principal_rules,
     )
 
 

@@ -112,6 +112,7 @@ OTHER_SCOPE = {
             "client.auth",
             "enabled.protocols",
             "cipher.suites",
+            "principal.mapping.rules",
         )
     },
 }

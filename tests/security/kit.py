@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -71,6 +72,11 @@ def login(broker: Broker, user: str, password: str | None = None) -> WireClient:
     answer = call(client, m.SaslAuthenticateRequest(auth_bytes=token))
     assert answer.error_code == 0, answer.error_message
     return client
+
+
+def through_tls(port: int, context: ssl.SSLContext, name: str | None = "localhost") -> WireClient:
+    """A connection with TLS under it."""
+    return WireClient(port, wrap=lambda plain: context.wrap_socket(plain, server_hostname=name))
 
 
 def entry(

@@ -22,12 +22,11 @@ from pybroker import Broker
 from pybroker.protocol import messages as m
 from pybroker.testing.broker import BrokerProcessError
 from tests.security import python_clients
-from tests.security.kit import ROOT, call, jaas, password_of, port_of, until
+from tests.security.kit import ROOT, call, jaas, password_of, port_of, through_tls, until
 from tests.support.certificates import Authority
 from tests.support.delivered import offset_and_value
 from tests.support.kafka_tools import run_tool
 from tests.support.memory import resident_mib
-from tests.wire.client import WireClient
 
 TOPIC = "encrypted"
 LARGE = 930_000
@@ -77,11 +76,6 @@ def trusting(authority: Authority, version: str | None = None) -> ssl.SSLContext
     if version is not None:
         context.minimum_version = context.maximum_version = PROTOCOLS[version]
     return context
-
-
-def through_tls(port: int, context: ssl.SSLContext, name: str | None = "localhost") -> WireClient:
-    """A connection of the raw client, with TLS under it."""
-    return WireClient(port, wrap=lambda plain: context.wrap_socket(plain, server_hostname=name))
 
 
 def address_of(broker: Broker, listener: str) -> str:

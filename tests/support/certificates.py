@@ -21,13 +21,14 @@ class Authority:
         made = ("-x509", *KEY, "-keyout", str(self._key), "-out", str(self.certificate))
         _openssl("req", *made, "-subj", f"/CN={name}", "-days", DAYS)
 
-    def identity(self, name: str) -> Path:
-        """A PEM file with a private key and its certificate, for 127.0.0.1 and localhost: what a keystore holds."""
+    def identity(self, name: str, subject: str = "", days: str = DAYS) -> Path:
+        """A PEM file with a private key and its certificate, for 127.0.0.1 and localhost: what a keystore holds.
+        `subject`: as openssl writes it, /CN=name if it is not given. `days` that are negative: it has expired."""
         key, request, certificate = (self._folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
         extensions = self._folder / f"{name}.ext"
         extensions.write_text("basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        _openssl("req", *KEY, "-keyout", str(key), "-out", str(request), "-subj", f"/CN={name}")
-        signed = ("-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial", "-days", DAYS)
+        _openssl("req", *KEY, "-keyout", str(key), "-out", str(request), "-subj", subject or f"/CN={name}")
+        signed = ("-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial", "-days", days)
         _openssl("x509", "-req", "-in", str(request), *signed, "-extfile", str(extensions), "-out", str(certificate))
         store = self._folder / f"{name}.pem"
         store.write_text(key.read_text() + certificate.read_text())

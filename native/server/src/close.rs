@@ -40,6 +40,8 @@ pub(crate) enum CloseReason {
         handshaking: bool,
         error: rustls::Error,
     },
+    /// No rule of `ssl.principal.mapping.rules` makes a name of its certificate's subject.
+    Nameless { subject: String },
     /// No TLS handshake within `connection.authentication.timeout.ms`.
     HandshakeTimedOut,
     /// A request that cannot be decoded.
@@ -111,6 +113,7 @@ impl CloseReason {
                 handshaking: true, ..
             } => Some("TLS handshake"),
             CloseReason::Tls { .. } => Some("TLS records"),
+            CloseReason::Nameless { .. } => Some("no name"),
             CloseReason::HandshakeTimedOut => Some("no TLS handshake in time"),
             CloseReason::Unauthenticated { .. } => Some("no login"),
             CloseReason::AuthenticationTimedOut => Some("no login in time"),
@@ -145,6 +148,9 @@ impl CloseReason {
                 format!("a produce with acks=0 failed with error {error_code}")
             }
             CloseReason::AuthenticationTimedOut => "it did not authenticate in time".into(),
+            CloseReason::Nameless { subject } => format!(
+                "its certificate's subject {subject:?} fits none of ssl.principal.mapping.rules"
+            ),
             CloseReason::HandshakeTimedOut => "its TLS handshake did not end in time".into(),
             CloseReason::NotTls { guess: Guess::Http } => {
                 "it speaks HTTP, not Kafka's protocol over TLS".into()

@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     socket: TcpStream,
     /// Between the socket and everything else, on a listener with TLS.
     tls: Option<Box<TlsSession>>,
+    /// Its certificate was looked at.
+    identified: bool,
     incoming: Incoming,
     slots: Slots,
     outgoing: Outgoing,
@@ -95,6 +97,7 @@ impl Connection {
             info,
             socket,
             tls: tls.map(Box::new),
+            identified: false,
             incoming: Incoming::default(),
             slots: Slots::default(),
             outgoing: Outgoing::default(),
@@ -191,8 +194,30 @@ impl Connection {
                 self.ending = Some(CloseReason::of_tls(problem));
                 Poll::Ready(Ok(1))
             }
+            Poll::Ready(Ok(read)) => Poll::Ready(self.identify().map(|()| read)),
             read => read.map_err(CloseReason::of_tls),
         }
+    }
+
+    /// Takes the name of the certificate that the client has shown, once, before its first request.
+    fn identify(&mut self) -> Result<(), CloseReason> {
+        let Some(tls) = self.tls.as_ref().filter(|tls| !tls.is_handshaking()) else {
+            return Ok(());
+        };
+        if self.identified {
+            return Ok(());
+        }
+        self.identified = true;
+        // With a login, that is who the client is.
+        if self.info.sasl {
+            return Ok(());
+        }
+        match tls.principal() {
+            Some(Ok(name)) => self.info.principal = name.into(),
+            Some(Err(subject)) => return Err(CloseReason::Nameless { subject }),
+            None => {}
+        }
+        Ok(())
     }
 
     /// True if everything that was answered has gone to the socket.

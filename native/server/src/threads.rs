@@ -85,7 +85,7 @@ impl DataThread {
 async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Connection(socket, info, tls) => open(&shared, socket, info, tls.as_deref()),
+            Command::Connection(socket, info, tls) => open(&shared, socket, info, tls),
             Command::Spawn(spawn) => spawn(),
             Command::Settings(settings, sessions_max) => {
                 with_thread_state(|thread| {
@@ -117,7 +117,7 @@ fn open(
     shared: &Arc<Shared>,
     socket: std::net::TcpStream,
     info: ConnectionInfo,
-    tls: Option<&TlsServer>,
+    tls: Option<Arc<TlsServer>>,
 ) {
     let address = info.peer.address;
     let session = tls.map(TlsSession::new).transpose();

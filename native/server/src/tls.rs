@@ -3,6 +3,7 @@
 //! The session is rustls' without buffers of its own: records are decrypted where they were received and sealed into
 //! one buffer of the thread's pool, so that an idle connection holds nothing but its keys.
 
+mod principal;
 mod session;
 mod settings;
 

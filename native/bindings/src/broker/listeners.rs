@@ -65,6 +65,7 @@ pub(crate) struct ListenerTls {
     client_auth: String,
     protocols: Vec<String>,
     cipher_suites: Vec<String>,
+    principal_rules: String,
 }
 
 impl ListenerTls {
@@ -81,6 +82,7 @@ impl ListenerTls {
             client_auth,
             protocols: self.protocols.clone(),
             cipher_suites: self.cipher_suites.clone(),
+            principal_rules: self.principal_rules.clone(),
         };
         TlsServer::new(&material).map_err(|error| Problem::invalid(error.to_string()))
     }

@@ -20,7 +20,7 @@ use rustls::unbuffered::{
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use super::TlsServer;
+use super::{TlsServer, principal};
 use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::limits::HANDSHAKE_BYTES_MAX;
 use crate::outgoing::{Outgoing, poll_send};
@@ -47,6 +47,7 @@ pub(crate) enum TlsProblem {
 
 /// See the module.
 pub(crate) struct TlsSession {
+    server: Arc<TlsServer>,
     connection: UnbufferedServerConnection,
     /// Bytes received. Without capacity between turns if nothing is left over.
     received: Vec<u8>,
@@ -67,9 +68,10 @@ pub(crate) struct TlsSession {
 
 impl TlsSession {
     /// Before the first byte. Fails for a configuration that cannot serve anybody.
-    pub(crate) fn new(server: &TlsServer) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(server: Arc<TlsServer>) -> Result<Self, rustls::Error> {
         Ok(TlsSession {
             connection: UnbufferedServerConnection::new(Arc::clone(&server.config))?,
+            server,
             received: Vec::new(),
             start: 0,
             partial_since: None,
@@ -84,6 +86,17 @@ impl TlsSession {
     /// True until both sides have finished the handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    /// Who the client is by its certificate, after the handshake; `None` if it showed none. An error is the subject, of
+    /// which no rule makes a name.
+    pub(crate) fn principal(&self) -> Option<Result<String, String>> {
+        let shown = self.connection.peer_certificates()?.first()?;
+        let Some(subject) = principal::subject(shown) else {
+            return Some(Err("that cannot be read".into()));
+        };
+        let name = self.server.rules.apply(&subject);
+        Some(name.map(|name| format!("User:{name}")).ok_or(subject))
     }
 
     /// True if no record waits for the socket.

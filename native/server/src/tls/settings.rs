@@ -9,6 +9,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
+use super::principal::PrincipalRules;
+
 /// `ssl.client.auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuth {
@@ -35,6 +37,8 @@ pub struct TlsMaterial {
     pub protocols: Vec<String>,
     /// `ssl.cipher.suites` under Java's (IANA's) names; empty: all that there are.
     pub cipher_suites: Vec<String>,
+    /// `ssl.principal.mapping.rules`.
+    pub principal_rules: String,
 }
 
 impl core::fmt::Debug for TlsMaterial {
@@ -61,7 +65,8 @@ pub struct TlsError {
 /// What a listener's connections are secured with, checked.
 #[derive(Debug)]
 pub struct TlsServer {
-    pub(crate) config: Arc<ServerConfig>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) rules: PrincipalRules,
 }
 
 impl TlsServer {
@@ -89,8 +94,11 @@ impl TlsServer {
         let config = builder
             .with_single_cert(chain, key)
             .map_err(|error| problem("ssl.keystore", error.to_string()))?;
+        let rules = PrincipalRules::parse(&material.principal_rules)
+            .map_err(|text| problem("ssl.principal.mapping.rules", text))?;
         Ok(TlsServer {
             config: Arc::new(config),
+            rules,
         })
     }
 }

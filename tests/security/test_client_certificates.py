@@ -1,0 +1,148 @@
+"""Clients whose certificates say who they are: names, rights by these names, and certificates that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from pybroker import Broker
+from pybroker.client import AdminClient
+from pybroker.protocol import messages as m
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.testing.broker import BrokerProcessError
+from tests.security.kit import call, create_acls, create_topics, entry, port_of, through_tls, until
+from tests.support.certificates import Authority
+from tests.support.kafka_tools import run_tool
+
+GIVE_UP_S = 120
+TOPIC_AUTHORIZATION_FAILED = 29
+RULES = "RULE:^CN=(.*?),OU=Services,.*$/$1/L, RULE:^CN=nobody$/x\\/$1/, RULE:^CN=[Rr]oot$/root/,RULE:^OU=.*$/$0/"
+ETL = "/C=US/O=Example, Inc./OU=Services/CN=ETL"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority) -> Iterator[Broker]:
+    """SSL wants a certificate and has rules; ASKED asks for one and has none."""
+    with Broker(
+        {
+            "listeners": "SSL://127.0.0.1:0,ASKED://127.0.0.1:0",
+            "listener.security.protocol.map": "SSL:SSL,ASKED:SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(authority.identity("broker")),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority.certificate),
+            "ssl.client.auth": "requested",
+            "listener.name.ssl.ssl.client.auth": "required",
+            "listener.name.ssl.ssl.principal.mapping.rules": RULES,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:root",
+        }
+    ) as broker:
+        yield broker
+
+
+def showing(authority: Authority, identity: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    if identity is not None:
+        context.load_cert_chain(str(identity))
+    return context
+
+
+def metadata_code(broker: Broker, listener: str, context: ssl.SSLContext, topic: str) -> int:
+    """What a client hears that asks for a topic."""
+    client = through_tls(port_of(broker, listener), context)
+    asked = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=topic)])
+    answer = call(client, asked)
+    client.close()
+    return int(answer.topics[0].error_code)
+
+
+def test_rights_go_by_the_name_that_a_certificate_has(broker: Broker, authority: Authority) -> None:
+    root = through_tls(port_of(broker, "SSL"), showing(authority, authority.identity("Root")))
+    create_topics(root, "orders", "by-subject")
+    everything = [
+        entry("etl", AclOperation.ALL, ResourceType.TOPIC, "orders"),
+        entry(r"CN=ETL,OU=Services,O=Example\, Inc.,C=US", AclOperation.ALL, ResourceType.TOPIC, "by-subject"),
+    ]
+    create_acls(root, *everything)
+    etl = showing(authority, authority.identity("etl", ETL))
+    # The rule makes a name of it; where there is no rule the subject is the name.
+    assert metadata_code(broker, "SSL", etl, "orders") == 0
+    assert metadata_code(broker, "SSL", etl, "by-subject") == TOPIC_AUTHORIZATION_FAILED
+    assert metadata_code(broker, "ASKED", etl, "by-subject") == 0
+    assert metadata_code(broker, "ASKED", etl, "orders") == TOPIC_AUTHORIZATION_FAILED
+    assert metadata_code(broker, "ASKED", showing(authority, None), "by-subject") == TOPIC_AUTHORIZATION_FAILED
+    create_acls(root, entry("ANONYMOUS", AclOperation.ALL, ResourceType.TOPIC, "by-subject"))
+    assert metadata_code(broker, "ASKED", showing(authority, None), "by-subject") == 0
+
+
+def test_clients_show_their_certificates(broker: Broker, authority: Authority, tmp_path: Path) -> None:
+    root = authority.identity("root")
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(root),
+        "ssl.key.location": str(root),
+    }
+    reports: list[object] = []
+    producer = confluent_kafka.Producer(settings)
+    producer.produce("of-root", b"x" * 100_000, on_delivery=lambda error, _: reports.append(error))
+    assert producer.flush(GIVE_UP_S) == 0
+    assert reports == [None]
+
+    async def topics() -> set[str]:
+        async with AdminClient(settings) as admin:
+            return set(await admin.list_topics())
+
+    assert "of-root" in asyncio.run(topics())
+    java = tmp_path / "client.properties"
+    stores = {"keystore": root, "truststore": authority.certificate}
+    lines = [f"ssl.{store}.type=PEM\nssl.{store}.location={place}\n" for store, place in stores.items()]
+    java.write_text("security.protocol=SSL\n" + "".join(lines))
+    arguments = ["--bootstrap-server", broker.bootstrap, "--command-config", str(java), "--list"]
+    assert "of-root" in run_tool("kafka-topics", arguments).split()
+
+
+def refused(broker: Broker, listener: str, context: ssl.SSLContext) -> None:
+    """TLS 1.3 lets a client hear it at its first answer only."""
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        call(through_tls(port_of(broker, listener), context), m.ApiVersionsRequest(), 0)
+
+
+def test_certificates_that_are_not_acceptable(broker: Broker, authority: Authority, tmp_path: Path) -> None:
+    def says(words: str) -> None:
+        until(lambda: any(words in line for line in broker.log_path.read_text().splitlines()))
+
+    refused(broker, "SSL", showing(authority, None))
+    says("on listener SSL closed: the TLS handshake failed: peer sent no certificates")
+    expired = authority.identity("expired", days="-1")
+    refused(broker, "ASKED", showing(authority, expired))
+    says("on listener ASKED closed: the TLS handshake failed: invalid peer certificate: ")
+    refused(broker, "SSL", showing(authority, expired))
+    stranger = Authority(tmp_path / "others", "others").identity("root")
+    refused(broker, "SSL", showing(authority, stranger))
+    refused(broker, "ASKED", showing(authority, stranger))
+    refused(broker, "SSL", showing(authority, authority.identity("unknown", "/CN=unknown/O=x")))
+    says('its certificate\'s subject "O=x,CN=unknown" fits none of ssl.principal.mapping.rules')
+
+
+def test_rules_that_are_none_stop_the_start(authority: Authority) -> None:
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.identity("broker")),
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*$/$1/",
+    }
+    with pytest.raises(BrokerProcessError, match=r"listener SSL: ssl\.principal\.mapping\.rules: .* is no pattern"):
+        Broker(settings).start()
