@@ -26,7 +26,7 @@ from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDi
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
 from pybroker.replicas.store_guard import StoreGuard
-from pybroker.security.keystores import secure_all
+from pybroker.security.keystores import Keystores
 from pybroker.security.stored import obey_stored
 from pybroker.services import Services
 from pybroker.startup.last_stop import unclean
@@ -60,6 +60,7 @@ class Broker:
         self._config = config
         self._clock = clock or SystemClock()
         self._make_native = make_native
+        self._keystores: Keystores | None = None
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self.parts: Parts | None = None
@@ -191,7 +192,8 @@ class Broker:
             ListenerConfig(one.name, one.host, one.port, one.protocol, one.name == between) for one in config.listeners
         ]
         try:
-            secure_all(native.listeners, config)
+            self._keystores = Keystores(native.listeners, config, self._loop)
+            self._keystores.start()
             bound = native.listeners.open(wanted)
         except ListenerError as problem:
             raise StartError(problem.message) from None
@@ -284,6 +286,8 @@ class Broker:
             await self._hand_over(parts)
         if parts is not None:
             parts.membership.stop_staying()
+        if self._keystores is not None:
+            self._keystores.stop()
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:

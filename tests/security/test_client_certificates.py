@@ -146,3 +146,45 @@ def test_rules_that_are_none_stop_the_start(authority: Authority) -> None:
     }
     with pytest.raises(BrokerProcessError, match=r"listener SSL: ssl\.principal\.mapping\.rules: .* is no pattern"):
         Broker(settings).start()
+
+
+def test_new_files_are_shown_to_new_connections(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other", "other")
+    keystore, truststore = tmp_path / "broker.pem", tmp_path / "trusted.pem"
+
+    def put(place: Path, content: str) -> None:
+        fresh = place.with_suffix(".new")
+        fresh.write_text(content)
+        fresh.rename(place)
+
+    put(keystore, authority.identity("broker").read_text())
+    put(truststore, authority.certificate.read_text())
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(truststore),
+        "ssl.client.auth": "required",
+    }
+    with Broker(settings) as broker:
+
+        def is_served(client: ssl.SSLContext) -> bool:
+            try:
+                connection = through_tls(broker.port, client)
+                return bool(call(connection, m.ApiVersionsRequest(), 0).error_code == 0)
+            except (ssl.SSLError, ConnectionError):
+                return False
+
+        before, after = showing(authority, authority.identity("c")), showing(other, other.identity("c"))
+        open_one = through_tls(broker.port, before)
+        assert is_served(before)
+        assert not is_served(after)
+        put(keystore, "what is no certificate")
+        until(lambda: "what it has shown so far stays" in broker.log_path.read_text())
+        assert is_served(before)
+        put(truststore, other.certificate.read_text())
+        put(keystore, other.identity("broker").read_text())
+        until(lambda: is_served(after))
+        assert not is_served(before)
+        assert call(open_one, m.ApiVersionsRequest(), 0).error_code == 0
