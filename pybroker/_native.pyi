@@ -100,6 +100,11 @@ class Request:
     @property
     def client_host(self) -> str: ...
     @property
+    def client_port(self) -> int: ...
+    @property
+    def client_software(self) -> tuple[str, str]:
+        """Name and version, in the client's own words (KIP-511); empty if it has said none."""
+    @property
     def connection_id(self) -> int: ...
     @property
     def message(self) -> object:
@@ -1131,6 +1136,10 @@ class ErrorCodeInfo:
 
 # ----------------------------------------------------------------------------------------------------------
 # Functions of the data path, callable for measurement: the same code that serves the sockets
+
+def unpacked(codec: int, data: bytes, max: int) -> bytes:
+    """The bytes behind `data`, compressed as attribute bits `codec` say. ValueError: they cannot be decompressed, or
+    are more than `max`."""
 
 def crc32c(data: bytes) -> int:
     """CRC-32C as record batches carry it."""

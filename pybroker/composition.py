@@ -91,6 +91,7 @@ from pybroker.security.decided import DecidedRights
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
 from pybroker.services import Services
+from pybroker.telemetry.instances import Telemetry
 
 if TYPE_CHECKING:
     # What only a cluster needs is imported there only.
@@ -501,4 +502,5 @@ def _services(
         users=UserAdmin(view, port),
         quotas=QuotaAdmin(view, port),
         features=FeatureAdmin(view, port),
+        telemetry=Telemetry(view, config, ground.clock),
     )

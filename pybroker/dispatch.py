@@ -62,6 +62,8 @@ from pybroker.api import (
     k66_list_transactions,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k71_get_telemetry_subscriptions,
+    k72_push_telemetry,
     k74_list_config_resources,
     k75_describe_topic_partitions,
     k32143_undelete_topics,
@@ -181,6 +183,8 @@ def routes(services: Services) -> dict[int, Handler]:
         k57_update_features.API_KEY: partial(k57_update_features.handle, services.features, authorizer),
         k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
         k64_unregister_broker.API_KEY: partial(k64_unregister_broker.handle, services.brokers, authorizer),
+        k71_get_telemetry_subscriptions.API_KEY: partial(k71_get_telemetry_subscriptions.handle, services.telemetry),
+        k72_push_telemetry.API_KEY: partial(k72_push_telemetry.handle, services.telemetry),
         k74_list_config_resources.API_KEY: partial(
             k74_list_config_resources.handle, services.cluster, services.view, authorizer
         ),
@@ -343,6 +347,8 @@ class Dispatcher:
             request.client_host,
             request.connection_id,
             request.sasl_authenticated,
+            request.client_port,
+            request.client_software,
         )
         if handler is None:
             # The table of advertised keys and this one are compared by a test; what comes here is a bug of ours.

@@ -92,6 +92,7 @@ from pybroker._native import (
     message_names,
     message_schema,
     partition_of_key,
+    unpacked,
     use_classes,
     validate_batch,
 )
@@ -186,6 +187,7 @@ __all__ = [
     "message_names",
     "message_schema",
     "partition_of_key",
+    "unpacked",
     "use_classes",
     "validate_batch",
 ]

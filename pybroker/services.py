@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pybroker.security.authorizer import Authorizer
     from pybroker.security.broker_gate import BrokerGate
     from pybroker.security.sasl import SaslServer
+    from pybroker.telemetry.instances import Telemetry
 
 
 @dataclass(slots=True)
@@ -71,3 +72,4 @@ class Services:
     users: UserAdmin
     quotas: QuotaAdmin
     features: FeatureAdmin
+    telemetry: Telemetry

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pybroker.config import (
     BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
     BrokerConfig,
@@ -27,6 +28,7 @@ from pybroker.config import (
     one_node,
     render_value,
     resolve_topic_configs,
+    validate_client_metrics_config,
     validate_group_config,
     validate_topic_configs,
 )
@@ -44,6 +46,7 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -142,6 +145,31 @@ def group_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
         check_group_configs(after, config)
     except ConfigError as problem:
         raise _invalid(str(problem)) from None
+    return changes
+
+
+def client_metrics_changes(resource: ResourceOps, current: Mapping[str, str]) -> dict[str, str | None]:
+    """The change of a subscription to metrics of clients: name → new text, None to remove. Raises KafkaError
+    (INVALID_REQUEST, INVALID_CONFIG; ClientMetricsConfigs)."""
+    if resource.resource_name == "":
+        raise _refused("Subscription name can't be empty")
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        key = CLIENT_METRICS_SETTINGS.get(op.name)
+        if key is None:
+            raise _refused(f"Unknown client metrics configuration: {op.name}")
+        if op.op == OpType.DELETE:
+            changes[op.name] = None
+            continue
+        text = _new_text(op, current, lambda _: "", CLIENT_METRICS_SETTINGS)
+        try:
+            changes[op.name] = validate_client_metrics_config(op.name, text)
+        except InvalidValue as problem:
+            raise _refused(f"Invalid value {text} for {op.name}: {problem}") from None
+        except ConfigError as problem:
+            raise _invalid(str(problem)) from None
+    after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
+    check_stored_size({**after, **{name: text for name, text in changes.items() if text is not None}})
     return changes
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pybroker.config import (
     BROKER_SETTINGS,
     BROKER_SYNONYM,
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     SYNONYMS,
     TOPIC_SETTINGS,
@@ -75,6 +76,17 @@ def group_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEn
             synonyms.insert(0, ConfigSynonym(name, own[name], ConfigSource.DYNAMIC_GROUP_CONFIG))
         value = own[name] if name in own else render_value(config[default])
         source = ConfigSource.DYNAMIC_GROUP_CONFIG if name in own else _deciding(default, config)
+        entries.append(_entry(key, value, False, source, synonyms))
+    return entries
+
+
+def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a subscription to metrics of clients."""
+    entries = []
+    for name, key in CLIENT_METRICS_SETTINGS.items():
+        source = ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG
+        value = own[name] if name in own else render_value(key.default)
+        synonyms = [ConfigSynonym(name, value, source)] if name in own else []
         entries.append(_entry(key, value, False, source, synonyms))
     return entries
 

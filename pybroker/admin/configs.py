@@ -24,6 +24,7 @@ from pybroker.admin.config_changes import (
     check_group_name,
     check_request,
     check_stored_size,
+    client_metrics_changes,
     group_changes,
     logger_changes,
     topic_changes,
@@ -77,6 +78,11 @@ class ConfigAdmin:
         elif resource_type == ResourceType.GROUP:
             check_group_name(name)
             entries = config_views.group_entries(self._view.image.group_config(name), self._config)
+        elif resource_type == ResourceType.CLIENT_METRICS:
+            if name == "":
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            subscription = self._view.image.client_metrics.get(name)
+            entries = config_views.client_metrics_entries({} if subscription is None else subscription.config)
         elif resource_type == ResourceType.BROKER_LOGGER:
             if name == "":
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -167,6 +173,11 @@ class ConfigAdmin:
             return ConfigChange(
                 "group", name, changes, resource.replace, version=-1 if of_group is None else of_group.version
             )
+        if resource.resource_type == ResourceType.CLIENT_METRICS:
+            of_name = self._view.image.client_metrics.get(name)
+            changes = client_metrics_changes(resource, {} if of_name is None else of_name.config)
+            version = -1 if of_name is None else of_name.version
+            return ConfigChange("client-metrics", name, changes, resource.replace, version=version)
         check_broker_name(name, self._broker_id)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             levels = logger_changes(resource, logs.LEVELS, logs.is_logger)

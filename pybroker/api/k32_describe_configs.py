@@ -1,10 +1,10 @@
-"""DescribeConfigs, versions 0 to 4: settings of topics, of groups, of this broker, of all brokers (broker with an
-empty name), and logger levels.
+"""DescribeConfigs, versions 0 to 4: settings of topics, of groups, of client metrics, of this broker, of all
+brokers (broker with an empty name), and logger levels.
 
 v1 brought sources and synonyms, v3 types and documentation, v4 flexible encoding. Asked of another broker's settings:
 INVALID_REQUEST, as Kafka answers. Differs from Kafka in showing every synonym that decides a value (see
-`admin.config_views`), in knowing no settings of client metrics (INVALID_REQUEST), and in answering a resource that is
-asked for again in the same words only once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
+`admin.config_views`), and in answering a resource that is asked for again in the same words only
+once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
 """
 
 from __future__ import annotations

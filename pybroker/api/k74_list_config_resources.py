@@ -1,8 +1,7 @@
 """ListConfigResources (key 74), versions 0 and 1 (KIP-714, KIP-1142): what has settings, by name.
 
-v0 is of the settings for metrics of clients alone. Nobody can set those here, so that there are none to be listed.
-Groups are listed that have settings of their own. Differs from Kafka in leaving out topics and groups that the client
-may not describe.
+v0 is of subscriptions to metrics of clients alone. They and groups are listed if they have settings of their own.
+Differs from Kafka in leaving out topics and groups that the client may not describe.
 """
 
 from __future__ import annotations
@@ -23,10 +22,13 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 74
 
-CLIENT_METRICS = 16
-"""Kafka's code of the resources that nobody has settings for."""
-
-LISTED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, CLIENT_METRICS, ResourceType.GROUP)
+LISTED = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
 
 
 def handle(
@@ -41,7 +43,7 @@ def handle(
         return ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     wanted = tuple(dict.fromkeys(request.resource_types)) or LISTED
     if context.api_version == 0:
-        wanted = (CLIENT_METRICS,)
+        wanted = (ResourceType.CLIENT_METRICS,)
     if not set(wanted) <= set(LISTED):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
     found = []
@@ -59,6 +61,8 @@ def _names(
     if kind == ResourceType.GROUP:
         groups = sorted(name for name, stored in view.image.group_configs.items() if stored.config)
         return [name for name in groups if authorizer.lists(context, acls.ResourceType.GROUP, name)]
+    if kind == ResourceType.CLIENT_METRICS:
+        return sorted(name for name, stored in view.image.client_metrics.items() if stored.config)
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.broker_id) for broker in cluster.brokers(context.listener)]
     return []

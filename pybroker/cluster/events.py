@@ -207,10 +207,10 @@ class DropDeleteOrders(Event[None], frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
-    """New values of one topic, broker or group; None removes a setting."""
+    """New values of one topic, broker, group or subscription to metrics; None removes a setting."""
 
     resource: str
-    """"topic", "broker" or "group"."""
+    """"topic", "broker", "group" or "client-metrics"."""
     name: str
     """"<default>": all brokers."""
     changes: Mapping[str, str | None]

@@ -4,6 +4,7 @@
 
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
+from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS, validate_client_metrics_config
 from pybroker.config.definition import ConfigDef, nearest_name
 from pybroker.config.group_defs import GROUP_SETTINGS, check_group_configs, validate_group_config
 from pybroker.config.listeners import Listener
@@ -20,6 +21,7 @@ from pybroker.config.values import ConfigError, ConfigKey, ConfigType, InvalidVa
 __all__ = [
     "BROKER_SETTINGS",
     "BROKER_SYNONYM",
+    "CLIENT_METRICS_SETTINGS",
     "GROUP_SETTINGS",
     "SYNONYMS",
     "TOPIC_SETTINGS",
@@ -39,6 +41,7 @@ __all__ = [
     "nearest_name",
     "render_value",
     "resolve_topic_configs",
+    "validate_client_metrics_config",
     "validate_group_config",
     "validate_topic_configs",
 ]

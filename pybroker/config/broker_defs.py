@@ -41,6 +41,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_groups.GROUPS
     + broker_groups.CONSUMER_GROUPS
     + broker_groups.OFFSETS
+    + broker_groups.TELEMETRY
     + broker_transactions.TRANSACTIONS
     + WITHOUT_EFFECT
 )

@@ -107,6 +107,16 @@ CONSUMER_GROUPS = (
     ),
 )
 
+TELEMETRY = (
+    ConfigKey(
+        "telemetry.max.bytes",
+        INT,
+        1048576,
+        "Most bytes of metrics, compressed, that a client may push at once (KIP-714).",
+        at_least(1),
+    ),
+)
+
 OFFSETS = (
     ConfigKey(
         "offsets.topic.num.partitions",

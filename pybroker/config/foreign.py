@@ -149,7 +149,7 @@ share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.re
 share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms ssl.allow.dn.changes ssl.allow.san.changes ssl.endpoint.identification.algorithm
-ssl.keymanager.algorithm ssl.trustmanager.algorithm telemetry.max.bytes
+ssl.keymanager.algorithm ssl.trustmanager.algorithm
 transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.feature.versions.enable
 zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.min.batch.size

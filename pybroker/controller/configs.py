@@ -1,4 +1,4 @@
-"""Decisions about dynamic configs of topics, brokers and groups. Pure; values were validated before."""
+"""Decisions about dynamic configs of topics, brokers, groups and client metrics. Pure; values were validated before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
         step = decide_raise(image)
         operations += step.operations
         topics |= step.topics
-    written: dict[str, dict[str, ConfigImage]] = {"broker": {}, "group": {}}
+    written: dict[str, dict[str, ConfigImage]] = {"broker": {}, "group": {}, "client-metrics": {}}
     reply: list[KafkaError | None] = []
     for change in event.changes:
         if change.resource in written:
@@ -57,20 +57,25 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
         topics=tuple(topics.values()),
         broker_configs=written["broker"],
         group_configs=written["group"],
+        client_metrics=written["client-metrics"],
         raised=raised,
     )
     return Decision(tuple(operations), delta, reply)
 
 
 def _stored(image: ClusterImage, change: ConfigChange) -> ConfigImage:
-    """Of a broker or group."""
-    known = image.broker_configs if change.resource == "broker" else image.group_configs
-    return known.get(change.name, ConfigImage({}, -1))
+    """Of a broker, group or subscription to metrics."""
+    known = {"broker": image.broker_configs, "group": image.group_configs, "client-metrics": image.client_metrics}
+    return known[change.resource].get(change.name, ConfigImage({}, -1))
 
 
 def _path(change: ConfigChange) -> str:
-    of_broker = change.resource == "broker"
-    return znodes.broker_config_path(change.name) if of_broker else znodes.group_config_path(change.name)
+    path = {
+        "broker": znodes.broker_config_path,
+        "group": znodes.group_config_path,
+        "client-metrics": znodes.client_metrics_config_path,
+    }
+    return path[change.resource](change.name)
 
 
 def _fits(image: ClusterImage, change: ConfigChange) -> bool:

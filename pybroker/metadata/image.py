@@ -130,6 +130,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
     floors: Mapping[str, int] = {}
     broker_configs: Mapping[str, ConfigImage] = {}
     group_configs: Mapping[str, ConfigImage] = {}
+    client_metrics: Mapping[str, ConfigImage] = {}
     acls: Mapping[AclPattern, AclNode] = {}
     """Entries of each pattern that changed; none = the pattern is gone."""
     users: Mapping[str, ConfigImage] = {}
@@ -202,6 +203,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """Quotas of everybody else, by path, and the nodes between (`metadata.client_quotas`)."""
     features: FeaturesImage = FeaturesImage()
     group_configs: Mapping[str, ConfigImage] = {}
+    client_metrics: Mapping[str, ConfigImage] = {}
+    """Subscriptions to metrics of clients, by name (KIP-714)."""
     ingests: Mapping[IngestKey, IngestRecord] = {}
     """Open ones."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
@@ -317,6 +320,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             quotas={**self.quotas, **delta.quotas} if delta.quotas else self.quotas,
             features=self.features if delta.features is None else delta.features,
             group_configs={**self.group_configs, **delta.group_configs} if delta.group_configs else self.group_configs,
+            client_metrics=_changed(self.client_metrics, delta.client_metrics, ()),
             ingests=_changed(self.ingests, {one.key: one for one in delta.ingests}, delta.ended_ingests),
             committed_ingests=_changed(
                 self.committed_ingests,

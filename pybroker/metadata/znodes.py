@@ -49,6 +49,7 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 DEFAULT_BROKER_CONFIG = "<default>"
 DELETED_TOPICS = "/admin/deleted_topics"
 OLD_DELETE_TOPICS = "/admin/delete_topics"
@@ -76,6 +77,7 @@ PERSISTENT_PATHS = (
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     OLD_DELETE_TOPICS,
     DELETED_TOPICS,
     EPOCH_FLOORS,
@@ -120,6 +122,10 @@ def broker_config_path(name: str) -> str:
 
 def group_config_path(name: str) -> str:
     return f"{GROUP_CONFIGS}/{sanitized(name)}"
+
+
+def client_metrics_config_path(name: str) -> str:
+    return f"{CLIENT_METRICS_CONFIGS}/{sanitized(name)}"
 
 
 def topic_id_path(name: str) -> str:

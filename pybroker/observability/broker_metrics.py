@@ -6,6 +6,7 @@ from pybroker.metadata.deletion_records import REMOVED
 from pybroker.observability.cluster_metrics import cluster_metrics
 from pybroker.observability.group_metrics import group_metrics
 from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
+from pybroker.observability.telemetry_metrics import telemetry_metrics
 from pybroker.observability.transaction_metrics import transaction_metrics
 from pybroker.services import Services
 from pybroker.version import version
@@ -46,6 +47,7 @@ def _sizes(services: Services) -> list[Metric]:
         ),
         *group_metrics(services.groups),
         *transaction_metrics(services.transactions.coordinator),
+        *telemetry_metrics(services.telemetry),
         Metric(
             "pybroker_authentications_succeeded_total",
             "SASL authentications that succeeded since the start (Kafka: successful-authentication-total).",

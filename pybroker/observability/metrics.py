@@ -1,7 +1,7 @@
 """The text of /metrics: what native code counts, followed by what the control plane knows.
 
-Labels hold only what this broker chose (ids, version): nothing that a client names becomes a label, so the number of
-series is bounded.
+Labels hold only what this broker chose (ids, version), so the number of series is bounded; so are the names of
+clients' metrics (KIP-714).
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ class RequestContext(msgspec.Struct, frozen=True):
     connection_id: int
     sasl_authenticated: bool = False
     """The client has proven by SASL who it is; false on listeners without SASL."""
+    client_port: int = 0
+    client_software: tuple[str, str] = ("", "")
+    """Name and version, in the client's own words (KIP-511); empty if it has said none."""
 
     @property
     def caller(self) -> Caller:

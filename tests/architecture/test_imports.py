@@ -17,7 +17,7 @@ LAYERS: list[set[str]] = [
     {"broker_routes", "composition", "dispatch", "observability", "startup"},
     {"services"},
     {"api"},
-    {"admin", "coordinators", "ingest"},
+    {"admin", "coordinators", "ingest", "telemetry"},
     {"security"},
     {"controller", "replicas"},
     {"interbroker"},

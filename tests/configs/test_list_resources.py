@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pybroker.admin.config_changes import ResourceType
-from pybroker.api.k74_list_config_resources import CLIENT_METRICS
 from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic, OpType, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -31,7 +30,7 @@ def test_what_has_settings_is_listed(broker: BrokerProcess) -> None:
     assert {(ResourceType.TOPIC, "listed"), (ResourceType.TOPIC, "also")} <= set(topics)
     assert listed(broker) == topics + BROKERS
     assert listed(broker, *(kind for kind, _ in BROKERS), ResourceType.BROKER) == BROKERS, "each once"
-    assert listed(broker, ResourceType.GROUP, CLIENT_METRICS) == []
+    assert listed(broker, ResourceType.GROUP, ResourceType.CLIENT_METRICS) == []
     assert listed(broker, ResourceType.TOPIC, version=0) == []
 
 

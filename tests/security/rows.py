@@ -20,7 +20,13 @@ CLUSTER_DENIED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 ID_DENIED = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 DENIED = {T: TOPIC_DENIED, G: GROUP_DENIED, C: CLUSTER_DENIED, X: ID_DENIED}
 
-EXEMPT = {17: "comes before authentication", 18: "comes before authentication", 36: "is the authentication"}
+EXEMPT = {
+    17: "comes before authentication",
+    18: "comes before authentication",
+    36: "is the authentication",
+    71: "says what the client itself shall push, as in Kafka",
+    72: "as in Kafka: the client has been asked for it",
+}
 """Keys that need no right, and why."""
 
 

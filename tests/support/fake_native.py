@@ -62,6 +62,8 @@ class FakeRequest:
     principal: str = "User:ANONYMOUS"
     listener: str = "PLAINTEXT"
     client_host: str = "127.0.0.1"
+    client_port: int = 40_000
+    client_software: tuple[str, str] = ("", "")
     connection_id: int = 1
     sasl_authenticated: bool = False
     of_broker: bool = False

@@ -29,6 +29,7 @@ mod panics;
 mod pattern;
 mod plane;
 mod spark;
+mod unpack;
 mod uuid;
 
 /// The extension module `pybroker._native`.
@@ -75,6 +76,8 @@ mod _native {
         ArrowBatch, ArrowSink, ArrowSource, BlockingClient, IngestAttempt, SinkTarget, SourceRange,
         WrittenPartition,
     };
+    #[pymodule_export]
+    use crate::unpack::unpacked;
     #[pymodule_export]
     use crate::uuid::Uuid;
 

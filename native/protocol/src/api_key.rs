@@ -229,8 +229,8 @@ apis! {
     68 ConsumerGroupHeartbeat 0..=1 flexible 0 Python served;
     69 ConsumerGroupDescribe 0..=1 flexible 0 Python served;
     70 ControllerRegistration 0..=0 flexible 0 Python dormant;
-    71 GetTelemetrySubscriptions 0..=0 flexible 0 Python dormant;
-    72 PushTelemetry 0..=0 flexible 0 Python dormant;
+    71 GetTelemetrySubscriptions 0..=0 flexible 0 Python served;
+    72 PushTelemetry 0..=0 flexible 0 Python served;
     73 AssignReplicasToDirs 0..=0 flexible 0 Python dormant;
     74 ListConfigResources 0..=1 flexible 0 Python served;
     75 DescribeTopicPartitions 0..=0 flexible 0 Python served;

@@ -4,7 +4,7 @@
 //! event loop, tests implement it in a few lines.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -37,6 +37,17 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The layouts that the listener speaks.
     pub registry: Registry,
+    /// What the client has said of its software in its first ApiVersions of version 3 or later (KIP-511).
+    pub software: OnceLock<Software>,
+}
+
+/// A client library, in its own words.
+#[derive(Debug)]
+pub struct Software {
+    /// `librdkafka`, `apache-kafka-java`, …
+    pub name: Box<str>,
+    /// Of the library.
+    pub version: Box<str>,
 }
 
 /// A request for the control plane.

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -141,6 +141,7 @@ pub(crate) async fn accept_all(
                 listener: Arc::clone(&config.name),
                 address: peer,
                 registry: config.registry,
+                software: OnceLock::new(),
             }),
             config.security,
             Arc::clone(&anonymous),

@@ -154,7 +154,7 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
         await alter(control_plane, TOPIC, "absent", ("retention.ms", SET, "5")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     assert await alter(control_plane, TOPIC, "t", ("retention.ms", SET, "x")) == ErrorCode.INVALID_CONFIG
-    assert await alter(control_plane, 16, "metrics", ("a", SET, "b")) == ErrorCode.INVALID_REQUEST
+    assert await alter(control_plane, 64, "metrics", ("a", SET, "b")) == ErrorCode.INVALID_REQUEST
     with pytest.raises(KafkaError) as caught:
         await describe(control_plane, TOPIC, "absent")
     assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -162,7 +162,7 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
         await describe(control_plane, TOPIC, "no/topic")
     assert caught.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
     with pytest.raises(KafkaError) as caught:
-        await describe(control_plane, 16, "metrics")
+        await describe(control_plane, 64, "metrics")
     assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 

@@ -125,6 +125,10 @@ async def test_each_event_needs_its_right() -> None:
         (e.CreatePartitions((e.NewPartitions("a", 2, None),), False, 0), (AclOperation.ALTER, TOPIC, "a")),
         (e.AlterConfigs((change,)), (AclOperation.ALTER_CONFIGS, TOPIC, "a")),
         (e.AlterConfigs((e.ConfigChange("broker", "1", {}),)), (AclOperation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME)),
+        (
+            e.AlterConfigs((e.ConfigChange("client-metrics", "one", {}),)),
+            (AclOperation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME),
+        ),
         (e.AlterConfigs((e.ConfigChange("group", "g", {}),)), (AclOperation.ALTER_CONFIGS, ResourceType.GROUP, "g")),
         (
             e.AlterClientQuotas((e.QuotaChange((("user", "u"),), {}),)),

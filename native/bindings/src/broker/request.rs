@@ -125,6 +125,20 @@ impl Request {
     }
 
     #[getter]
+    fn client_port(&self) -> u16 {
+        self.peer.address.port()
+    }
+
+    /// Name and version, in the client's own words; empty if it has said none.
+    #[getter]
+    fn client_software(&self) -> (&str, &str) {
+        self.peer
+            .software
+            .get()
+            .map_or(("", ""), |software| (&software.name, &software.version))
+    }
+
+    #[getter]
     fn connection_id(&self) -> u64 {
         self.peer.connection_id
     }

@@ -12,6 +12,7 @@ use pybroker_protocol::{Api, ApiKey, ErrorCode};
 
 use super::Call;
 use crate::close::CloseReason;
+use crate::control_plane::Software;
 use crate::reply::{ReplyFrame, ReplyHeader};
 use crate::shared::ThreadState;
 
@@ -34,6 +35,12 @@ pub(crate) fn run(
     let valid = call.version < 3
         || (software_is_valid(request.client_software_name)
             && software_is_valid(request.client_software_version));
+    if valid && call.version >= 3 {
+        call.connection.peer.software.get_or_init(|| Software {
+            name: request.client_software_name.into(),
+            version: request.client_software_version.into(),
+        });
+    }
     let error = if !valid {
         ErrorCode::INVALID_REQUEST
     } else if elsewhere(call, &request) {

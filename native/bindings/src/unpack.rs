@@ -1,0 +1,23 @@
+//! What clients compress outside of record batches.
+
+use pybroker_model::{Codec, decompress};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// The bytes behind `data`, compressed as attribute bits `codec` say, without the GIL. What cannot be decompressed, or
+/// comes to more than `max` bytes, raises `ValueError`; no more memory than that is used for it.
+#[pyfunction]
+pub(crate) fn unpacked<'py>(
+    py: Python<'py>,
+    codec: u8,
+    data: &[u8],
+    max: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let known = Codec::from_code(codec)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no codec {codec}")))?;
+    let mut out = Vec::new();
+    py.detach(|| decompress(known, data, &mut out, max))
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(PyBytes::new(py, &out))
+}

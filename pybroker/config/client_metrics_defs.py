@@ -1,0 +1,64 @@
+"""The settings of a subscription to metrics of clients (KIP-714), as Kafka's ClientMetricsConfigs has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pybroker.config.definition import ConfigDef
+from pybroker.config.values import ConfigError, ConfigKey, ConfigType, Scope, between, render_value
+from pybroker.native import Pattern
+
+METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"
+ALL_METRICS = "*"
+INTERVAL_DEFAULT_MS = 300_000
+
+CLIENT_INSTANCE_ID, CLIENT_ID = "client_instance_id", "client_id"
+SOFTWARE_NAME, SOFTWARE_VERSION = "client_software_name", "client_software_version"
+SOURCE_ADDRESS, SOURCE_PORT = "client_source_address", "client_source_port"
+SELECTORS = frozenset({CLIENT_INSTANCE_ID, CLIENT_ID, SOFTWARE_NAME, SOFTWARE_VERSION, SOURCE_ADDRESS, SOURCE_PORT})
+
+CLIENT_METRICS_SETTINGS = ConfigDef(
+    (
+        ConfigKey(
+            INTERVAL,
+            ConfigType.INT,
+            INTERVAL_DEFAULT_MS,
+            "How often clients push, in ms.",
+            between(100, 3_600_000),
+            Scope.CLUSTER_WIDE,
+        ),
+        ConfigKey(
+            MATCH,
+            ConfigType.LIST,
+            (),
+            "Which clients: selector=regular expression, all of which must match; none: every client.",
+            None,
+            Scope.CLUSTER_WIDE,
+        ),
+        ConfigKey(
+            METRICS, ConfigType.LIST, (), "Prefixes of metrics' names; * for all.", None, Scope.CLUSTER_WIDE
+        ),
+    )
+)
+
+
+def validate_client_metrics_config(name: str, text: str) -> str:
+    """The canonical text of a known setting. Raises InvalidValue, and ConfigError for a pattern that is none."""
+    value = CLIENT_METRICS_SETTINGS[name].parse(text)
+    if name == MATCH:
+        parsed_match(text)
+    return render_value(value) or ""
+
+
+def parsed_match(text: str) -> Mapping[str, Pattern]:
+    """Selector → expression that the whole text has to match, in linear time. Raises ConfigError."""
+    found: dict[str, Pattern] = {}
+    for one in filter(None, (each.strip() for each in text.split(","))):
+        parts = one.split("=")
+        if len(parts) != 2 or parts[0].strip() not in SELECTORS:
+            raise ConfigError(f"Illegal client matching pattern: {one}")
+        try:
+            found[parts[0].strip()] = Pattern(parts[1].strip())
+        except ValueError:
+            raise ConfigError(f"Illegal client matching pattern: {one}") from None
+    return found

@@ -1,0 +1,1 @@
+"""Metrics that clients push (KIP-714): who is asked for which, what comes, and what is kept of it."""
