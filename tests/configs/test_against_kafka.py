@@ -112,7 +112,6 @@ OTHER_SCOPE = {
             "client.auth",
             "enabled.protocols",
             "cipher.suites",
-            "principal.mapping.rules",
         )
     },
 }
