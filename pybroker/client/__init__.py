@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pybroker.client.cluster import Cluster, Node, PartitionInfo, TopicIdPartition, TopicPartition
     from pybroker.client.connection.broker_connection import BrokerConnection
     from pybroker.client.consumer.consumer import Consumer
-    from pybroker.client.consumer.group.member import GroupMetadata
+    from pybroker.client.consumer.group.membership import GroupMetadata
     from pybroker.client.consumer.group.rebalances import RebalanceListener
     from pybroker.client.errors import (
         AuthenticationError,
@@ -284,7 +284,7 @@ _MODULES = {
     ),
     "pybroker.client.connection.broker_connection": ("BrokerConnection",),
     "pybroker.client.consumer.consumer": ("Consumer",),
-    "pybroker.client.consumer.group.member": ("GroupMetadata",),
+    "pybroker.client.consumer.group.membership": ("GroupMetadata",),
     "pybroker.client.consumer.group.rebalances": ("RebalanceListener",),
     "pybroker.client.errors": (
         "AuthenticationError",

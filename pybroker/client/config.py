@@ -177,6 +177,20 @@ CONSUMER = ConfigDef(
         ConfigKey("group.id", _STRING, None, "The group to read and commit in.", not_empty),
         ConfigKey("group.instance.id", _STRING, None, "Makes the member static: a restart is no rebalance.", not_empty),
         ConfigKey(
+            "group.protocol",
+            _STRING,
+            "classic",
+            "How the group agrees: classic (its members assign) or consumer (KIP-848: the coordinator assigns).",
+            one_of("classic", "consumer"),
+        ),
+        ConfigKey(
+            "group.remote.assignor",
+            _STRING,
+            None,
+            "group.protocol=consumer: the coordinator's assignor, uniform or range; else it chooses.",
+            not_empty,
+        ),
+        ConfigKey(
             "partition.assignment.strategy",
             _LIST,
             ("range", "cooperative-sticky"),
@@ -226,6 +240,22 @@ NOT_SERVED = {
     "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default and has no transactions",
 }
 """Settings of Kafka's clients that would promise what a client does not keep."""
+
+
+_OF_PROTOCOL = {
+    "partition.assignment.strategy": ("classic", "the coordinator assigns: group.remote.assignor"),
+    "session.timeout.ms": ("classic", "the group's setting consumer.session.timeout.ms decides"),
+    "heartbeat.interval.ms": ("classic", "the group's setting consumer.heartbeat.interval.ms decides"),
+    "group.remote.assignor": ("consumer", "the members assign: partition.assignment.strategy"),
+}
+
+
+def check_protocol(config: ClientConfig) -> None:
+    """Raises ClientConfigError for settings that `group.protocol` does not use, as Kafka's consumer does."""
+    protocol = config["group.protocol"]
+    for name, (needs, instead) in _OF_PROTOCOL.items():
+        if name in config and protocol != needs:
+            raise ClientConfigError(f"{name} cannot be set with group.protocol={protocol}: {instead}")
 
 
 class ClientConfig:

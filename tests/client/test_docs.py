@@ -16,7 +16,7 @@ from tests.support.brokers import BrokerProcess
 @pytest.mark.checklist(28, 151)
 def test_the_examples_run(product: BrokerProcess) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 8
     for example in examples:
         code = example.replace("127.0.0.1:9092", product.bootstrap)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

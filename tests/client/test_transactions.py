@@ -20,7 +20,7 @@ from pybroker.client import (
     TransactionFailedError,
     blocking,
 )
-from pybroker.client.consumer.group.member import GroupMetadata
+from pybroker.client.consumer.group.membership import GroupMetadata
 from tests.conftest import StartBroker
 
 LIMIT_S = 120.0

@@ -10,7 +10,7 @@ from typing import Any
 from pybroker.client.blocking.event_loop import BlockingClient, direct, made, run, waiting
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.consumer import consumer
-from pybroker.client.consumer.group.member import GroupMetadata
+from pybroker.client.consumer.group.membership import GroupMetadata
 from pybroker.client.consumer.group.rebalances import RebalanceListener
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.native import ConsumerRecord, Uuid

@@ -78,13 +78,22 @@ def offset_commit_topics(
 
 
 def offset_fetch_request(
-    group_id: str, topics: Mapping[str, list[int]] | None, ids: Mapping[str, Uuid], *, require_stable: bool = False
+    group_id: str,
+    topics: Mapping[str, list[int]] | None,
+    ids: Mapping[str, Uuid],
+    *,
+    require_stable: bool = False,
+    member: tuple[str | None, int] = (None, -1),
 ) -> m.OffsetFetchRequest:
-    """A group's positions in some partitions; None = all that it has."""
+    """A group's positions in some partitions; None = all that it has. member: who asks, by id and member epoch, so that
+    one that the group has moved past is told (KIP-848).
+    """
     one = m.OffsetFetchRequest_OffsetFetchRequestTopic
     of_group = m.OffsetFetchRequest_OffsetFetchRequestTopics
     group = m.OffsetFetchRequest_OffsetFetchRequestGroup(
         group_id=group_id,
+        member_id=member[0],
+        member_epoch=member[1],
         topics=None
         if topics is None
         else [

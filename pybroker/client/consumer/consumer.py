@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from pybroker.client.cluster import PartitionInfo, TopicPartition
-from pybroker.client.config import CONSUMER, ClientConfig
+from pybroker.client.config import CONSUMER, ClientConfig, check_protocol
 from pybroker.client.connection.life import LivingClient
 from pybroker.client.connection.metadata import Recreated
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.patience import Patience
 from pybroker.client.consumer.beginnings import Beginnings
 from pybroker.client.consumer.fetcher import Fetcher
-from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
+from pybroker.client.consumer.group.membership import GroupMetadata, Membership
 from pybroker.client.consumer.group.rebalances import RebalanceListener, Rebalances
 from pybroker.client.consumer.handed_out import HandedOut
 from pybroker.client.consumer.missing import Missing
@@ -56,6 +56,7 @@ class Consumer(LivingClient):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(ClientConfig(CONSUMER, config), CONSUMER_METRICS)
+        check_protocol(self._config)
         self._interceptors = self._config.plugins("interceptor.classes")
         self._reporters = self._config.plugins("metric.reporters")
         key, value = self._config.plugin("key.deserializer"), self._config.plugin("value.deserializer")
@@ -364,7 +365,7 @@ class Consumer(LivingClient):
         return (await self._network.refresh((topic,))).partitions(topic)
 
     @property
-    def _member(self) -> GroupMember | None:
+    def _member(self) -> Membership | None:
         return self._rebalances.member
 
     def group_metadata(self) -> GroupMetadata | None:
@@ -385,7 +386,7 @@ class Consumer(LivingClient):
             assert member is not None, "made with the commits"
             assert network is not None, "started"
             names = await self._subscription.names(network)
-            member.subscribe(names)
+            member.subscribe(names, self._subscription.regex)
             create = self._config["allow.auto.create.topics"]
             if missing := self._missing.due(network.cluster, names):
                 await network.refresh(missing, create=create)

@@ -70,6 +70,7 @@ class Fetcher:
         self._asking: set[int] = set()
         # Topics that were created again while we read them: what they hold now is all new to us.
         self._renewed: dict[str, Recreated] = {}
+        self._told: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
         self._finding: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -303,10 +304,15 @@ class Fetcher:
                 state.chunks.append(Chunk([], 0, TopicRecreatedError(change.topic, state.topic_id, change.new)))
             state.topic_id = change.new
         if touched:
-            log.info("Topic %s was deleted and created again: id %s, was %s", change.topic, change.new, change.old)
-            self._tell_recreated(change)
+            self._tell(change)
             self._arrived()
             self._background.wake()
+
+    def _tell(self, change: Recreated) -> None:
+        if self._told.get(change.topic) != change.new:
+            self._told[change.topic] = change.new
+            log.info("Topic %s was deleted and created again: id %s, was %s", change.topic, change.new, change.old)
+            self._tell_recreated(change)
 
     # Looking for positions ----------------------------------------------------------------------------------
 
@@ -316,6 +322,8 @@ class Fetcher:
         """
         renewed = self._renewed.get(state.where.topic)
         is_new = renewed is not None and renewed.new == state.topic_id
+        if renewed is not None and is_new:
+            self._tell(renewed)  # its group may have taken the old one away before
         if self._policy == "none":
             error: KafkaError = NoOffsetError(f"{state.where} has no committed offset and auto.offset.reset=none")
             if renewed is not None and is_new:

@@ -10,6 +10,11 @@ from pybroker.client.cluster import Cluster
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.network import Network
 
+_LETTERS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
+_SHARED = re.IGNORECASE | re.MULTILINE | re.DOTALL
+"""What Python's expressions and RE2's, which coordinators match (KIP-848), both know."""
+_INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
 
 class Subscription:
     """topics: the names subscribed now; None without a subscription."""
@@ -33,6 +38,20 @@ class Subscription:
     def clear(self) -> None:
         """No subscription any more."""
         self.topics = self._pattern = None
+
+    @property
+    def regex(self) -> str | None:
+        """The pattern, as a coordinator may match it against whole names; None for names, and for a pattern that only
+        Python can match as it is meant.
+        """
+        pattern = self._pattern
+        if pattern is None or pattern.flags & ~(_SHARED | re.UNICODE):
+            return None
+        if self._hides_internal and any(pattern.fullmatch(name) for name in _INTERNAL):
+            return None  # a coordinator would give them, too
+        letters = "".join(letter for flag, letter in _LETTERS.items() if pattern.flags & flag)
+        given = pattern.pattern
+        return f"(?{letters}){given}" if letters and not given.startswith("(?") else given
 
     async def names(self, network: Network) -> frozenset[str]:
         """The names subscribed now. A pattern is matched against the whole cluster, which is asked for again when

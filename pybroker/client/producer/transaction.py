@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from pybroker.client.cluster import TopicPartition, by_topic
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import LOST, CoordinatorKind, Network
-from pybroker.client.consumer.group.member import GroupMetadata
+from pybroker.client.consumer.group.membership import GroupMetadata
 from pybroker.client.errors import (
     CommitFailedError,
     KafkaError,

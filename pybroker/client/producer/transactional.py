@@ -11,7 +11,7 @@ from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import TRANSACTIONAL
 from pybroker.client.connection.network import Network
 from pybroker.client.connection.patience import Patience
-from pybroker.client.consumer.group.member import GroupMetadata
+from pybroker.client.consumer.group.membership import GroupMetadata
 from pybroker.client.errors import ClientConfigError, TransactionFailedError
 from pybroker.client.offsets import OffsetAndMetadata, with_metadata
 from pybroker.client.producer.accumulator import Batch

@@ -16,7 +16,7 @@ from pybroker.client.connection.offset_requests import (
     offset_commit_topics,
     offset_fetch_request,
 )
-from pybroker.client.consumer.group.member import GroupMember, GroupMetadata
+from pybroker.client.consumer.group.membership import GroupMetadata, Membership
 from pybroker.client.errors import CommitFailedError, KafkaError, broker_error
 from pybroker.client.offsets import OffsetAndMetadata
 from pybroker.native import Uuid
@@ -27,7 +27,14 @@ log = logging.getLogger(__name__)
 
 _STABLE_FROM = 7
 """From this version on OffsetFetch may leave out what open transactions may still change (KIP-447)."""
-_NOT_OURS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+_NOT_OURS = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
 
 
 class _Gone(KafkaError):
@@ -36,11 +43,17 @@ class _Gone(KafkaError):
     retriable = False
 
 
+class _Stale(KafkaError):
+    """The group has moved on to another epoch, which the next heartbeat tells: the attempt after it has it."""
+
+    retriable = True
+
+
 class Commits:
     """Commits and looks up offsets of one group."""
 
     def __init__(
-        self, config: ClientConfig, network: Network, member: GroupMember, topic_id: Callable[[TopicPartition], Uuid]
+        self, config: ClientConfig, network: Network, member: Membership, topic_id: Callable[[TopicPartition], Uuid]
     ) -> None:
         self._config = config
         self._network = network
@@ -63,13 +76,17 @@ class Commits:
                 ErrorCode.UNKNOWN_MEMBER_ID, f"this consumer is no member of group {who.group_id} at the moment"
             )
         ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in by_topic(offsets).items()}
+        held = self._member.owned.intersection(offsets)
 
         async def once() -> None:
-            code, where = await self._commit(offsets, ids, who)
+            code, where = await self._commit(offsets, ids, who, held)
             if not code:
                 return
+            if code == ErrorCode.STALE_MEMBER_EPOCH:
+                self._member.answered(code)
+                raise _Stale(code, f"commit of {where} in group {who.group_id}")
             about = f"commit of {where} in group {who.group_id}"
-            if code not in _NOT_OURS or not self._has_moved_on(who):
+            if code not in _NOT_OURS or self._member.identity(who, held) is not None:
                 self._member.answered(code)  # else it is said of a membership that is over
             if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
                 raise CommitFailedError(code, f"{about}: the partitions may have moved on")
@@ -78,30 +95,31 @@ class Commits:
 
         await self._member.attempt(once, timeout_s)
 
-    def _has_moved_on(self, who: GroupMetadata) -> bool:
-        now = self._member.metadata
-        return (now.generation, now.member_id) != (who.generation, who.member_id)
-
     async def _commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, Uuid], who: GroupMetadata
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        ids: Mapping[str, Uuid],
+        who: GroupMetadata,
+        held: frozenset[TopicPartition],
     ) -> tuple[int, object]:
         highest = await self._member.highest(m.OffsetCommitRequest)
-        if self._has_moved_on(who):
+        now = self._member.identity(who, held)
+        if now is None:
             raise CommitFailedError(
                 ErrorCode.ILLEGAL_GENERATION, f"group {who.group_id} was joined anew, the partitions may have moved on"
             )
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():
             # By name nothing else would keep the offset from the next topic of that name.
-            now = self._topic_id(TopicPartition(topic, -1))
-            if version < OFFSETS_BY_ID and topic_id and now and now != topic_id:
+            current = self._topic_id(TopicPartition(topic, -1))
+            if version < OFFSETS_BY_ID and topic_id and current and current != topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID, topic
         answer = await self._member.ask(
             m.OffsetCommitRequest(
                 group_id=who.group_id,
-                generation_id_or_member_epoch=who.generation,
-                member_id=who.member_id if who.generation >= 0 else "",
-                group_instance_id=who.group_instance_id if who.generation >= 0 else None,
+                generation_id_or_member_epoch=now.generation,
+                member_id=now.member_id if now.generation >= 0 else "",
+                group_instance_id=now.group_instance_id if now.generation >= 0 else None,
                 topics=offset_commit_topics(offsets, ids),
             ),
             version,
@@ -123,6 +141,8 @@ class Commits:
                 return await self._committed(wanted)
             except KafkaError as error:
                 self._member.answered(error.code)
+                if error.code == ErrorCode.STALE_MEMBER_EPOCH:
+                    raise _Stale(error.code, error.message) from None
                 if error.code == ErrorCode.UNKNOWN_TOPIC_ID:
                     await self._network.refresh({each.topic for each in wanted})
                 raise
@@ -135,7 +155,11 @@ class Commits:
         ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in topics.items()}
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         request = offset_fetch_request(
-            self._member.group_id, topics, ids, require_stable=self._stable and version >= _STABLE_FROM
+            self._member.group_id,
+            topics,
+            ids,
+            require_stable=self._stable and version >= _STABLE_FROM,
+            member=self._member.reads_as,
         )
         answer = await self._member.ask(request, version)
         names = {topic_id: topic for topic, topic_id in ids.items()}

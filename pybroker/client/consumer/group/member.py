@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
@@ -13,6 +13,7 @@ from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.consumer.group.assignors import Assignor, assignors
+from pybroker.client.consumer.group.membership import MOVED, Callbacks, GroupMetadata, Membership
 from pybroker.client.consumer.group.protocol_bytes import (
     Subscription,
     read_assignment,
@@ -26,51 +27,22 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
-Result = TypeVar("Result")
 
-LANE = "group"
 _JOIN_MARGIN_S = 10.0
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
-class GroupMetadata(NamedTuple):
-    """This member's identity in the group. generation: -1 while it is no member."""
-
-    group_id: str
-    generation: int
-    member_id: str
-    group_instance_id: str | None
-
-
-class Callbacks(NamedTuple):
-    """What the consumer does at each step of a rebalance."""
-
-    revoke: Callable[[frozenset[TopicPartition]], Awaitable[None]]
-    lose: Callable[[frozenset[TopicPartition]], Awaitable[None]]
-    assign: Callable[[frozenset[TopicPartition], frozenset[TopicPartition]], Awaitable[None]]
-    """(all of them now, the new ones)"""
-    wake: Callable[[], None]
-
-
-class GroupMember:
-    """This consumer's membership in its group. Each poll calls `ensure_active`; partitions change only there."""
+class GroupMember(Membership):
+    """Membership by the classic protocol: the members assign, all together, in rounds."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
-        self.group_id: str = config["group.id"]
-        self._config = config
-        self._network = network
-        self._metrics = metrics
-        self._callbacks = callbacks
+        super().__init__(config, network, metrics, callbacks)
         self._assignors: list[Assignor] = assignors(config["partition.assignment.strategy"])
-        self._instance_id: str | None = config["group.instance.id"]
         self._session_ms: int = config["session.timeout.ms"]
-        self._poll_interval_ms: int = config["max.poll.interval.ms"]
         self._member_id = ""
         self._generation = -1
         self._protocol: Assignor | None = None
         self._owned: frozenset[TopicPartition] = frozenset()
-        self._coordinator: int | None = None
         self._topics: frozenset[str] = frozenset()
         self._seen: dict[str, tuple[object, int]] = {}
         self._rejoin = True
@@ -78,8 +50,6 @@ class GroupMember:
         self._lost = False
         self._left = False
         self._fatal: Exception | None = None
-        self._polled_at = 0.0
-        self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
         self._heart = asyncio.create_task(self._beat())
 
@@ -98,8 +68,13 @@ class GroupMember:
         """Whether the group assigns the partitions: then only members may commit."""
         return bool(self._topics)
 
-    def subscribe(self, topics: frozenset[str]) -> None:
-        """Sets the topics to read."""
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that are this member's now."""
+        return self._owned
+
+    def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
+        """Sets the topics to read; the members match patterns themselves."""
         if topics != self._topics:
             self._topics = topics
             self.request_rejoin("the subscription changed")
@@ -121,10 +96,6 @@ class GroupMember:
     def _snapshot(self) -> dict[str, tuple[object, int]]:
         cluster = self._network.cluster
         return {topic: (cluster.topic_id(topic), len(cluster.partitions(topic))) for topic in self._topics}
-
-    def polled(self) -> None:
-        """The caller has polled: `max.poll.interval.ms` starts again."""
-        self._polled_at = self._loop.time()
 
     # Joining ------------------------------------------------------------------------------------------------
 
@@ -191,7 +162,7 @@ class GroupMember:
         if code in _FORGOTTEN:
             self._forget()
             await self._lose()
-        elif code in _MOVED:
+        elif code in MOVED:
             self._coordinator = None
         elif code != ErrorCode.REBALANCE_IN_PROGRESS and not is_retriable(code):
             raise error
@@ -313,45 +284,18 @@ class GroupMember:
             raise
         self._owned = partitions
 
-    # The coordinator ----------------------------------------------------------------------------------------
+    # Beats and the end ---------------------------------------------------------------------------------------
 
-    async def _connection(self) -> BrokerConnection:
-        if self._coordinator is None:
-            self._coordinator = await self._network.coordinator(self.group_id)
-        return await self._network.connection(self._coordinator, LANE)
-
-    async def ask(self, message: Any, version: int | None = None) -> Any:
-        """A request to the coordinator. Raises BrokerConnectionError, KafkaTimeoutError."""
-        return await (await self._connection()).request(message, version)
-
-    async def highest(self, request: type) -> int:
-        """The highest version that the coordinator and this client know."""
-        return (await self._connection()).highest(request)
-
-    async def attempt(self, once: Callable[[], Awaitable[Result]], timeout_s: float | None = None) -> Result:
-        """Has the coordinator asked by `once`, again while it is away or not ready. Raises what `Network.attempt`
-        raises.
-        """
-
-        async def where() -> int:
-            if self._coordinator is None:
-                self._coordinator = await self._network.coordinator(self.group_id)
-            return self._coordinator
-
-        def failed(error: Exception) -> None:
-            if not isinstance(error, KafkaError):
-                self._coordinator = None
-
-        about = f"group {self.group_id}"
-        return await self._network.attempt(
-            where, lambda _: once(), timeout_s=timeout_s, lane=LANE, about=about, failed=failed
-        )
+    def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
+        """The same, for as long as the generation lasts: in the next one any partition may be another's."""
+        now = self.metadata
+        return who if (now.generation, now.member_id) == (who.generation, who.member_id) else None
 
     def answered(self, code: int) -> None:
         """What the error code of a commit means for the membership: another coordinator, a lost membership, a
         rebalance.
         """
-        if code in _MOVED:
+        if code in MOVED:
             self._coordinator = None
         elif code in _FORGOTTEN and self._generation >= 0:
             self._forget()

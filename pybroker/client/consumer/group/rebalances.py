@@ -12,7 +12,9 @@ from pybroker.client.config import ClientConfig
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.patience import Patience
 from pybroker.client.consumer.group.commits import Commits
-from pybroker.client.consumer.group.member import Callbacks, GroupMember
+from pybroker.client.consumer.group.member import GroupMember
+from pybroker.client.consumer.group.membership import Callbacks, Membership
+from pybroker.client.consumer.group.newer_member import NewerMember
 from pybroker.client.consumer.positions import Positions
 from pybroker.client.errors import KafkaError
 from pybroker.client.offsets import OffsetAndMetadata
@@ -55,7 +57,7 @@ class Rebalances:
         wake: Callable[[], None],
     ) -> None:
         self.listener = RebalanceListener()
-        self.member: GroupMember | None = None
+        self.member: Membership | None = None
         self.in_listener = False
         self._config = config
         self._positions = positions
@@ -133,7 +135,8 @@ class Rebalances:
             raise ValueError("committed offsets need group.id")
         if self.member is None:
             callbacks = Callbacks(self.give_up, self.lose, self.get, self._arrived)
-            self.member = GroupMember(self._config, network, self._metrics, callbacks)
+            kind = NewerMember if self._config["group.protocol"] == "consumer" else GroupMember
+            self.member = kind(self._config, network, self._metrics, callbacks)
         if self._commits is None:
             self._commits = Commits(self._config, network, self.member, self._incarnation)
         return self._commits
