@@ -225,7 +225,7 @@ def test_hostile_pushes(broker: BrokerProcess) -> None:
 
 
 def test_librdkafka_pushes(broker: BrokerProcess) -> None:
-    alter(broker, "all", metrics="*", interval_ms="200", match="client_software_name=.*librdkafka.*")
+    alter(broker, "all", metrics="*", interval_ms="200", match="client_software_name=confluent-kafka-python")
     create(broker, "pushed")
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": True})
     producer.produce("pushed", b"value")
