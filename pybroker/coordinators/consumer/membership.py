@@ -101,12 +101,13 @@ def enter(
         assignor=said.assignor if beat.assignor is None else beat.assignor,
         classic=None,
     )
-    resolved = None
-    if changed.regex is not None and changed.regex not in group.regexes:
-        resolved = resolve(changed.regex)
+    regex, resolved = changed.regex, None
+    if regex is not None:
+        resolved = group.regexes.get(regex) or resolve(regex)
     take_in(group, before, replace(member, subscription=changed))
-    if resolved is not None and changed.regex is not None:
-        group.resolve(changed.regex, resolved)
+    # An expression is forgotten with the last member that uses it, as is the one whose place this one takes.
+    if resolved is not None and regex is not None and regex not in group.regexes:
+        group.resolve(regex, resolved)
     return before
 
 

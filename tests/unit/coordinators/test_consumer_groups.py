@@ -239,6 +239,19 @@ async def test_static_members() -> None:
     assert group(world).members == {}
 
 
+async def test_a_static_member_comes_back_with_what_its_expression_matches() -> None:
+    """It is the only one that uses the expression, which must not be forgotten with its former self."""
+    world = await new_world()
+    said: dict[str, Any] = {"topics": None, "regex": "ord.*", "instance_id": "x"}
+    first = await beat(world, "a", **said)
+    assert indexes(first) == [0, 1, 2, 3]
+    await beat(world, "a", GOES_AWAY, instance_id="x")
+    back = await beat(world, "b", **said)
+    assert (back.error, back.epoch, back.assigned) == (ErrorCode.NONE, first.epoch, first.assigned)
+    await world.restart()
+    assert group(world).subscribed == {"orders"}
+
+
 async def test_partitions_that_are_not_given_back_are_taken() -> None:
     world = await new_world()
     await beat(world, "a", rebalance_timeout_ms=9_000)
