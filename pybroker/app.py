@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.clock import Clock, SystemClock
-from pybroker.cluster.events import ShutDownBroker
+from pybroker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.cluster_resource import ClusterResource
 from pybroker.composition import Ground, Parts, build
 from pybroker.config import BrokerConfig, ConfigSource, Listener
@@ -239,7 +239,9 @@ class Broker:
         give_up = self._loop.time() + HAND_OVER_S_MAX
         for left in reversed(range(config.get_int("controlled.shutdown.max.retries") + 1)):
             try:
-                answer = await parts.port.submit(event, HAND_OVER_MS)
+                outcome = ShutDownOutcome(more=True)
+                while outcome.more and self._loop.time() < give_up:
+                    outcome = (await parts.port.submit(event, HAND_OVER_MS)).reply
             except KafkaError as error:
                 if not parts.services.cluster_state.session.connected:
                     log.warning(
@@ -251,8 +253,11 @@ class Broker:
                     return
                 await asyncio.sleep(pause_s)
                 continue
-            if answer.reply:
-                log.info("%d partitions have no other replica in sync; they have no leader now", len(answer.reply))
+            if outcome.more:
+                log.warning("others have not taken over everything that this broker leads in %.0f s", HAND_OVER_S_MAX)
+            if outcome.remaining:
+                lost = len(outcome.remaining)
+                log.info("%d partitions have no other replica in sync; they have no leader now", lost)
             # This broker is in no ISR any more; as long as it fetches, leaders would take it back in.
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.cluster.events import ShutDownBroker
+from pybroker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.cluster.port import OwnPort
 from pybroker.errors import KafkaError
 from pybroker.protocol import interbroker as wire
@@ -21,11 +21,13 @@ async def handle(port: OwnPort, context: RequestContext, request: Any) -> Any:
     """Answers when the others have taken over what they can."""
     event = ShutDownBroker(request.broker_id, request.broker_epoch)
     try:
-        answer = await port.submit(event, TIMEOUT_MS, asked_by=event.broker_id)
+        outcome = ShutDownOutcome(more=True)
+        while outcome.more:
+            outcome = (await port.submit(event, TIMEOUT_MS, asked_by=event.broker_id)).reply
     except KafkaError as error:
         return wire.ControlledShutdownResponse(error_code=error.code)
     remaining = [
         wire.ControlledShutdownResponse_RemainingPartition(topic_name=name, partition_index=index)
-        for name, index in answer.reply
+        for name, index in outcome.remaining
     ]
     return wire.ControlledShutdownResponse(error_code=0, remaining_partitions=remaining)

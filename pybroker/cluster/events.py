@@ -344,10 +344,19 @@ class LogEndsTold(Event[None], frozen=True):
     """Topic id, partition, and its last leader epoch and end, as in `LogEnd`."""
 
 
-class ShutDownBroker(Event[tuple[tuple[str, int], ...]], frozen=True):
+class ShutDownOutcome(msgspec.Struct, frozen=True):
+    """How far a controlled shutdown has come."""
+
+    remaining: tuple[tuple[str, int], ...] = ()
+    """Names and numbers of the partitions that the broker still leads, because nobody else can. Known at the end."""
+    more: bool = False
+    """Whether there are others to be taken over: it is to be asked again at once."""
+
+
+class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
     """A broker is about to stop: others lead and are in sync without it as far as they can (KIP-49's controlled
-    shutdown). Reply: names and numbers of the partitions that it still leads, because nobody else can. KafkaError
-    STALE_BROKER_EPOCH: another life of that broker is registered."""
+    shutdown). Many partitions are taken over in several turns, so that whoever else asks the controller does not wait
+    for all of them. KafkaError STALE_BROKER_EPOCH: another life of that broker is registered."""
 
     broker_id: int
     broker_epoch: int

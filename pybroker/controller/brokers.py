@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.cluster.events import ReplicasOffline, ShutDownBroker
+from pybroker.cluster.events import ReplicasOffline, ShutDownBroker, ShutDownOutcome
 from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.events import BrokersChanged, FenceBroker
 from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, suspecting
@@ -94,6 +94,10 @@ def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
     return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
 
+TAKEN_OVER_MAX = 1_000
+"""Partitions that change in one turn of a controlled shutdown: others are heard between two turns."""
+
+
 @decides(ShutDownBroker)
 def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
     """What is asked again is decided again: the states that are left."""
@@ -109,15 +113,17 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
         found = elect(partition, staying)
         return found if found.leader != NO_LEADER else None
 
-    changed = change_partitions(image, image.topics.values(), change)
+    changed = change_partitions(image, image.topics.values(), change, at_most=TAKEN_OVER_MAX)
     delta = ImageDelta(topics=changed.topics, leaving=(event.broker_id,))
+    if changed.more:
+        return Decision(changed.operations, delta, ShutDownOutcome(more=True), separable=True)
     remaining = tuple(
         (topic.name, index)
         for topic in image.apply(delta).topics.values()
         for index, partition in enumerate(topic.partitions)
         if partition.leader == event.broker_id
     )
-    return Decision(changed.operations, delta, remaining, separable=True)
+    return Decision(changed.operations, delta, ShutDownOutcome(remaining), separable=True)
 
 
 @decides(ReplicasOffline)

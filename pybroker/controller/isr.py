@@ -49,6 +49,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
             state_version=before.state_version + 1,
             # This leader lives, and has everything.
             suspect=(),
+            young=False,
         )
         partitions[change.partition] = after
         changed[name] = partitions

@@ -13,7 +13,7 @@ from pybroker.metadata.store import Operation
 from pybroker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
-def _is_young(partition: PartitionImage) -> bool:
+def _was_just_made(partition: PartitionImage) -> bool:
     """Whether nothing has happened to it since it was made, but that its controller or leader died at once, and what
     followed from that: then its logs may not have been made."""
     return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
@@ -26,6 +26,26 @@ def _asking_the_others(partition: PartitionImage) -> PartitionImage:
     known = {one.broker_id for one in partition.suspect}.union(partition.isr)
     asked = tuple(LogEnd(one, -1, UNKNOWN_END) for one in partition.replicas if one not in known)
     return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
+
+
+def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> PartitionImage:
+    """What is known with what is told now.
+
+    A log that is missing may never have been made, or may be gone, which its broker cannot tell apart unless the whole
+    log directory is. Of a partition that is young the first is likely: the others are asked, and lead if none of them
+    has a record. If one has, there was a leader, and what is gone may be more than what is left: they are waited for
+    no longer, and it takes an unclean election."""
+    after = telling(before, told)
+    if told.end == MISSING_LOG:
+        if _was_just_made(before):
+            # Whoever has most leads, also with records.
+            return msgspec.structs.replace(_asking_the_others(after), young=False)
+        if before.young and not image.brokers[told.broker_id].emptied:
+            return _asking_the_others(after)
+    elif before.young and told.end > 0 and told.broker_id not in before.isr:
+        in_sync = tuple(one for one in after.suspect if one.broker_id in before.isr)
+        return msgspec.structs.replace(after, suspect=in_sync, young=False)
+    return after
 
 
 @decides(LogEndsTold)
@@ -45,11 +65,15 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
             continue
         partitions = changed.get(topic.name) or list(topic.partitions)
         before = partitions[index]
-        election = _election(image, topic, before, LogEnd(event.broker_id, epoch, end))
+        told = LogEnd(event.broker_id, epoch, end)
+        if not _matters(before, told):
+            continue
+        heard = _hearing(image, before, told)
+        election = _election(image, topic, before, heard, told)
         if election is None:
             continue
         losses.note(f"{topic.name}-{index}", before, election)
-        after = next_state(image, before, election)
+        after = next_state(image, heard, election)
         if election.leader == before.leader == NO_LEADER:
             # Nobody has anything to do.
             after = msgspec.structs.replace(after, leader_epoch=before.leader_epoch)
@@ -61,18 +85,20 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
     return Decision(tuple(operations), delta, None, separable=True, warnings=losses.warnings())
 
 
-def _election(image: ClusterImage, topic: TopicImage, before: PartitionImage, told: LogEnd) -> Election | None:
-    """None: it changes nothing."""
-    known = next((one for one in before.suspect if one.broker_id == told.broker_id), None)
+def _matters(before: PartitionImage, told: LogEnd) -> bool:
+    """Whether it was asked for, or a member of the ISR has no log."""
+    known = any(one.broker_id == told.broker_id for one in before.suspect)
     missing = told.end == MISSING_LOG
-    if known is None and not (missing and told.broker_id in before.isr):
-        return None
-    if before.leader != NO_LEADER and not missing:
-        # It has a leader to copy from.
-        return None
-    after = telling(before, told)
-    if missing and _is_young(before):
-        after = _asking_the_others(after)
+    if not known and not (missing and told.broker_id in before.isr):
+        return False
+    # With a leader it has one to copy from.
+    return missing or before.leader == NO_LEADER
+
+
+def _election(
+    image: ClusterImage, topic: TopicImage, before: PartitionImage, after: PartitionImage, told: LogEnd
+) -> Election | None:
+    """None: it changes nothing."""
     if before.leader not in (NO_LEADER, told.broker_id):
         left = tuple(member for member in before.isr if member != told.broker_id)
         return Election(before.leader, left, after.suspect) if left != before.isr else None

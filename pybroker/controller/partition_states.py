@@ -22,6 +22,8 @@ class Changed(msgspec.Struct, frozen=True):
     topics: tuple[TopicImage, ...] = ()
     operations: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
+    more: bool = False
+    """Whether others are to change, see `at_most` of `change_partitions`."""
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
@@ -30,7 +32,10 @@ def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> 
 
 
 def next_state(image: ClusterImage, before: PartitionImage, election: Election) -> PartitionImage:
-    """A new leadership, also if the same replica leads."""
+    """A new leadership, also if the same replica leads.
+
+    A member that was in sync and may have lost something had a log: nothing follows any more from one that has none."""
+    known = {one.broker_id for one in before.suspect}
     return PartitionImage(
         replicas=before.replicas,
         leader=election.leader,
@@ -41,6 +46,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: Election) 
         adding_replicas=before.adding_replicas,
         removing_replicas=before.removing_replicas,
         suspect=election.suspect,
+        young=before.young and known.issuperset(one.broker_id for one in election.suspect),
     )
 
 
@@ -50,15 +56,20 @@ def set_state(name: str, index: int, after: PartitionImage, before: PartitionIma
 
 
 def change_partitions(
-    image: ClusterImage, topics: Iterable[TopicImage], change: Callable[[PartitionImage, bool], Election | None]
+    image: ClusterImage,
+    topics: Iterable[TopicImage],
+    change: Callable[[PartitionImage, bool], Election | None],
+    *,
+    at_most: int | None = None,
 ) -> Changed:
     """`change` gives what becomes of a partition, None for nothing; it hears whether its topic rather loses records
-    than to be without a leader."""
+    than to be without a leader. With `at_most`, no more partitions change than that."""
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     losses = Losses()
     # Partitions of equal state change equally: one object and one encoding stand for all of them.
     known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, Election] | None] = {}
+    more = False
     for topic in topics:
         lossy = may_elect_uncleanly(image, topic)
         partitions = list(topic.partitions)
@@ -72,6 +83,9 @@ def change_partitions(
                     after = next_state(image, before, election)
                     known[key] = after, encode_state(after), election
             found = known[key]
+            if found is not None and len(operations) == at_most:
+                more = True
+                break
             if found is not None:
                 partitions[index], data, election = found
                 operations.append(Set(znodes.state_path(topic.name, index), data, before.state_version))
@@ -79,7 +93,9 @@ def change_partitions(
                 losses.note(f"{topic.name}-{index}", before, election)
         if touched:
             changed.append(with_partitions(topic, partitions))
-    return Changed(tuple(changed), tuple(operations), losses.warnings())
+        if more:
+            break
+    return Changed(tuple(changed), tuple(operations), losses.warnings(), more)
 
 
 BEHIND = "replicas that were not in sync lead now, since no other was left"

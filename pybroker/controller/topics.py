@@ -180,6 +180,7 @@ def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -
         controller_epoch=image.controller_epoch,
         state_version=0,
         suspect=(LogEnd(alive[0], leader_epoch, MISSING_LOG),) if alive and len(alive) < len(replicas) else (),
+        young=len(replicas) > 1,
     )
 
 
@@ -278,7 +279,12 @@ def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int
 def encode_state(partition: PartitionImage) -> bytes:
     """The state node's content."""
     return znodes.encode_state(
-        partition.controller_epoch, partition.leader, partition.leader_epoch, partition.isr, partition.suspect
+        partition.controller_epoch,
+        partition.leader,
+        partition.leader_epoch,
+        partition.isr,
+        partition.suspect,
+        young=partition.young,
     )
 
 

@@ -194,7 +194,10 @@ def _led_by_holders(
         if key not in known:
             alive = tuple(one for one in isr if one in staying)
             known[key] = msgspec.structs.replace(
-                partition, leader=alive[0] if alive else NO_LEADER, isr=alive or isr or partition.isr
+                partition,
+                leader=alive[0] if alive else NO_LEADER,
+                isr=alive or isr or partition.isr,
+                young=False,
             )
         partitions.append(known[key])
     return tuple(partitions)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from pybroker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker
+from pybroker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
 from pybroker.cluster.packed import UnreadableError, pack_event, unpack_reply
 from pybroker.cluster.port import Answer, Asked, OwnPort
 from pybroker.cluster.seat import Seat
@@ -272,4 +272,5 @@ async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -
     answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not let others take over.")
-    return Answer(tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions), True)
+    remaining = tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions)
+    return Answer(ShutDownOutcome(remaining), True)

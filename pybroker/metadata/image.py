@@ -45,6 +45,9 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Replicas that were in sync and have lost something since, or may have: they are not elected while there is
     another one that was. Kept until a leader has shown that it lives, by changing the ISR: what is registered may be
     the leftover of a dead life, whose next one has lost something, too."""
+    young: bool = False
+    """Whether no leader has shown since it was made that it lives, by changing the ISR: all of the ISR have been in it
+    from the beginning, and one of them that has never had a log proves that nothing was acknowledged."""
 
 
 def is_moving(partition: PartitionImage) -> bool:

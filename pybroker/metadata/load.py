@@ -385,6 +385,7 @@ class _Topics:
                 adding,
                 removing,
                 state.suspect,
+                state.young,
             )
             if not adding and not removing:
                 self._states[key] = found

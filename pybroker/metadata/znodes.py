@@ -296,7 +296,8 @@ class StateNode(msgspec.Struct, frozen=True, omit_defaults=True):
     leader_epoch: int
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
-    """See `PartitionImage`. Not in Kafka's node."""
+    young: bool = False
+    """See `PartitionImage`, as for `suspect`. Not in Kafka's node."""
 
 
 _state_decoder = msgspec.json.Decoder(StateNode)
@@ -304,9 +305,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_state(
-    controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], suspect: tuple[LogEnd, ...] = ()
+    controller_epoch: int,
+    leader: int,
+    leader_epoch: int,
+    isr: tuple[int, ...],
+    suspect: tuple[LogEnd, ...] = (),
+    *,
+    young: bool = False,
 ) -> bytes:
-    return _encoder.encode(StateNode(controller_epoch, leader, 1, leader_epoch, isr, suspect))
+    return _encoder.encode(StateNode(controller_epoch, leader, 1, leader_epoch, isr, suspect, young))
 
 
 def decode_state(path: str, data: bytes) -> StateNode:

@@ -25,6 +25,7 @@ from pybroker.cluster.events import (
     NewTopic,
     ReplicasOffline,
     ShutDownBroker,
+    ShutDownOutcome,
 )
 from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
 from pybroker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
@@ -274,6 +275,86 @@ def test_a_log_that_was_made_by_one_alone_leads_however_often_the_others_die() -
     assert led(image) == [(3, 6, (3,))]
 
 
+def a_first_leader_that_never_began() -> ClusterImage:
+    """Alone in the ISR: the two others, which are back, have left it one after the other."""
+    image = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
+    for change in (
+        BrokersChanged(gone=(2,)),
+        BrokersChanged(gone=(3,)),
+        BrokersChanged((arrival(2, 8),)),
+        BrokersChanged((arrival(3, 9),)),
+    ):
+        image = image.apply(decide_brokers(image, change).delta)
+    assert [state[0::2] for state in led(image)] == [(1, (1,))]
+    return stored(image)
+
+
+def stored(image: ClusterImage) -> ClusterImage:
+    """The states as another controller reads them."""
+    changed = []
+    for topic in image.topics.values():
+        states = [znodes.decode_state("", topics.encode_state(one)) for one in topic.partitions]
+        partitions = [
+            msgspec.structs.replace(one, suspect=state.suspect, young=state.young)
+            for one, state in zip(topic.partitions, states, strict=True)
+        ]
+        changed.append(msgspec.structs.replace(topic, partitions=tuple(partitions)))
+    return image.apply(ImageDelta(topics=tuple(changed)))
+
+
+def telling(image: ClusterImage, broker_id: int, end: int) -> ClusterImage:
+    slots = ((image.topics["a"].topic_id, 0, 0 if end > 0 else -1, end),)
+    told = LogEndsTold(broker_id, image.brokers[broker_id].epoch, slots)
+    return stored(image.apply(decide_log_ends(image, told).delta))
+
+
+def test_others_lead_what_its_only_member_in_sync_never_began() -> None:
+    image = telling(a_first_leader_that_never_began(), 1, znodes.MISSING_LOG)
+    assert led(image)[0][0] == -1
+    image = telling(image, 3, 0)
+    assert led(image)[0][0] == -1, "2 may have records"
+    image = telling(image, 2, 0)
+    assert [state[0::2] for state in led(image)] == [(2, (2,))]
+
+
+def test_what_has_had_a_leader_is_not_begun_anew_without_its_last_member_in_sync() -> None:
+    """Its log is gone, and that of another one ends earlier."""
+    image = telling(a_first_leader_that_never_began(), 1, znodes.MISSING_LOG)
+    for broker_id, end in ((3, 5), (2, 0), (3, 5)):
+        image = telling(image, broker_id, end)
+        partition = image.topics["a"].partitions[0]
+        assert (partition.leader, partition.isr) == (-1, (1,))
+    assert partition.suspect == (znodes.LogEnd(1, -1, znodes.MISSING_LOG),)
+    # Nor where a leader has shown before that it lives.
+    image = a_first_leader_that_never_began()
+    partition = image.topics["a"].partitions[0]
+    change = IsrChange(
+        image.topics["a"].topic_id, 0, partition.leader_epoch, ((1, 1), (3, 9)), partition.state_version
+    )
+    image = image.apply(decide_alter_isr(image, AlterIsr(1, 1, (change,))).delta)
+    image = image.apply(decide_brokers(image, BrokersChanged(gone=(3,))).delta)
+    image = stored(image.apply(decide_brokers(image, BrokersChanged((arrival(3, 12),))).delta))
+    for broker_id, end in ((1, znodes.MISSING_LOG), (2, 0), (3, 0)):
+        image = telling(image, broker_id, end)
+        assert led(image)[0][0::2] == (-1, (1,))
+    # Nor what a disk had that is gone.
+    image = a_first_leader_that_never_began()
+    image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 13, emptied=True),))).delta)
+    for broker_id, end in ((1, znodes.MISSING_LOG), (2, 0), (3, 0)):
+        image = telling(image, broker_id, end)
+        assert led(image)[0][0::2] == (-1, (1,))
+
+
+def test_after_a_power_cut_whoever_has_most_leads_also_of_a_young_partition() -> None:
+    image = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
+    for broker_id, epoch in ((1, 7), (2, 8), (3, 9)):
+        change = BrokersChanged((arrival(broker_id, epoch, intact=False),))
+        image = stored(image.apply(decide_brokers(image, change).delta))
+    for broker_id, end in ((1, 3), (2, 5), (3, 4)):
+        image = telling(image, broker_id, end)
+    assert led(image)[0][0] == 2
+
+
 def test_who_has_lost_a_disk_does_not_lead_what_only_it_had() -> None:
     image = created(cluster(1, 2), "a", partitions=1, factor=2)
     image = created(image, "alone", partitions=1, factor=1)
@@ -297,7 +378,7 @@ def test_before_a_broker_stops_others_lead_and_are_in_sync_without_it() -> None:
     image = created(image, "alone", partitions=3, factor=1)
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 9), arrival(2, 8), arrival(3, 7)))).delta)
     decision = decide_shut_down(image, ShutDownBroker(1, 9))
-    assert (decision.reply, decision.separable) == ((("alone", 0),), True)
+    assert (decision.reply, decision.separable) == (ShutDownOutcome((("alone", 0),)), True)
     after = image.apply(decision.delta)
     assert [(leader, isr) for leader, _, isr in led(after)] == [(2, (2,)), (2, (2, 3)), (3, (3,))]
     # It leads nothing that comes now, and comes back into no ISR.
@@ -310,6 +391,24 @@ def test_before_a_broker_stops_others_lead_and_are_in_sync_without_it() -> None:
     assert (after.leaving, led(after, "alone")[0][0]) == (frozenset(), 1)
     with pytest.raises(KafkaError):
         decide_shut_down(after, ShutDownBroker(1, 9))
+
+
+def test_many_partitions_are_taken_over_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "TAKEN_OVER_MAX", 4)
+    image = cluster(1, 2, 3)
+    for name in ("a", "b"):
+        image = created(image, name, partitions=6, factor=2)
+    image = created(image, "alone", partitions=3, factor=1)
+    replies, operations = [], []
+    while not replies or replies[-1].more:
+        decision = decide_shut_down(image, ShutDownBroker(1, 1))
+        replies.append(decision.reply)
+        operations.append(len(decision.operations))
+        image = image.apply(decision.delta)
+        assert image.leaving == {1}
+    assert operations == [4, 4]
+    assert replies == [ShutDownOutcome(more=True), ShutDownOutcome((("alone", 0),))]
+    assert not any(leader == 1 or 1 in isr for name in ("a", "b") for leader, _, isr in led(image, name))
 
 
 def test_states_are_written_before_the_lives_that_they_follow_from() -> None:
