@@ -20,6 +20,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from pybroker import client as ours
+from pybroker.client import blocking
 from pybroker.metadata import znodes
 from pybroker.native import Uuid
 from pybroker.offline.directories import read_properties_of, write_properties_of
@@ -32,6 +34,18 @@ TOPICS = {"plain": 3, "packed": 1, "compacted": 1, "empty": 2}
 READ_BEFORE = 150
 FOR_EVER = {"log.retention.ms": "-1"}
 """The records are of 1970, and both brokers look for old ones half a minute after their start."""
+SETTINGS = {
+    ours.ConfigResource(ours.ConfigResourceType.GROUP, "readers/of a"): {
+        "consumer.session.timeout.ms": "50000",
+        "share.record.lock.duration.ms": "20000",
+    },
+    ours.ConfigResource(ours.ConfigResourceType.CLIENT_METRICS, "all/of them"): {
+        "interval.ms": "60000",
+        "match": "client_id=reader.*",
+        "metrics": "org.apache.kafka.consumer.,org.apache.kafka.producer.",
+    },
+}
+"""Of resources that are neither topics nor brokers."""
 
 
 def admin(broker: BrokerProcess) -> AdminClient:
@@ -44,6 +58,15 @@ def produce(broker: BrokerProcess, topic: str, partition: int, count: int, **set
         value = (b"%s %d %06d " % (topic.encode(), partition, number)) * 20
         producer.produce(topic, value, b"k%d" % (number % 50), partition, headers={"n": str(number)}, timestamp=number)
     assert producer.flush(PATIENCE_S) == 0
+
+
+def own_settings(admin: blocking.AdminClient) -> dict[ours.ConfigResource, dict[str, str | None]]:
+    """What the resources of `SETTINGS` have of their own."""
+    sources = ours.ConfigSource.GROUP_CONFIG, ours.ConfigSource.CLIENT_METRICS_CONFIG
+    return {
+        resource: {name: entry.value for name, entry in entries.items() if entry.source in sources}
+        for resource, entries in admin.describe_configs(list(SETTINGS)).all().items()
+    }
 
 
 def digest(broker: BrokerProcess) -> dict[str, str]:
@@ -101,6 +124,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
         strict = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "packed", incremental_configs=[strict])
         client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+        with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as settings:
+            settings.incremental_alter_configs(
+                {one: [ours.AlterConfigOp(*item) for item in wanted.items()] for one, wanted in SETTINGS.items()}
+            )
+            assert own_settings(settings) == SETTINGS
         consumer = Consumer(
             {
                 "bootstrap.servers": broker.bootstrap,
@@ -171,6 +199,7 @@ def test_a_kafka_directory_is_taken_over(
     assert not [line for line in shown.stdout.splitlines() if line.startswith("deleted ")], "a topic that is gone"
     told = " ".join(shown.stdout.split())
     assert "packed: min.insync.replicas=2 is not taken over: this broker is alone" in told
+    assert "group readers/of a: its setting share.record.lock.duration.ms=20000 has no effect here" in told
     assert "-delete was waiting to be removed by Apache Kafka; it is put aside" in told
     assert contents(copy) == before, "a dry run changes nothing"
 
@@ -194,6 +223,12 @@ def test_a_kafka_directory_is_taken_over(
     config = next(iter(described.values())).result(PATIENCE_S)
     assert config["cleanup.policy"].value == "compact"
     assert config["segment.bytes"].value == "1048576"
+
+    with blocking.AdminClient({"bootstrap.servers": pybroker.bootstrap}) as settings:
+        assert own_settings(settings) == {
+            one: {name: value for name, value in wanted.items() if not name.startswith("share.")}
+            for one, wanted in SETTINGS.items()
+        }
 
     # The group goes on where it was, on old and new records; ids of producers are new ones.
     produce(pybroker, "plain", 0, 10, **{"enable.idempotence": True})

@@ -18,7 +18,7 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic by name, a broker by id as text ("" = all brokers), a group."""
+    """A topic by name, a broker by id as text ("" = all brokers), a group, a subscription to metrics of clients."""
 
     type: ConfigResourceType
     name: str

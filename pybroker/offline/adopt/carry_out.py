@@ -96,6 +96,10 @@ async def _fill(store: EmbeddedStore, plan: Plan) -> None:
         operations.append(
             Create(znodes.broker_config_path(name or znodes.DEFAULT_BROKER_CONFIG), znodes.encode_config(config))
         )
+    for group, config in plan.group_configs.items():
+        operations.append(Create(znodes.group_config_path(group), znodes.encode_config(config)))
+    for name, config in plan.client_metrics_configs.items():
+        operations.append(Create(znodes.client_metrics_config_path(name), znodes.encode_config(config)))
     if plan.next_producer_id:
         block = {
             "version": 1,

@@ -19,7 +19,7 @@ from pybroker.offline.adopt.batches import Malformed, values
 from pybroker.protocol import messages as m
 
 DIRECTORY = "__cluster_metadata-0"
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Resource types of ConfigRecord."""
 FRAME_VERSION = 1
 _VARINT_OF_A_BYTE_MAX = 0x7F
@@ -55,6 +55,9 @@ class Metadata(msgspec.Struct):
     topic_configs: dict[str, dict[str, str]] = {}
     broker_configs: dict[str, dict[str, str]] = {}
     """By broker id; "" for all."""
+    group_configs: dict[str, dict[str, str]] = {}
+    client_metrics_configs: dict[str, dict[str, str]] = {}
+    """By name of the subscription (KIP-714)."""
     next_producer_id: int = 0
     passed_over: Counter[str] = msgspec.field(default_factory=Counter)
     """What there is and is not taken over."""
@@ -154,12 +157,16 @@ def _partition_change(metadata: Metadata, record: m.PartitionChangeRecord) -> No
 
 
 def _config(metadata: Metadata, record: m.ConfigRecord) -> None:
-    if record.resource_type == TOPIC:
-        configs = metadata.topic_configs.setdefault(record.resource_name, {})
-    elif record.resource_type == BROKER:
-        configs = metadata.broker_configs.setdefault(record.resource_name, {})
-    else:
+    by_type = {
+        TOPIC: metadata.topic_configs,
+        BROKER: metadata.broker_configs,
+        CLIENT_METRICS: metadata.client_metrics_configs,
+        GROUP: metadata.group_configs,
+    }
+    if record.resource_type not in by_type:
+        metadata.passed_over[f"settings of resource type {record.resource_type}"] += 1
         return
+    configs = by_type[record.resource_type].setdefault(record.resource_name, {})
     if record.value is None:
         configs.pop(record.name, None)
     else:

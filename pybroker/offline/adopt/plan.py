@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from pybroker.config import TOPIC_SETTINGS, one_node
+from pybroker.config import GROUP_SETTINGS, TOPIC_SETTINGS, one_node
+from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS
 from pybroker.errors import StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import FILE_NAME
@@ -50,12 +51,14 @@ class Plan(msgspec.Struct):
     directories: list[Path]
     cluster_id: str
     node_id: int
-    source: str
+    source: str = ""
     """Which kind of directory it is, in words."""
-    topics: list[AdoptedTopic]
-    broker_configs: dict[str, dict[str, str]]
-    next_producer_id: int
-    notes: list[str]
+    topics: list[AdoptedTopic] = []
+    broker_configs: dict[str, dict[str, str]] = {}
+    group_configs: dict[str, dict[str, str]] = {}
+    client_metrics_configs: dict[str, dict[str, str]] = {}
+    next_producer_id: int = 0
+    notes: list[str] = []
     """What is left out, and why."""
 
 
@@ -79,7 +82,7 @@ def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[s
             f"{directories[0]} is of a KRaft broker, but no {DIRECTORY} is there; name all log directories of the "
             "broker, also metadata.log.dir"
         )
-    plan = Plan(list(directories), cluster_id, node_id, "", [], {}, 0, notes)
+    plan = Plan(list(directories), cluster_id, node_id, notes=notes)
     if log:
         plan.source = "KRaft (metadata log)"
         try:
@@ -191,6 +194,16 @@ def _from_metadata(plan: Plan, metadata: Metadata, local: Places) -> None:
         broker: _for_one_node(f"broker {broker}" if broker else "all brokers", config, plan.notes)
         for broker, config in metadata.broker_configs.items()
     }
+    plan.group_configs = {
+        group: kept
+        for group, config in metadata.group_configs.items()
+        if (kept := _with_effect(f"group {group}", config, GROUP_SETTINGS, plan.notes))
+    }
+    plan.client_metrics_configs = {
+        name: kept
+        for name, config in metadata.client_metrics_configs.items()
+        if (kept := _with_effect(f"client metrics {name}", config, CLIENT_METRICS_SETTINGS, plan.notes))
+    }
     plan.next_producer_id = metadata.next_producer_id
     for what, count in sorted(metadata.passed_over.items()):
         plan.notes.append(f"{what} are not taken over ({count} records): make them anew")
@@ -221,15 +234,22 @@ def _from_directories(plan: Plan, local: Places, configs: Mapping[str, Mapping[s
 
 
 def _known(topic: str, config: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+    if config.get("remote.storage.enable") == "true":
+        raise StartError(f"topic {topic!r} has records in tiered storage, which is not part of this broker")
+    return _for_one_node(topic, _with_effect(topic, config, TOPIC_SETTINGS, notes), notes)
+
+
+def _with_effect(
+    whose: str, config: Mapping[str, str], settings: Container[str], notes: list[str]
+) -> dict[str, str]:
+    """Leaves out what this broker does not know."""
     kept = {}
     for name, value in config.items():
-        if name == "remote.storage.enable" and value == "true":
-            raise StartError(f"topic {topic!r} has records in tiered storage, which is not part of this broker")
-        if name in TOPIC_SETTINGS:
+        if name in settings:
             kept[name] = value
         else:
-            notes.append(f"{topic}: its setting {name}={value} has no effect here")
-    return _for_one_node(topic, kept, notes)
+            notes.append(f"{whose}: its setting {name}={value} has no effect here")
+    return kept
 
 
 def _for_one_node(whose: str, config: Mapping[str, str], notes: list[str]) -> dict[str, str]:

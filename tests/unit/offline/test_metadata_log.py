@@ -74,6 +74,9 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
         config(2, "a", "retention.ms", "5"),
         config(2, "a", "retention.ms", None),
         config(4, "", "log.retention.ms", "7"),
+        config(32, "readers", "consumer.session.timeout.ms", "50000"),
+        config(16, "all", "interval.ms", "60000"),
+        config(64, "unheard-of", "a", "b"),
         topic(B, "b"),
         partition(B, 0),
         config(2, "b", "retention.ms", "1"),
@@ -86,8 +89,10 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
     assert (found.topics[A].partitions[0].leader_epoch, found.topics[A].partitions[0].leader) == (5, 1)
     assert found.topic_configs == {"a": {"cleanup.policy": "compact"}}
     assert found.broker_configs == {"": {"log.retention.ms": "7"}}
+    assert found.group_configs == {"readers": {"consumer.session.timeout.ms": "50000"}}
+    assert found.client_metrics_configs == {"all": {"interval.ms": "60000"}}
     assert found.next_producer_id == 3000
-    assert found.passed_over == {"ACLs": 1}
+    assert found.passed_over == {"ACLs": 1, "settings of resource type 64": 1}
 
 
 @pytest.mark.checklist("R23")
