@@ -16,6 +16,9 @@ LIVES_RECORDS = (300, 1_500)
 """How many records a consumer reads at least and at most before it leaves and another one takes its place."""
 
 EXPECTED = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+STUCK = KafkaError.NOT_COORDINATOR
+"""What librdkafka reports when its group moved between its assignment and its question for committed offsets. It does
+not ask the new coordinator (docs/clients.md): a consumer that sees it is closed and another one takes its place."""
 
 
 @dataclass
@@ -78,6 +81,9 @@ class Member(threading.Thread):
             since_commit = 0
             while records > 0 and not self.enough.is_set():
                 message = consumer.poll(0.1)
+                if message is not None and _is_stuck(message):
+                    self._group.history.counts["group lives that got stuck"] += 1
+                    break
                 if message is not None and self._took(message):
                     since_commit += 1
                     records -= 1
@@ -144,3 +150,8 @@ class Member(threading.Thread):
                 with self._group.lock:
                     self._group.committed[place] = max(self._group.committed.get(place, -1), one.offset)
                 self._group.history.counts["commits"] += 1
+
+
+def _is_stuck(message: Message) -> bool:
+    problem = message.error()
+    return problem is not None and problem.code() == STUCK
