@@ -23,12 +23,17 @@ need = @$(1) >/dev/null 2>&1 || { echo "Missing: $(2). $(3)" >&2; exit 1; }
 # A registry drops a connection now and then: $(call retry,command) tries four times.
 retry = for attempt in 1 2 3 4; do $(1) && break; [ $$attempt = 4 ] && exit 1; echo "Trying again: $(firstword $(1))" >&2; sleep $$((attempt * 3)); done
 
+# $(call debian,command,package,what it is,how to get it elsewhere): installed by root on Debian and Ubuntu, named otherwise
+debian = @command -v $(1) >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo 'Installing $(2)' \
+	&& apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(2) >/dev/null; } \
+	|| { echo "Missing: $(3). Debian/Ubuntu: apt install $(2); $(4)" >&2; exit 1; }
+
 # $(call install,profile): the native core built, and pybroker installed into the environment
 install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
 .PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
-	lock fetch need-build need-java need-go need-openssl
+	lock fetch need-build need-java need-go need-openssl need-chromium need-promtool
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,7 +98,7 @@ clean: ## remove what was built or installed here (downloads stay in the user's 
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks pybroker/*.so
 	$(if $(CARGO_TARGET_DIR),,rm -rf target)
 
-fetch: need-java need-go need-openssl $(VENV)/.locked $(VENV)/.built
+fetch: need-java need-go need-openssl need-chromium need-promtool $(VENV)/.locked $(VENV)/.built
 	@$(BIN)/python -m tests.support.fetch
 
 need-build:
@@ -111,6 +116,12 @@ need-go:
 
 need-openssl:
 	$(call need,openssl version,openssl (tests of TLS make their certificates with it),Debian/Ubuntu: apt install openssl; macOS: brew install openssl)
+
+need-chromium:
+	$(call debian,chromium,chromium,Chromium (tests of the console look at its pages with it),elsewhere: https://www.chromium.org)
+
+need-promtool:
+	$(call debian,promtool,prometheus,promtool (tests check the alert rules with it),elsewhere: https://prometheus.io/download)
 
 $(VENV)/.created: | need-build
 	$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing. Debian/Ubuntu: apt install python3-venv" >&2; exit 1; }
