@@ -119,6 +119,7 @@ need-openssl:
 
 need-chromium:
 	$(call debian,chromium,chromium,Chromium (tests of the console look at its pages with it),elsewhere: https://www.chromium.org)
+	$(call debian,chromedriver,chromium-driver,chromedriver (tests steer Chromium with it),elsewhere: https://chromedriver.chromium.org)
 
 need-promtool:
 	$(call debian,promtool,prometheus,promtool (tests check the alert rules with it),elsewhere: https://prometheus.io/download)

@@ -24,6 +24,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "cluster": "pybroker.cli.cluster:cluster",
     "completion": "pybroker.cli.completion:completion",
     "configs": "pybroker.cli.configs:configs",
+    "console": "pybroker.cli.console:console",
     "consume": "pybroker.cli.records.consume:consume",
     "groups": "pybroker.cli.groups:groups",
     "ingest": "pybroker.cli.ingest:ingest",

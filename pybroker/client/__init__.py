@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pybroker.client.admin.client import AdminClient, ClusterDescription
+    from pybroker.client.admin.cluster_state import ClusterState, TroubledPartition
     from pybroker.client.admin.config_types import (
         AlterConfigOp,
         ConfigEntry,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         TopicCollection,
         TopicDescription,
         TopicListing,
+        TopicPage,
         TopicPartitionInfo,
     )
     from pybroker.client.admin.transactions import (
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedVersionError,
     )
+    from pybroker.client.impact import DeletionImpact, GroupPosition, deletion_impact
     from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
     from pybroker.client.plugins.interceptors import ConsumerInterceptor, MetricReporter, ProducerInterceptor
     from pybroker.client.plugins.metrics import ClientMetrics
@@ -120,6 +123,7 @@ __all__ = [
     "ClusterDescription",
     "ClusterResource",
     "ClusterResourceListener",
+    "ClusterState",
     "CommitFailedError",
     "ConfigEntry",
     "ConfigResource",
@@ -131,6 +135,7 @@ __all__ = [
     "CreateTopicsResult",
     "DeleteTopicsResult",
     "DeletedReplica",
+    "DeletionImpact",
     "Delivery",
     "DescribeTopicsResult",
     "Deserializer",
@@ -139,6 +144,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMetadata",
+    "GroupPosition",
     "IngestListing",
     "IngestPartition",
     "IngestState",
@@ -190,6 +196,7 @@ __all__ = [
     "TopicIncarnation",
     "TopicListing",
     "TopicMetadataAndConfig",
+    "TopicPage",
     "TopicPartition",
     "TopicPartitionInfo",
     "TopicRecreatedError",
@@ -197,11 +204,13 @@ __all__ = [
     "TransactionFailedError",
     "TransactionListing",
     "TransactionalProducer",
+    "TroubledPartition",
     "TruncatedTopic",
     "UndeletedTopic",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "Uuid",
+    "deletion_impact",
 ]
 
 _MODULES = {
@@ -209,6 +218,7 @@ _MODULES = {
         "AdminClient",
         "ClusterDescription",
     ),
+    "pybroker.client.admin.cluster_state": ("ClusterState", "TroubledPartition"),
     "pybroker.client.admin.config_types": (
         "AlterConfigOp",
         "ConfigEntry",
@@ -267,6 +277,7 @@ _MODULES = {
         "TopicCollection",
         "TopicDescription",
         "TopicListing",
+        "TopicPage",
         "TopicPartitionInfo",
     ),
     "pybroker.client.admin.transactions": (
@@ -301,6 +312,11 @@ _MODULES = {
         "TransactionFailedError",
         "UnknownTopicError",
         "UnsupportedVersionError",
+    ),
+    "pybroker.client.impact": (
+        "DeletionImpact",
+        "GroupPosition",
+        "deletion_impact",
     ),
     "pybroker.client.offsets": (
         "OffsetAndMetadata",

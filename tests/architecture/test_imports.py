@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli", "testing"},
-    {"process", "offline"},
+    {"process", "offline", "console"},
     {"app"},
     {"broker_routes", "composition", "dispatch", "observability", "startup"},
     {"services"},
@@ -91,3 +91,11 @@ def test_decisions_neither_wait_nor_do_anything() -> None:
             alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
         }
         assert outside <= {"msgspec"}, name
+
+
+def test_the_console_is_a_client() -> None:
+    """It asks as any other client, so that it shows Apache Kafka as well; the broker does not know it."""
+    used = {imported for top, path in modules() if top == "console" for imported in imports(path)}
+    assert used - {"console"} == {"client"}
+    users = {path.relative_to(ROOT).as_posix() for top, path in modules() if "console" in imports(path)}
+    assert {user for user in users if not user.startswith("console/")} == {"cli/console.py"}

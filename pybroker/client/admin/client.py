@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from pybroker.client.admin.cluster_state import ClusterStateAdmin
 from pybroker.client.admin.configs import ConfigsAdmin
 from pybroker.client.admin.groups import GroupsAdmin
 from pybroker.client.admin.ingests import IngestsAdmin
@@ -38,6 +39,7 @@ class AdminClient(
     RecordsAdmin,
     SecurityAdmin,
     TransactionsAdmin,
+    ClusterStateAdmin,
 ):
     """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
 

@@ -10,7 +10,7 @@ from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.config_messages import describe_request, described
 from pybroker.client.admin.config_types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
-from pybroker.client.cluster import TopicPartition
+from pybroker.client.cluster import TopicPartition, by_topic
 from pybroker.client.connection.network import Where
 from pybroker.client.errors import broker_error
 from pybroker.protocol import messages as m
@@ -92,13 +92,23 @@ class ConfigsAdmin(AdminBase):
 
         return KeyedResult(start(changes, work))
 
-    async def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDirDescription]]:
-        """The log directories of brokers: broker id → path → description. brokers: None = all."""
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """The log directories of brokers: broker id → path → description. brokers: None = all. partitions: whose
+        replicas are told; None = all of them.
+        """
+        topics = None
+        if partitions is not None:
+            topics = [
+                m.DescribeLogDirsRequest_DescribableLogDirTopic(topic=name, partitions=indexes)
+                for name, indexes in by_topic(partitions).items()
+            ]
         if brokers is None:
             brokers = [node.id for node in (await self._network.refresh(())).nodes]
         found = {}
         for broker in brokers:
-            answer = await self._network.ask(m.DescribeLogDirsRequest(topics=None), broker)
+            answer = await self._network.ask(m.DescribeLogDirsRequest(topics=topics), broker)
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"log directories of broker {broker}")
             found[broker] = {row.log_dir: _log_dir(row) for row in answer.results}

@@ -125,12 +125,13 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitionInfo:
-    """A partition in a description. `leader` is None while there is none."""
+    """A partition in a description. `leader` is None while there is none, `leader_epoch` -1 where unknown."""
 
     partition: int
     leader: Node | None
     replicas: tuple[Node, ...]
     isr: tuple[Node, ...]
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,14 @@ class TopicListing:
     name: str
     topic_id: Uuid
     internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """A page of `list_topics_page`. next: what `after` has to be for the next one; None behind the last."""
+
+    listings: tuple[TopicListing, ...]
+    next: str | None
 
 
 class ListTopicsResult(dict[str, TopicListing]):

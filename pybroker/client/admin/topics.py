@@ -25,6 +25,7 @@ from pybroker.client.admin.topic_types import (
     TopicDescription,
     TopicIdCollection,
     TopicListing,
+    TopicPage,
     TopicPartitionInfo,
     topic_collection,
 )
@@ -146,6 +147,32 @@ class TopicsAdmin(AdminBase):
         futures: Futures[Any, TopicDescription] = start(keys, work)
         return DescribeTopicsResult.of_topic_ids(futures) if by_id else DescribeTopicsResult.of_topic_names(futures)
 
+    async def list_topics_page(
+        self, *, prefix: str = "", after: str | None = None, limit: int = 100, list_internal: bool = False
+    ) -> TopicPage:
+        """Topics in the order of their names, `limit` at most: those that begin with `prefix`, behind `after`.
+
+        ListTopics of version 1 does this at the broker; from others all names are fetched, and the page is cut here.
+        """
+
+        async def ask(connection: BrokerConnection) -> TopicPage | None:
+            if not connection.supports(m.ListTopicsRequest, 1):
+                return None
+            request = m.ListTopicsRequest(list_internal=list_internal, prefix=prefix, after=after, limit=limit)
+            answer = await connection.request(request, 1)
+            if answer.error_code:
+                raise broker_error(answer.error_code, about="list of topics")
+            listings = tuple(TopicListing(row.name, row.topic_id, row.internal) for row in answer.topic_listing)
+            return TopicPage(listings, answer.next)
+
+        page: TopicPage | None = await self._network.attempt("any", ask, about="list of topics")
+        if page is not None:
+            return page
+        found = await self.list_topics(list_internal=list_internal)
+        names = sorted(name for name in found if name.startswith(prefix) and (after is None or name > after))
+        more = len(names) > limit
+        return TopicPage(tuple(found[name] for name in names[:limit]), names[limit - 1] if more else None)
+
     async def list_topics(self, *, list_internal: bool = False) -> ListTopicsResult:
         """All topics that the caller may see. list_internal: internal topics as well.
 
@@ -265,7 +292,11 @@ def _description(row: Any, nodes: Mapping[int, Node]) -> TopicDescription:
         row.is_internal,
         tuple(
             TopicPartitionInfo(
-                each.partition_index, nodes.get(each.leader_id), known(each.replica_nodes), known(each.isr_nodes)
+                each.partition_index,
+                nodes.get(each.leader_id),
+                known(each.replica_nodes),
+                known(each.isr_nodes),
+                each.leader_epoch,
             )
             for each in sorted(row.partitions, key=lambda each: each.partition_index)
         ),

@@ -52,10 +52,12 @@ class AdminClient(BlockingClient):
 
     send = waiting(admin.AdminClient.send)
     describe_cluster = waiting(admin.AdminClient.describe_cluster)
+    describe_cluster_state = waiting(admin.AdminClient.describe_cluster_state)
     create_topics = answered(admin.AdminClient.create_topics, CreateTopicsResult)
     delete_topics = answered(admin.AdminClient.delete_topics, DeleteTopicsResult)
     describe_topics = answered(admin.AdminClient.describe_topics, DescribeTopicsResult)
     list_topics = waiting(admin.AdminClient.list_topics)
+    list_topics_page = waiting(admin.AdminClient.list_topics_page)
     undelete_topics = answered(admin.AdminClient.undelete_topics, KeyedResult)
     truncate_topics = answered(admin.AdminClient.truncate_topics, KeyedResult)
     describe_topic_history = answered(admin.AdminClient.describe_topic_history, KeyedResult)

@@ -1,0 +1,77 @@
+"""`pybroker console`: the web console, a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pybroker.cli.options import BOOTSTRAP_SERVER, Target, refusals_told
+
+INSTALL = "The console needs packages that are not here: pip install 'pybroker[console]'"
+
+
+@click.command()
+@click.option(
+    "--bootstrap-server", default=BOOTSTRAP_SERVER, show_default=True, metavar="HOST:PORT[,…]", help="The cluster."
+)
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Client settings under Kafka's names. With security.protocol=SASL_… people log in as the broker's users.",
+)
+@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Port 0: a free one.")
+@click.option(
+    "--without-login",
+    is_flag=True,
+    help="Everybody who reaches it acts with the rights of --command-config, also from other machines.",
+)
+@click.option(
+    "--host-name", "host_names", multiple=True, metavar="NAME", help="A name under which browsers may ask; repeatable."
+)
+@click.option(
+    "--idle-timeout", default=30, show_default=True, type=click.IntRange(1, 720), metavar="MINUTES",
+    help="Who does nothing for so long logs in again.",
+)  # fmt: skip
+@click.option("--metrics-url", metavar="URL", help="A broker's /metrics, for charts of requests and errors.")
+@click.option("--certificate", type=click.Path(dir_okay=False), help="Serve https: certificate chain, PEM.")
+@click.option("--key", type=click.Path(dir_okay=False), help="Its key, PEM.")
+def console(
+    *,
+    bootstrap_server: str,
+    command_config: Path | None,
+    listen: str,
+    without_login: bool,
+    host_names: tuple[str, ...],
+    idle_timeout: int,
+    metrics_url: str | None,
+    certificate: str | None,
+    key: str | None,
+) -> None:
+    """Serve the web console: topics, records, groups, deletions, brokers and access in a browser."""
+    host, colon, port = listen.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 65536):
+        raise click.UsageError(f"--listen {listen}: say HOST:PORT.")
+    if metrics_url is not None and not metrics_url.startswith(("http://", "https://")):
+        raise click.UsageError(f"--metrics-url {metrics_url}: say http://HOST:PORT/metrics.")
+    try:
+        from pybroker.console.serve import serve
+        from pybroker.console.settings import ConsoleSettings
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "pybroker":
+            raise
+        raise click.ClickException(INSTALL) from None
+    settings = ConsoleSettings(
+        client_config=Target(bootstrap_server, command_config, json=False).client_config(),
+        host=host.removeprefix("[").removesuffix("]"),
+        port=int(port),
+        without_login=without_login,
+        host_names=host_names,
+        idle_timeout_s=idle_timeout * 60.0,
+        metrics_url=metrics_url,
+        certificate=certificate,
+        key=key,
+    )
+    with refusals_told():
+        serve(settings, lambda address: click.echo(f"The console of {bootstrap_server} is at {address}"))

@@ -1,0 +1,90 @@
+"""The addresses of the console."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from pybroker.console.screens import brokers, deletions, login, overview, topic, topic_changes, topics
+from pybroker.console.settings import ConsoleSettings
+from pybroker.console.web.guard import Guard
+from pybroker.console.web.pages import STATIC
+from pybroker.console.web.visits import Console, NotFoundError, Visit, action, page
+
+SHOWN = {
+    "/": overview.show,
+    "/brokers": brokers.show,
+    "/brokers/{id}": brokers.one,
+    "/deletions": deletions.show,
+    "/topics": topics.show,
+    "/topics/new": topics.new,
+    "/topic-ids/{id}": topics.by_id,
+    "/topics/{name}": topic.show,
+    "/topics/{name}/settings": topic.settings,
+    "/topics/{name}/groups": topic.groups,
+    "/topics/{name}/history": topic.history,
+    "/topics/{name}/delete": topic_changes.ask_delete,
+}
+"""GET."""
+
+DONE = {
+    "/deletions/undelete": deletions.undelete,
+    "/deletions/purge": deletions.purge,
+    "/topics/new": topics.create,
+    "/topics/{name}/settings": topic_changes.change_setting,
+    "/topics/{name}/delete": topic_changes.delete,
+    "/topics/{name}/partitions": topic_changes.add_partitions,
+}
+"""POST."""
+
+
+class Assets(StaticFiles):
+    """Style sheet, script, icon: their addresses change with their content."""
+
+    def file_response(self, *args: object, **named: object) -> Response:
+        """May be kept."""
+        response = super().file_response(*args, **named)  # type: ignore[arg-type]  # starlette's own, handed on
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+def make_app(settings: ConsoleSettings) -> ASGIApp:
+    """The whole application. Raises ClientConfigError for settings that cannot be."""
+    settings.check()
+    console = Console(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await console.close()
+
+    async def nothing(visit: Visit) -> Response:
+        raise NotFoundError(f"There is no page {visit.request.url.path}.")
+
+    async def not_found(request: Request, _: Exception) -> Response:
+        return await page(nothing, login=False)(request)
+
+    async def alive(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    routes: list[Route | Mount] = [
+        Mount("/static", Assets(directory=STATIC)),
+        Route("/healthz", alive),
+        Route("/login", page(login.show, login=False), methods=["GET"]),
+        Route("/login", action(login.log_in, login=False), methods=["POST"]),
+        Route("/logout", action(login.log_out, login=False), methods=["POST"]),
+        *(Route(path, page(handler), methods=["GET"]) for path, handler in SHOWN.items()),
+        *(Route(path, action(handler), methods=["POST"]) for path, handler in DONE.items()),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: not_found})
+    app.state.console = console
+    return Guard(app, (*settings.host_names, settings.host))
+
+

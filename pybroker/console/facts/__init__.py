@@ -1,0 +1,1 @@
+"""What pages show, asked of the cluster. Nothing here knows HTTP."""

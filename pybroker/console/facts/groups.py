@@ -1,0 +1,62 @@
+"""Groups and how far behind they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pybroker.client import AdminClient, OffsetSpec, TopicPartition
+from pybroker.console.facts.offsets import ends
+
+GROUPS_MAX = 500
+"""Whose positions are looked at for one page."""
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAtTopic:
+    """A group's positions in one topic. lag: None where unknown."""
+
+    group: str
+    state: str
+    type: str
+    partitions: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsAtTopic:
+    """cut: how many groups were not looked at."""
+
+    rows: tuple[GroupAtTopic, ...]
+    cut: int
+
+
+async def groups_of(admin: AdminClient, partitions: Sequence[TopicPartition]) -> GroupsAtTopic:
+    """The groups that have positions in these partitions."""
+    listed = [each for each in await admin.list_groups() if each.protocol_type in ("consumer", "")]
+    listed.sort(key=lambda each: each.group_id)
+    last = await ends(admin, partitions, OffsetSpec.latest())
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def positions(group: str) -> dict[TopicPartition, int]:
+        async with gate:
+            found = await admin.list_consumer_group_offsets(group, partitions)
+        return {where: at.offset for where, at in found.items()}
+
+    chosen = listed[:GROUPS_MAX] if partitions else []
+    found = await asyncio.gather(*(positions(each.group_id) for each in chosen))
+    rows = [
+        GroupAtTopic(each.group_id, each.state, each.type, len(at), total_lag(at, last))
+        for each, at in zip(chosen, found, strict=True)
+        if at
+    ]
+    return GroupsAtTopic(tuple(rows), max(len(listed) - GROUPS_MAX, 0))
+
+
+def total_lag(committed: dict[TopicPartition, int], last: dict[TopicPartition, int]) -> int | None:
+    """Records that are not read."""
+    if any(where not in last for where in committed):
+        return None
+    return sum(max(last[where] - at, 0) for where, at in committed.items())

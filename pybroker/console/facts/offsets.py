@@ -1,0 +1,71 @@
+"""Where partitions' logs begin and end, and what they take on disks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from pybroker.client import (
+    AdminClient,
+    KafkaError,
+    OffsetSpec,
+    TopicDescription,
+    TopicPartition,
+)
+
+PARTITIONS_MAX = 5_000
+"""Asked for one page; of a page with more, offsets are left out."""
+
+
+async def ends(admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    """The offsets that could be had. Raises KafkaError if there were none at all."""
+    if not partitions or len(partitions) > PARTITIONS_MAX:
+        return {}
+    futures = admin.list_offsets(dict.fromkeys(partitions, spec)).values()
+    answers = await asyncio.gather(*futures.values(), return_exceptions=True)
+    found, refusal = {}, None
+    for partition, answer in zip(futures, answers, strict=True):
+        if isinstance(answer, BaseException):
+            if not isinstance(answer, KafkaError):
+                raise answer
+            refusal = answer
+        else:
+            found[partition] = answer.offset
+    if not found and refusal is not None:
+        raise refusal
+    return found
+
+
+async def both_ends(
+    admin: AdminClient, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int | None, int | None]]:
+    """First offset and that of the next record."""
+    first, last = await asyncio.gather(
+        ends(admin, partitions, OffsetSpec.earliest()), ends(admin, partitions, OffsetSpec.latest())
+    )
+    return {each: (first.get(each), last.get(each)) for each in partitions}
+
+
+def with_leader(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
+    """Partitions that somebody can be asked about: others would be waited for."""
+    return [
+        TopicPartition(topic.name, each.partition)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader is not None
+    ]
+
+
+async def replicas_on_disk(
+    admin: AdminClient, partitions: Sequence[TopicPartition]
+) -> dict[tuple[TopicPartition, int], tuple[int, str]]:
+    """(Partition, broker) → bytes and log directory; replicas that move are left out."""
+    if not partitions or len(partitions) > PARTITIONS_MAX:
+        return {}
+    found = {}
+    for broker, dirs in (await admin.describe_log_dirs(partitions=partitions)).items():
+        for path, described in dirs.items():
+            for partition, replica in described.replicas.items():
+                if not replica.is_future:
+                    found[partition, broker] = replica.size, path
+    return found

@@ -1,0 +1,84 @@
+"""A page is made of parts: one that the user may not see, or that the cluster cannot answer, says so in its place, and
+the others stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pybroker.client import (
+    AuthenticationError,
+    BrokerConnectionError,
+    ClientConfigError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+
+Value = TypeVar("Value")
+
+TROUBLE = (KafkaError, BrokerConnectionError, KafkaTimeoutError, ClientConfigError)
+"""What a cluster refuses or cannot do; anything else is a bug."""
+
+ABSENT = "This cluster does not offer that: it is pybroker's own, and Apache Kafka has nothing like it."
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[Value]):
+    """value, or why there is none. absent: the cluster does not know the request at all."""
+
+    value: Value | None
+    problem: str | None = None
+    absent: bool = False
+
+    def __bool__(self) -> bool:
+        return self.problem is None
+
+
+async def part(work: Awaitable[Value]) -> Part[Value]:
+    """What `work` gives, or its failure in words."""
+    try:
+        return Part(await work)
+    except UnsupportedVersionError:
+        return Part(None, ABSENT, absent=True)
+    except AuthenticationError:
+        raise
+    except TROUBLE as error:
+        return Part(None, in_words(error))
+
+
+async def parts(*works: Awaitable[Any]) -> list[Part[Any]]:
+    """All at once."""
+    return list(await asyncio.gather(*(part(work) for work in works)))
+
+
+_WORDS: dict[int, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "You may not do this with the topic: an access control list is missing",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "You may not do this with the group: an access control list is missing",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "You may not do this with the cluster: an access control list is missing",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic",
+    ErrorCode.UNKNOWN_TOPIC_ID: "There is no topic with that id",
+    ErrorCode.NON_EMPTY_GROUP: "The group has members: stop them first",
+    ErrorCode.SECURITY_DISABLED: "The cluster has no access control (authorizer.class.name is not set)",
+}
+
+
+def in_words(error: Exception) -> str:
+    """One sentence for people, with Kafka's name of the code."""
+    if isinstance(error, AuthenticationError):
+        if error.code == ErrorCode.ILLEGAL_SASL_STATE:
+            return (
+                "The broker's listener wants a login. Start the console with a --command-config that says "
+                "security.protocol=SASL_SSL (or SASL_PLAINTEXT)."
+            )
+        return f"The broker does not accept user or password. {error.message or ''}".strip()
+    if isinstance(error, KafkaError):
+        said = _WORDS.get(error.code)
+        text = error.message or ""
+        if said is None:
+            return f"{text or 'The broker refused'} ({error.name})"
+        return f"{said} ({error.name}{': ' + text if text else ''})"
+    return str(error) or "The broker did not answer in time."

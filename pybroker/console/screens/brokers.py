@@ -1,0 +1,75 @@
+"""Brokers, their disks and settings."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from pybroker.client import ConfigResource, LogDirDescription
+from pybroker.console.facts.parts import Part, part, parts
+from pybroker.console.screens.overview import BrokerRow, broker_disks
+from pybroker.console.screens.topic import SOURCES
+from pybroker.console.web.visits import InputError, NotFoundError, Visit
+
+REPLICAS_SHOWN = 50
+"""The largest of a log directory."""
+
+
+async def show(visit: Visit) -> Response:
+    """All brokers with their disks."""
+    cluster = await visit.admin.describe_cluster()
+    nodes = sorted(cluster.nodes)
+    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id)) for node in nodes))
+    rows = [BrokerRow(node, node == cluster.controller, found) for node, found in zip(nodes, disks, strict=True)]
+    return visit.render("brokers.html", brokers=rows)
+
+
+async def one(visit: Visit) -> Response:
+    """Its disks, what is largest on them, its settings; `q`: only settings with that in their name."""
+    text = visit.path("id")
+    if not text.isdecimal() or len(text) > 10:
+        raise InputError(f"{text[:40]} is not a broker's id.")
+    broker = int(text)
+    cluster = await visit.admin.describe_cluster()
+    node = next((each for each in cluster.nodes if each.id == broker), None)
+    if node is None:
+        raise NotFoundError(f"Broker {broker} is not there.")
+    resource = ConfigResource.broker(broker)
+    dirs, configs = await parts(
+        visit.admin.describe_log_dirs([broker]), visit.admin.describe_configs([resource]).all()
+    )
+    query, changed = visit.query.text("q").lower(), bool(visit.query.text("changed"))
+    entries = [
+        entry
+        for entry in sorted((configs.value or {}).get(resource, {}).values(), key=lambda each: each.name)
+        if query in entry.name.lower() and not (changed and entry.is_default)
+    ]
+    return visit.render(
+        "broker.html",
+        node=node,
+        is_controller=node == cluster.controller,
+        dirs=_largest(dirs, broker),
+        failure=dirs.problem,
+        entries=entries,
+        configs=configs,
+        sources=SOURCES,
+        q=query,
+        changed=changed,
+    )
+
+
+def _largest(dirs: Part[dict[int, dict[str, LogDirDescription]]], broker: int) -> list[dict[str, object]]:
+    """Each directory with the replicas that take most of it."""
+    return [
+        {
+            "path": path,
+            "offline": each.error_code != 0,
+            "total": each.total_bytes,
+            "usable": each.usable_bytes,
+            "count": len(each.replicas),
+            "bytes": sum(replica.size for replica in each.replicas.values()),
+            "largest": sorted(each.replicas.items(), key=lambda item: -item[1].size)[:REPLICAS_SHOWN],
+        }
+        for path, each in sorted((dirs.value or {}).get(broker, {}).items())
+    ]

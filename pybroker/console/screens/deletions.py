@@ -1,0 +1,69 @@
+"""What was deleted and waits: bring it back, or see it go."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from pybroker.client import KafkaError, TopicCollection, Uuid
+from pybroker.console.facts.parts import in_words, part
+from pybroker.console.facts.topics import parsed_id
+from pybroker.console.web.visits import InputError, Visit, at
+
+SHOWN = 500
+FOUND = "found"
+"""State of data that brokers have of an id which nobody knows: only that can be purged by hand."""
+
+
+async def show(visit: Visit) -> Response:
+    """All whose data is not gone yet, the newest first; `q`: only names that begin so, or one id."""
+    return await _page(visit)
+
+
+async def _page(visit: Visit, status: int = 200, problem: str | None = None) -> Response:
+    query = visit.query.text("q")
+    topic_id = parsed_id(query)
+    found = await part(visit.admin.describe_deletions())
+    rows = [
+        each
+        for each in sorted(found.value or (), key=lambda each: -each.deleted_ms)
+        if (each.topic_id == topic_id if topic_id is not None else (each.name or "").startswith(query))
+    ]
+    return visit.render(
+        "deletions.html",
+        status,
+        found=found,
+        rows=rows[:SHOWN],
+        cut=max(len(rows) - SHOWN, 0),
+        q=query,
+        problem=problem,
+        can_purge=FOUND,
+    )
+
+
+def _id(visit: Visit) -> Uuid:
+    topic_id = parsed_id(visit.form.text("topic_id"))
+    if topic_id is None:
+        raise InputError("The form names no topic.")
+    return topic_id
+
+
+async def undelete(visit: Visit) -> Response:
+    """Under the name that it had, or another."""
+    topic_id, name = _id(visit), visit.form.text("name") or None
+    try:
+        made = (await visit.admin.undelete_topics({topic_id: name}))[topic_id]
+    except KafkaError as error:
+        return await _page(visit, 422, in_words(error))
+    return visit.redirect(at(f"/topics/{made.name}"), "undeleted")
+
+
+async def purge(visit: Visit) -> Response:
+    """Removes what brokers have found of a topic that nobody knows."""
+    topic_id = _id(visit)
+    if visit.form.raw("typed") != str(topic_id):
+        return await _page(visit, 422, "What you typed is not the id: nothing was done.")
+    try:
+        await visit.admin.delete_topics(TopicCollection.of_topic_ids([topic_id]))
+    except KafkaError as error:
+        return await _page(visit, 422, in_words(error))
+    return visit.redirect("/deletions", "purged")

@@ -1,0 +1,71 @@
+"""Logging in as a user of the broker's, and out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from pybroker.client import AuthenticationError
+from pybroker.console.facts.parts import TROUBLE, in_words
+from pybroker.console.web.clients import Clients
+from pybroker.console.web.visits import Visit, local, set_cookie
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+_attempts = asyncio.Semaphore(4)
+"""Logins at the same time: who guesses passwords waits for the broker, which delays each failure."""
+
+
+async def show(visit: Visit) -> Response:
+    """The form."""
+    if visit.is_logged_in:
+        return visit.redirect("/")
+    return _form(visit)
+
+
+def _form(visit: Visit, status: int = 200, problem: str | None = None, user: str = "") -> Response:
+    chosen = visit.console.settings.mechanism
+    return visit.render(
+        "login.html",
+        status,
+        problem=problem,
+        name=user,
+        mechanisms=() if chosen else MECHANISMS,
+        next=local((visit.form if problem else visit.query).raw("next", "/")),
+    )
+
+
+async def log_in(visit: Visit) -> Response:
+    """The broker says who may: by a connection that logs in."""
+    settings = visit.console.settings
+    if not settings.needs_login:
+        return visit.redirect("/")
+    user, password = visit.form.raw("user"), visit.form.raw("password")
+    mechanism = settings.mechanism or visit.form.text("mechanism")
+    if not user or not password or (mechanism not in MECHANISMS):
+        return _form(visit, 422, "Say user and password.", user)
+    credentials = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+    clients = Clients({**settings.common_config(), **credentials})
+    try:
+        async with _attempts:
+            await clients.admin.describe_cluster()
+    except AuthenticationError:
+        await clients.close()
+        return _form(visit, 401, "The broker does not accept user or password.", user)
+    except TROUBLE as error:
+        await clients.close()
+        return _form(visit, 502, in_words(error), user)
+    # A token of its own: one that somebody has planted before is worth nothing.
+    await visit.console.sessions.end(visit.token)
+    session = await visit.console.sessions.begin(visit.console.sessions.new_token(), user, clients)
+    response = visit.redirect(local(visit.form.raw("next", "/")))
+    set_cookie(response, session.token, secure=visit.request.url.scheme == "https")
+    return response
+
+
+async def log_out(visit: Visit) -> Response:
+    """Closes the person's connections."""
+    await visit.console.sessions.end(visit.token)
+    response = visit.redirect("/login" if visit.console.settings.needs_login else "/", "logged-out")
+    set_cookie(response, visit.console.sessions.new_token(), secure=visit.request.url.scheme == "https")
+    return response

@@ -1,0 +1,114 @@
+"""One topic: partitions, settings, groups, history."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from pybroker.client import ConfigEntry, ConfigResource, ConfigSource, TopicCollection, TopicDescription
+from pybroker.console.facts.groups import groups_of
+from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
+from pybroker.console.facts.parts import Part, part
+from pybroker.console.facts.topics import descriptions, partition_rows
+from pybroker.console.web.visits import NotFoundError, Visit
+
+PARTITIONS_SHOWN = 200
+"""On one page."""
+
+
+async def described(visit: Visit) -> TopicDescription:
+    """The topic that the address names. Raises NotFoundError."""
+    name = visit.path("name")
+    found = (await descriptions(visit.admin, [name])).get(name)
+    if found is None:
+        raise NotFoundError(
+            f"There is no topic {name[:255]}, or you may not see it. If it was deleted, “Deletions” may still have it."
+        )
+    return found
+
+
+async def show(visit: Visit) -> Response:
+    """Partitions."""
+    topic = await described(visit)
+    partitions = with_leader([topic])
+    ends, disks = await asyncio.gather(
+        part(both_ends(visit.admin, partitions)), part(replicas_on_disk(visit.admin, partitions))
+    )
+    begin = visit.query.number("from", 0, most=1_000_000) or 0
+    rows = partition_rows(topic, ends.value or {}, disks.value or {})
+    counted = [row.records for row in rows]
+    return visit.render(
+        "topic.html",
+        tab="partitions",
+        topic=topic,
+        rows=rows[begin : begin + PARTITIONS_SHOWN],
+        begin=begin,
+        shown=PARTITIONS_SHOWN,
+        records=None if None in counted else sum(each for each in counted if each is not None),
+        bytes=sum(row.size for row in rows if row.size is not None) if disks else None,
+        notes=[each.problem for each in (ends, disks) if each.problem],
+    )
+
+
+async def settings(visit: Visit) -> Response:
+    """All settings, who set them, a form for each."""
+    topic = await described(visit)
+    return await settings_page(visit, topic)
+
+
+async def settings_page(
+    visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
+) -> Response:
+    """With what went wrong, if something did."""
+    resource = ConfigResource.topic(topic.name)
+    found: Part[dict[ConfigResource, dict[str, ConfigEntry]]] = await part(
+        visit.admin.describe_configs([resource]).all()
+    )
+    entries = sorted((found.value or {}).get(resource, {}).values(), key=lambda each: each.name)
+    return visit.render(
+        "topic_settings.html",
+        status,
+        tab="settings",
+        topic=topic,
+        entries=entries,
+        failure=found.problem,
+        sources=SOURCES,
+        own=ConfigSource.TOPIC_CONFIG,
+        edit=visit.query.text("edit"),
+        problem=problem,
+    )
+
+
+SOURCES = {
+    ConfigSource.UNKNOWN: "unknown",
+    ConfigSource.TOPIC_CONFIG: "this topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, at run time",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, at run time",
+    ConfigSource.STATIC_BROKER_CONFIG: "broker's file",
+    ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG: "logger",
+    ConfigSource.CLIENT_METRICS_CONFIG: "subscription",
+    ConfigSource.GROUP_CONFIG: "this group",
+}
+
+
+async def groups(visit: Visit) -> Response:
+    """Groups that have positions in the topic."""
+    topic = await described(visit)
+    found = await part(groups_of(visit.admin, with_leader([topic])))
+    return visit.render("topic_groups.html", tab="groups", topic=topic, groups=found)
+
+
+async def history(visit: Visit) -> Response:
+    """All incarnations of the name; the topic need not live."""
+    name = visit.path("name")
+    topic = (await descriptions(visit.admin, [name])).get(name)
+    found = await part(_history(visit, name))
+    if topic is None and not found.value:
+        raise NotFoundError(f"There is no topic {name[:255]}, and nobody remembers one.")
+    return visit.render("history.html", tab="history", topic=topic, name=name, topic_id=None, history=found)
+
+
+async def _history(visit: Visit, name: str) -> object:
+    return (await visit.admin.describe_topic_history(TopicCollection.of_topic_names([name])))[name]

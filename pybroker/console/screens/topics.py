@@ -1,0 +1,92 @@
+"""The list of topics, and making new ones."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from pybroker.client import KafkaError, NewTopic, TopicCollection, TopicListing, Uuid
+from pybroker.console.facts.parts import in_words, part
+from pybroker.console.facts.topics import TopicList, parsed_id, rows_of, topic_by_id, topic_list
+from pybroker.console.web.visits import Form, InputError, NotFoundError, Visit, at
+
+
+async def show(visit: Visit) -> Response:
+    """A page of topics: those whose names begin with `q`, or the one whose id it is."""
+    query, internal = visit.query.text("q"), bool(visit.query.text("internal"))
+    after = visit.query.raw("after") or None
+    topic_id = parsed_id(query)
+    found, dead = None, None
+    if topic_id is not None:
+        found, dead = await _by_id(visit, topic_id)
+    if found is None:
+        found = await topic_list(visit.admin, query, after, internal=internal)
+    following = at("/topics", q=query, internal=internal, after=found.next) if found.next is not None else None
+    first = at("/topics", q=query, internal=internal) if after is not None else None
+    return visit.render(
+        "topics.html", topics=found, q=query, internal=internal, following=following, first=first, dead=dead
+    )
+
+
+async def _by_id(visit: Visit, topic_id: Uuid) -> tuple[TopicList | None, Uuid | None]:
+    """The living topic of an id, or the id if only history knows it."""
+    topic = await topic_by_id(visit.admin, topic_id)
+    if topic is not None:
+        rows, notes = await rows_of(visit.admin, [TopicListing(topic.name, topic.topic_id, topic.internal)])
+        return TopicList(rows, None, notes), None
+    history = await part(_history(visit, topic_id))
+    return (TopicList((), None), topic_id) if history.value else (None, None)
+
+
+async def _history(visit: Visit, topic_id: Uuid) -> tuple[object, ...]:
+    return (await visit.admin.describe_topic_history(TopicCollection.of_topic_ids([topic_id])))[topic_id]
+
+
+async def by_id(visit: Visit) -> Response:
+    """A topic by its id: the living one's page, or what became of it."""
+    topic_id = parsed_id(visit.path("id"))
+    if topic_id is None:
+        raise NotFoundError(f"{visit.path('id')[:60]} is not a topic id: it has 22 characters.")
+    topic = await topic_by_id(visit.admin, topic_id)
+    if topic is not None:
+        return visit.redirect(at(f"/topics/{topic.name}"))
+    found = await part(_history(visit, topic_id))
+    if not found.value and not found.problem:
+        raise NotFoundError(f"Nobody remembers a topic with the id {topic_id}.")
+    return visit.render("history.html", name=None, topic=None, topic_id=topic_id, history=found, tab="history")
+
+
+async def new(visit: Visit) -> Response:
+    """The form for a new topic."""
+    return visit.render("topic_new.html", problem=None, form=Form([]))
+
+
+async def create(visit: Visit) -> Response:
+    """Makes it."""
+    form = visit.form
+    try:
+        name = form.text("name")
+        if not name:
+            raise InputError("Say a name.")
+        topic = NewTopic(
+            name,
+            form.number("partitions", -1, least=1, most=100_000) or -1,
+            form.number("replication", -1, least=1, most=32_767) or -1,
+            config=_settings(form.raw("config")),
+        )
+        await visit.admin.create_topics([topic])
+    except InputError as error:
+        return visit.render("topic_new.html", 422, problem=str(error), form=form)
+    except KafkaError as error:
+        return visit.render("topic_new.html", 422, problem=in_words(error), form=form)
+    return visit.redirect(at(f"/topics/{name}"), "topic-created")
+
+
+def _settings(text: str) -> dict[str, str | None]:
+    """Lines of key=value."""
+    found: dict[str, str | None] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise InputError(f"Settings: {line[:60]!r} is not key=value.")
+        found[key.strip()] = value.strip()
+    return found

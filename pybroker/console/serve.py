@@ -1,0 +1,43 @@
+"""The console's process."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from pybroker.client import ClientConfigError
+from pybroker.console.app import make_app
+from pybroker.console.settings import ConsoleSettings
+
+CONNECTIONS_MAX = 200
+
+
+def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
+    """Serves until SIGINT or SIGTERM. ready: called with the address once it listens. Raises ClientConfigError, OSError
+    for an address that cannot be taken.
+    """
+    app = make_app(settings)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        raise ClientConfigError(f"--listen {settings.host}:{settings.port}: {error.strerror or error}") from None
+    listening.listen(128)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme = "http" if settings.certificate is None else "https"
+    ready(f"{scheme}://{host}:{listening.getsockname()[1]}/")
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

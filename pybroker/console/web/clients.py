@@ -1,0 +1,60 @@
+"""Clients of one person, or of everybody where nobody logs in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from pybroker.client import AdminClient, Consumer, Producer
+
+READERS_MAX = 8
+"""Consumers of one person at the same time; further ones wait."""
+
+_READING = {
+    "on.topic.missing": "fail",
+    "allow.auto.create.topics": False,
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "fetch.max.bytes": 4 << 20,
+    "max.partition.fetch.bytes": 1 << 20,
+    # One record may be larger; a console has no use for the rest.
+    "receive.message.max.bytes": 64 << 20,
+}
+
+
+class Clients:
+    """An AdminClient that stays, consumers and producers for a while."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = dict(config)
+        self._admin: AdminClient | None = None
+        self._readers = asyncio.Semaphore(READERS_MAX)
+
+    @property
+    def admin(self) -> AdminClient:
+        """Connects when it is first asked."""
+        if self._admin is None:
+            self._admin = AdminClient(self._config)
+        return self._admin
+
+    @contextlib.asynccontextmanager
+    async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
+        """For a page; it commits nothing."""
+        over = {name.replace("_", "."): value for name, value in settings.items()}
+        async with self._readers, Consumer({**self._config, **_READING, **over}) as consumer:
+            yield consumer
+
+    @contextlib.asynccontextmanager
+    async def producer(self) -> AsyncIterator[Producer]:
+        """For a form."""
+        waits = {"max.block.ms": 10_000, "delivery.timeout.ms": 15_000, "request.timeout.ms": 10_000, "linger.ms": 0}
+        async with Producer({**self._config, **waits}) as producer:
+            yield producer
+
+    async def close(self) -> None:
+        """Closes what stays."""
+        if self._admin is not None:
+            admin, self._admin = self._admin, None
+            await admin.close()

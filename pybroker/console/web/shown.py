@@ -1,0 +1,59 @@
+"""How values are written for people: the filters of the templates."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def number(value: float | None) -> str:
+    """1234567 → 1,234,567; a dash where it is not known."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def size(value: int | None) -> str:
+    """Bytes, in the unit in which they are read best."""
+    if value is None or value < 0:
+        return "–"
+    amount, unit = float(value), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{value} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def moment(ms: int | None) -> str:
+    """Milliseconds since 1970, in UTC."""
+    if ms is None or ms < 0:
+        return "–"
+    try:
+        at = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{ms} ms"
+    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+def span(ms: int | None) -> str:
+    """A time that passes: 4 d 2 h, 3 min 12 s, 250 ms."""
+    if ms is None or ms < 0:
+        return "–"
+    if ms < 1000:
+        return f"{ms} ms"
+    left = ms // 1000
+    found = []
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        amount, left = divmod(left, seconds)
+        if amount:
+            found.append(f"{amount} {unit}")
+    return " ".join(found[:2])
+
+
+def ago(ms: int | None) -> str:
+    """How long before now."""
+    return "–" if ms is None or ms < 0 else f"{span(max(int(time.time() * 1000) - ms, 0))} ago"
+
+
+FILTERS = {"number": number, "size": size, "moment": moment, "span": span, "ago": ago}

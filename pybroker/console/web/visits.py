@@ -1,0 +1,259 @@
+"""One request: who asks, with which clients, and what goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from pybroker.client import AdminClient, AuthenticationError
+from pybroker.console.facts.parts import TROUBLE, in_words
+from pybroker.console.settings import ConsoleSettings
+from pybroker.console.web.clients import Clients
+from pybroker.console.web.guard import BodyTooLargeError
+from pybroker.console.web.pages import Pages
+from pybroker.console.web.sessions import Session, Sessions
+
+COOKIE = "pybroker_console"
+FIELDS_MAX = 500
+
+
+class Console:
+    """What all requests share. shared: the clients of everybody; None where each person has their own."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.settings = settings
+        self.sessions = Sessions(settings.idle_timeout_s)
+        self.pages = Pages()
+        self.shared = None if settings.needs_login else Clients(settings.common_config())
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self.sessions.close()
+        if self.shared is not None:
+            await self.shared.close()
+
+
+class Form:
+    """Fields of a form. A field that is not there is empty."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = pairs
+
+    def text(self, name: str, default: str = "") -> str:
+        """The last value of that name, without blanks around it."""
+        return self.raw(name, default).strip()
+
+    def raw(self, name: str, default: str = "") -> str:
+        """The last value of that name as it was typed; browsers write line ends as CR LF, here they are LF."""
+        return next((value for key, value in reversed(self._pairs) if key == name), default).replace("\r\n", "\n")
+
+    def all(self, name: str) -> list[str]:
+        """All values of that name."""
+        return [value for key, value in self._pairs if key == name]
+
+    def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int | None:
+        """An integer. Raises InputError for text that is none, or not within the bounds."""
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            raise InputError(f"{name}: {text[:40]!r} is not a number.") from None
+        if not least <= value <= most:
+            raise InputError(f"{name}: {value} is not between {least} and {most}.")
+        return value
+
+
+class InputError(ValueError):
+    """What a person typed cannot be; the text says why."""
+
+
+class NotFoundError(Exception):
+    """There is no such thing; the text says what."""
+
+
+class Visit:
+    """A request and what answers it. form: of a POST, else what stands behind `?`."""
+
+    def __init__(self, console: Console, request: Request, token: str, session: Session | None) -> None:
+        self.console = console
+        self.request = request
+        self.token = token
+        self.session = session
+        self.query = Form(parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=FIELDS_MAX))
+        self.form = self.query
+
+    @property
+    def clients(self) -> Clients:
+        """Of the person who asks."""
+        own = self.session.clients if self.session is not None else None
+        found = own or self.console.shared
+        assert found is not None, "pages without clients do not ask for any"
+        return found
+
+    @property
+    def admin(self) -> AdminClient:
+        """Of the person who asks."""
+        return self.clients.admin
+
+    @property
+    def user(self) -> str | None:
+        """Who is logged in."""
+        return self.session.user if self.session is not None else None
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether pages may be shown."""
+        return self.user is not None or not self.console.settings.needs_login
+
+    async def own_session(self) -> Session:
+        """A place to keep something in for this person."""
+        if self.session is None:
+            self.session = await self.console.sessions.begin(self.token, None, None)
+        return self.session
+
+    def path(self, name: str) -> str:
+        """A part of the address."""
+        return str(self.request.path_params[name])
+
+    def render(self, template: str, status: int = 200, **facts: Any) -> Response:
+        """A page."""
+        text = self.console.pages.render(
+            template,
+            {
+                **facts,
+                "csrf": self.console.sessions.csrf(self.token),
+                "user": self.user,
+                "path": self.request.url.path,
+                "query": self.query,
+                "done": DONE.get(self.query.text("done")),
+                "settings": self.console.settings,
+                "here": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
+            },
+        )
+        return HTMLResponse(text, status)
+
+    def redirect(self, address: str, done: str | None = None) -> Response:
+        """After a change: a page that may be loaded again. done: a key of DONE."""
+        assert done is None or done in DONE, done
+        if done is not None:
+            address += ("&" if "?" in address else "?") + urlencode({"done": done})
+        return RedirectResponse(address, 303)
+
+
+DONE = {
+    "topic-created": "The topic was created.",
+    "topic-deleted": "The topic was deleted. Until its time is over it can be brought back on this page.",
+    "topic-deleted-for-good": "The topic was deleted.",
+    "topic-truncated": "The topic is empty now. Its old records wait under “Deletions”.",
+    "partitions-added": "The topic has its new partitions.",
+    "settings-changed": "The settings were changed.",
+    "undeleted": "The topic is back.",
+    "purged": "What was found is being removed.",
+    "offsets-changed": "The positions of the group were moved.",
+    "offsets-deleted": "The positions were deleted.",
+    "group-deleted": "The group was deleted.",
+    "acl-created": "The entry was added.",
+    "acl-deleted": "The entry was removed.",
+    "user-changed": "The password was set.",
+    "user-deleted": "The password was removed.",
+    "ingest-aborted": "The ingest was aborted.",
+    "transaction-aborted": "The transaction was aborted.",
+    "produced": "The record was written.",
+    "schema-kept": "Values are read with this schema now, as long as you are here.",
+    "schema-dropped": "The schema is forgotten.",
+    "logged-out": "You are logged out.",
+}
+"""What is said on the page after a change: by a key, so that nobody can put words on our pages by a link."""
+
+Handler = Callable[[Visit], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def page(handler: Handler, *, login: bool = True) -> Endpoint:
+    """GET: shows something, changes nothing. login: whether one must be logged in."""
+
+    async def endpoint(request: Request) -> Response:
+        visit, is_new = await _visit(request)
+        return _cookie(visit, is_new, await _answered(visit, handler, login))
+
+    return endpoint
+
+
+def action(handler: Handler, *, login: bool = True) -> Endpoint:
+    """POST: changes something; only from a form that we have given to the same person."""
+
+    async def endpoint(request: Request) -> Response:
+        visit, is_new = await _visit(request)
+        try:
+            body = await request.body()
+            visit.form = Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
+        except BodyTooLargeError:
+            return visit.render("trouble.html", 413, title="Too much", problem="The form is too large.")
+        except ValueError:
+            return visit.render("trouble.html", 400, title="Not understood", problem="This is not a form.")
+        if is_new or not visit.console.sessions.csrf_is_right(visit.token, visit.form.raw("csrf")):
+            problem = "The form is not from this session: it is old, or another site's. Load the page again."
+            return _cookie(visit, is_new, visit.render("trouble.html", 403, title="Refused", problem=problem))
+        return await _answered(visit, handler, login)
+
+    return endpoint
+
+
+async def _visit(request: Request) -> tuple[Visit, bool]:
+    console: Console = request.app.state.console
+    token = request.cookies.get(COOKIE, "")
+    is_new = not 40 <= len(token) <= 50
+    if is_new:
+        token = console.sessions.new_token()
+    return Visit(console, request, token, await console.sessions.find(token)), is_new
+
+
+async def _answered(visit: Visit, handler: Handler, login: bool) -> Response:
+    if login and not visit.is_logged_in:
+        here = visit.request.url.path + (f"?{visit.request.url.query}" if visit.request.url.query else "")
+        back = here if visit.request.method == "GET" else "/"
+        return visit.redirect(f"/login?{urlencode({'next': back})}")
+    try:
+        return await handler(visit)
+    except NotFoundError as error:
+        return visit.render("trouble.html", 404, title="Not found", problem=str(error))
+    except InputError as error:
+        return visit.render("trouble.html", 422, title="Not possible", problem=str(error))
+    except AuthenticationError as error:
+        if visit.user is not None:
+            await visit.console.sessions.end(visit.token)
+            return visit.redirect(f"/login?{urlencode({'next': '/'})}")
+        return visit.render("trouble.html", 502, title="No access", problem=in_words(error))
+    except TROUBLE as error:
+        return visit.render("trouble.html", 502, title="The cluster does not answer", problem=in_words(error))
+
+
+def _cookie(visit: Visit, is_new: bool, response: Response) -> Response:
+    if is_new and COOKIE not in response.headers.get("set-cookie", ""):
+        set_cookie(response, visit.token, secure=visit.request.url.scheme == "https")
+    return response
+
+
+def set_cookie(response: Response, token: str, *, secure: bool) -> None:
+    """For as long as the browser is open; no script reads it, no other site sends it."""
+    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/", secure=secure)
+
+
+def local(address: str) -> str:
+    """Where to go after a login: a page of ours, whatever a link says."""
+    is_ours = address.startswith("/") and not address.startswith(("//", "/\\")) and "\n" not in address
+    return address if is_ours else "/"
+
+
+def at(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
+    """An address with its parameters; empty ones are left out."""
+    given = {**(facts or {}), **more}
+    kept = {name: value for name, value in given.items() if value not in (None, "", False)}
+    query = urlencode({name: 1 if value is True else value for name, value in kept.items()})
+    return quote(path) + (f"?{query}" if query else "")

@@ -1,0 +1,150 @@
+"""A real Chromium without a screen, driven by selenium, with Debian's own driver."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from axe_selenium_python import Axe  # type: ignore[import-untyped]
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1360,900",
+)
+WAIT_S = 60.0
+"""For what happens at once; only a failure waits so long."""
+
+
+def program(*names: str) -> str:
+    """The first of these programs that is there."""
+    found = next(filter(None, map(shutil.which, names)), None)
+    assert found is not None, f"missing: {names[0]} (Debian/Ubuntu: apt install chromium chromium-driver)"
+    return found
+
+
+class Chromium:
+    """A browser with a profile of its own. A context manager."""
+
+    def __init__(self, *flags: str) -> None:
+        self._profile = tempfile.mkdtemp(prefix="chromium-")
+        options = Options()
+        options.binary_location = program("chromium", "chromium-browser", "google-chrome")
+        for flag in (*FLAGS, *flags, f"--user-data-dir={self._profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(program("chromedriver")))
+        self.driver.set_page_load_timeout(WAIT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.driver.quit()
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+    def open(self, address: str) -> None:
+        """A page, loaded."""
+        self.driver.get(address)
+
+    @property
+    def text(self) -> str:
+        """What the page shows."""
+        return self.one("body").text
+
+    @property
+    def path(self) -> str:
+        """Where the browser is, from the first slash on."""
+        return "/" + self.driver.current_url.split("/", 3)[3]
+
+    def one(self, selector: str) -> WebElement:
+        """The first element that a CSS selector means."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        """All of them."""
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def type(self, selector: str, text: str) -> None:
+        """Into a field, instead of what is there."""
+        field = self.one(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def click(self, selector: str) -> None:
+        """A button or a link."""
+        self.one(selector).click()
+
+    def press(self, *keys: str) -> None:
+        """Keys, wherever the focus is."""
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def focused(self) -> str:
+        """What the element with the focus says or is called."""
+        script = "const e = document.activeElement; return e.innerText || e.name || e.id || e.tagName"
+        return str(self.script(script)).strip()
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """The result of a script in the page."""
+        return self.driver.execute_script(text, *arguments)
+
+    def until(self, condition: Callable[[], Any], what: str = "the page") -> Any:
+        """Waits until a condition holds."""
+        give_up = time.monotonic() + WAIT_S
+        while True:
+            try:
+                found = condition()
+            except Exception:
+                # A page that is being replaced has no elements to look at.
+                found = None
+            if found:
+                return found
+            assert time.monotonic() < give_up, f"waited in vain for {what}; the page says: {self.text[:2000]}"
+            time.sleep(0.05)
+
+    def complaints(self) -> list[str]:
+        """What the browser's console says: errors of scripts, what the policy has blocked."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def first_paint_ms(self) -> float:
+        """From the request to the first thing on the screen."""
+        entries = self.until(
+            lambda: self.script("return performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)"),
+            "the first paint",
+        )
+        return float(entries[0])
+
+    def violations(self) -> list[str]:
+        """What axe-core finds against WCAG 2.1 AA and its own best practice."""
+        axe = Axe(self.driver)
+        axe.inject()
+        found = axe.run()["violations"]
+        return [f"{each['id']}: {each['help']}: {[node['html'][:160] for node in each['nodes'][:3]]}" for each in found]
+
+    def screenshot(self, path: Path) -> None:
+        """A PNG."""
+        self.driver.save_screenshot(str(path))
+
+
+TAB = Keys.TAB
+ENTER = Keys.ENTER
