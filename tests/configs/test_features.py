@@ -14,7 +14,8 @@ from tests.support.kafka_tools import ToolError, run_tool
 from tests.topic_ids.lives import until
 from tests.wire.client import WireClient
 
-GROUPS = "group.version"
+GROUPS, TRANSACTIONS = "group.version", "transaction.version"
+LEVELS = {GROUPS: 1, TRANSACTIONS: 2}
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 
@@ -47,7 +48,8 @@ def finalized(broker: BrokerProcess) -> tuple[dict[str, int], int]:
     """Levels and epoch, as every client is told."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-    assert {(one.name, one.min_version, one.max_version) for one in answer.supported_features} == {(GROUPS, 0, 1)}
+    supported = {(one.name, one.min_version, one.max_version) for one in answer.supported_features}
+    assert supported == {(name, 0, level) for name, level in LEVELS.items()}
     return {one.name: one.max_version_level for one in answer.finalized_features}, answer.finalized_features_epoch
 
 
@@ -70,20 +72,20 @@ def heartbeat(broker: BrokerProcess) -> int:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_level_goes_down_and_up(broker: BrokerProcess, version: int) -> None:
-    assert finalized(broker) == ({GROUPS: 1}, 0)
+    assert finalized(broker) == (LEVELS, 0)
     assert heartbeat(broker) == 0
     assert updated(broker, (GROUPS, 0, SAFE), version=version) == 0
-    assert finalized(broker) == ({}, 1)
+    assert finalized(broker) == ({TRANSACTIONS: 2}, 1)
     assert heartbeat(broker) == ErrorCode.UNSUPPORTED_VERSION
     with WireClient(broker.port) as client:
         (described,) = client.call(m.ConsumerGroupDescribeRequest(group_ids=["g"]), 0).groups
     assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
     broker.kill()
     broker.start()
-    assert finalized(broker) == ({}, 1), "it is kept"
+    assert finalized(broker) == ({TRANSACTIONS: 2}, 1), "it is kept"
     assert heartbeat(broker) == ErrorCode.UNSUPPORTED_VERSION
     assert updated(broker, (GROUPS, 1, UPGRADE), version=version) == 0
-    assert finalized(broker) == ({GROUPS: 1}, 2)
+    assert finalized(broker) == (LEVELS, 2)
     assert heartbeat(broker) == 0
 
 
@@ -92,6 +94,7 @@ def test_what_is_no_change_of_a_level(broker: BrokerProcess) -> None:
         [("no.such", 1, UPGRADE)],
         [("metadata.version", 20, UPGRADE)],
         [(GROUPS, 2, UPGRADE)],
+        [(TRANSACTIONS, 3, UPGRADE)],
         [(GROUPS, -1, UNSAFE)],
         [(GROUPS, 0, UPGRADE)],
         [(GROUPS, 0, SAFE), ("no.such", 1, UPGRADE)],
@@ -104,7 +107,7 @@ def test_what_is_no_change_of_a_level(broker: BrokerProcess) -> None:
     assert updated(broker, (GROUPS, 0, UNSAFE), validate_only=True) == 0
     assert updated(broker, (GROUPS, 1, UPGRADE)) == 0
     assert updated(broker) == 0
-    assert finalized(broker) == ({GROUPS: 1}, 0), "nothing was changed"
+    assert finalized(broker) == (LEVELS, 0), "nothing was changed"
     assert updated(broker, (GROUPS, 0, SAFE)) == 0
     assert updated(broker, (GROUPS, 1, SAFE)) == ErrorCode.INVALID_UPDATE_VERSION
 
@@ -114,7 +117,7 @@ def test_without_topic_ids_there_are_no_groups_of_the_newer_protocol(start_broke
     assert updated(broker, (GROUPS, 1, UPGRADE)) == ErrorCode.INVALID_UPDATE_VERSION
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-    assert answer.supported_features == []
+    assert [one.name for one in answer.supported_features] == [TRANSACTIONS]
 
 
 def test_kafkas_tool_shows_and_changes_them(broker: BrokerProcess) -> None:
@@ -125,11 +128,12 @@ def test_kafkas_tool_shows_and_changes_them(broker: BrokerProcess) -> None:
         form = r"Feature: (\S+)\s+SupportedMinVersion: (\d+)\s+SupportedMaxVersion: (\d+)\s+Finalized\w+: (\d+)"
         return [found.groups() for found in re.finditer(form, features("describe"))]
 
-    assert shown() == [(GROUPS, "0", "1", "1")]
+    transactions = TRANSACTIONS, "0", "2", "2"
+    assert shown() == [(GROUPS, "0", "1", "1"), transactions]
     assert f"{GROUPS} was downgraded to 0" in features("downgrade", "--feature", f"{GROUPS}=0")
-    assert shown() == [(GROUPS, "0", "1", "0")]
+    assert shown() == [(GROUPS, "0", "1", "0"), transactions]
     assert f"{GROUPS} was upgraded to 1" in features("upgrade", "--feature", f"{GROUPS}=1")
     assert f"{GROUPS} was disabled" in features("disable", "--feature", GROUPS)
     with pytest.raises(ToolError, match="There is no feature"):
         features("upgrade", "--release-version", "4.0")
-    assert shown() == [(GROUPS, "0", "1", "0")]
+    assert shown() == [(GROUPS, "0", "1", "0"), transactions]

@@ -17,12 +17,15 @@ from kafka import KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonPartition
 
+from pybroker.client import blocking
+from pybroker.protocol import messages as m
 from tests.conftest import StartBroker
 from tests.groups.kit import WAIT_S, create_topic
 from tests.support.go import built
 from tests.support.java import compiled, java_command
 from tests.support.maven import CLIENTS, jars
 from tests.transactions.test_straight_path import await_read, committed, read
+from tests.wire.client import WireClient
 
 HERE = Path(__file__).parent
 GIVE_UP_S = 200.0
@@ -94,15 +97,21 @@ def go(family: str) -> Callable[[str, str], None]:
     return run
 
 
-FAMILIES: dict[str, tuple[Callable[[str, str], None], int]] = {
-    "java": (java, 12),
-    "librdkafka": (librdkafka, 12),
-    "kafka-python": (kafka_python, 12),
-    "aiokafka": (aiokafka, 12),
-    "franz-go": (go("franz"), -1001),
-    "sarama": (go("sarama"), 12),
+FAMILIES: dict[str, tuple[Callable[[str, str], None], int, int]] = {
+    "java": (java, 12, 4),
+    "librdkafka": (librdkafka, 12, 0),
+    "kafka-python": (kafka_python, 12, 0),
+    "aiokafka": (aiokafka, 12, 0),
+    "franz-go": (go("franz"), -1001, 3),
+    "sarama": (go("sarama"), 12, 0),
 }
-"""Family → its three transactions, and what its group has committed then."""
+"""Family → its three transactions, what its group has committed then, and the epoch of its producer: one for each
+transaction where the family has version 2 (Java's second producer is one more)."""
+
+
+def producer_epoch(bootstrap: str) -> int:
+    with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        return admin.describe_transactions(["t"]).all()["t"].producer_epoch
 
 
 @pytest.mark.checklist("E10", "E11")
@@ -110,9 +119,29 @@ FAMILIES: dict[str, tuple[Callable[[str, str], None], int]] = {
 def test_what_a_family_commits_is_seen(start_broker: StartBroker, family: str) -> None:
     broker = start_broker()
     topic = create_topic(broker.bootstrap, 2)
-    run, offset = FAMILIES[family]
+    run, offset, epoch = FAMILIES[family]
     run(broker.bootstrap, topic)
     await_read(broker.bootstrap, topic, ["0a", "2a"])
     await_read(broker.bootstrap, topic, ["0b", "2b"], partition=1)
     assert read(broker.bootstrap, topic, "read_uncommitted") == ["0a", "1a", "2a"]
     assert committed(broker.bootstrap, "group", topic) == offset
+    assert producer_epoch(broker.bootstrap) == epoch
+
+
+@pytest.mark.parametrize("family", ["java", "franz-go"])
+def test_without_version_2_they_use_version_1(start_broker: StartBroker, family: str) -> None:
+    broker = start_broker()
+    update = m.UpdateFeaturesRequest(
+        timeout_ms=60_000,
+        feature_updates=[
+            m.UpdateFeaturesRequest_FeatureUpdateKey(
+                feature="transaction.version", max_version_level=0, upgrade_type=2
+            )
+        ],
+    )
+    with WireClient(broker.port) as client:
+        assert client.call(update, 2).error_code == 0
+    topic = create_topic(broker.bootstrap, 2)
+    FAMILIES[family][0](broker.bootstrap, topic)
+    await_read(broker.bootstrap, topic, ["0a", "2a"])
+    assert producer_epoch(broker.bootstrap) == (1 if family == "java" else 0)

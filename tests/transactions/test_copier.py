@@ -26,10 +26,10 @@ GIVE_UP_S = 600.0
 """A failure only waits so long."""
 
 
-def filled(broker: BrokerProcess, records: int) -> str:
+def filled(bootstrap: str, records: int) -> str:
     """A topic with so many records."""
-    topic = create_topic(broker.bootstrap, 1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
+    topic = create_topic(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
     for number in range(records):
         producer.produce(topic, str(number))
         producer.poll(0)
@@ -38,9 +38,9 @@ def filled(broker: BrokerProcess, records: int) -> str:
 
 
 @contextmanager
-def copying(broker: BrokerProcess, source: str, target: str, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+def copying(bootstrap: str, source: str, target: str, output: Path) -> Iterator[subprocess.Popen[bytes]]:
     arguments = ["--input-topic", source, "--input-partition", "0", "--output-topic", target]
-    arguments += ["--broker-list", broker.bootstrap, "--transaction-size", str(TRANSACTION)]
+    arguments += ["--broker-list", bootstrap, "--transaction-size", str(TRANSACTION)]
     arguments += ["--transactional-id", ID, "--consumer-group", "copiers", "--use-group-metadata"]
     command = java_command(f"{jars(TOOLS)}/*", "org.apache.kafka.tools.TransactionalMessageCopier", arguments)
     with output.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as copier:
@@ -61,7 +61,7 @@ def copied(output: Path) -> int:
 
 def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: int, copier_deaths: int) -> str:
     """The target. Deaths are spread over the copy, not over time."""
-    source, target = filled(broker, records), create_topic(broker.bootstrap, 1)
+    source, target = filled(broker.bootstrap, records), create_topic(broker.bootstrap, 1)
     deaths = sorted(
         [((number + 1) * records // (broker_deaths + 1), "broker") for number in range(broker_deaths)]
         + [((2 * number + 1) * records // (2 * copier_deaths), "copier") for number in range(copier_deaths)]
@@ -71,7 +71,7 @@ def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: in
     while True:
         output = folder / f"copier-{life}.txt"
         output.touch()
-        with copying(broker, source, target, output) as copier:
+        with copying(broker.bootstrap, source, target, output) as copier:
             while copier.poll() is None:
                 assert time.monotonic() < give_up, output.read_text()[-3000:]
                 if deaths and before + copied(output) >= deaths[0][0]:

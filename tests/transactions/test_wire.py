@@ -46,11 +46,9 @@ class Wire:
         data = m.ProduceRequest_PartitionProduceData(index=0, records=batch(producer, sequence, value))
         topic = m.ProduceRequest_TopicProduceData(name=self.topic, partition_data=[data])
         request = m.ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=10_000, topic_data=[topic])
-        while True:
-            (row,) = self.client.call(request, version).responses[0].partition_responses
-            # The transaction before is being completed.
-            if row.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                return int(row.error_code)
+        # From version 12 on what comes while the transaction before is being completed waits for that.
+        (row,) = self.client.call(request, version).responses[0].partition_responses
+        return int(row.error_code)
 
     def end(self, version: int, producer: tuple[int, int], *, commit: bool) -> Any:
         request = m.EndTxnRequest(

@@ -64,6 +64,13 @@ pub enum PartitionError {
         /// The setting.
         required: i32,
     },
+    /// Whether the records are part of a transaction cannot be known now; nothing was appended (`NOT_ENOUGH_REPLICAS`,
+    /// which every client tries again, `CONCURRENT_TRANSACTIONS` if that is why and the client knows it here).
+    #[error("the transaction's coordinator cannot confirm it now")]
+    Unconfirmed {
+        /// The producer's transaction before is still being ended, and the client is to be told so.
+        ending: bool,
+    },
     /// The in-sync replicas became too few after the append (`NOT_ENOUGH_REPLICAS_AFTER_APPEND`).
     #[error("{isr} in-sync replicas after the append, min.insync.replicas asks for {required}")]
     NotEnoughReplicasAfterAppend {

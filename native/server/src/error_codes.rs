@@ -55,7 +55,9 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         PartitionError::UnknownLeaderEpoch { .. } => ErrorCode::UNKNOWN_LEADER_EPOCH,
         PartitionError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
         PartitionError::OffsetNotAvailable { .. } => ErrorCode::OFFSET_NOT_AVAILABLE,
-        PartitionError::NotEnoughReplicas { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
+        PartitionError::Unconfirmed { ending: true } => ErrorCode::CONCURRENT_TRANSACTIONS,
+        PartitionError::NotEnoughReplicas { .. }
+        | PartitionError::Unconfirmed { ending: false } => ErrorCode::NOT_ENOUGH_REPLICAS,
         PartitionError::NotEnoughReplicasAfterAppend { .. } => {
             ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
         }

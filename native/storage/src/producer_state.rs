@@ -27,8 +27,14 @@ pub enum AppendOrigin {
     /// A Produce request whose transaction's coordinator was asked when the log ended here, and says that the partition
     /// is part of it (KIP-890). A transaction of the producer that has ended in the log since is not begun again.
     Verified(i64),
+    /// As `Verified`, of a producer that has another epoch for each of its transactions (KIP-890, version 2): their
+    /// first records have sequence 0.
+    Added(i64),
     /// The group or transaction coordinator: may write markers.
     Coordinator,
+    /// The transaction coordinator ends a transaction of version 2. Its marker has a higher epoch than its records: one
+    /// that comes again, late, ends no later transaction.
+    Raised,
     /// The partition's leader, or recovery: what is in the log is a fact.
     Replication,
 }
@@ -208,12 +214,16 @@ impl ProducerState {
         let Some(entry) = self.entries.get(&producer_id) else {
             // Of a producer that the log before it knew, the next batch is known, too, even where the log begins above
             // 0 (truncation that keeps offsets) or has taken records of others.
-            let from_client = matches!(origin, AppendOrigin::Client | AppendOrigin::Verified(_));
+            let from_client = matches!(
+                origin,
+                AppendOrigin::Client | AppendOrigin::Verified(_) | AppendOrigin::Added(_)
+            );
+            let begins_at_0 = never_held_a_record || matches!(origin, AppendOrigin::Added(_));
             if origin == AppendOrigin::Client && header.is_transactional() {
                 return Err(unverified(producer_id));
             }
             return if from_client
-                && (never_held_a_record || self.inherited.knows(header))
+                && (begins_at_0 || self.inherited.knows(header))
                 && header.base_sequence != 0
                 && !self.inherited.continues(header)
             {
@@ -236,7 +246,10 @@ impl ProducerState {
             });
         }
         if header.base_sequence >= 0 {
-            let expected = if header.producer_epoch > entry.epoch {
+            let begins = begins_transaction(entry, header);
+            let expected = if header.producer_epoch > entry.epoch
+                || begins && matches!(origin, AppendOrigin::Added(_))
+            {
                 0
             } else if entry.batches.is_empty() {
                 // Only a marker is known of this epoch: its data was removed.
@@ -271,6 +284,16 @@ impl ProducerState {
             return Ok(());
         }
         if header.producer_epoch < entry.epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id: header.producer_id,
+                got: header.producer_epoch,
+                current: entry.epoch,
+            });
+        }
+        if origin == AppendOrigin::Raised
+            && entry.transaction_start.is_some()
+            && header.producer_epoch == entry.epoch
+        {
             return Err(AppendError::InvalidProducerEpoch {
                 producer_id: header.producer_id,
                 got: header.producer_epoch,
@@ -421,21 +444,27 @@ fn check_transaction(
     origin: AppendOrigin,
 ) -> Result<Check, AppendError> {
     let producer_id = header.producer_id;
-    let open = entry.transaction_start.is_some();
-    if open && !header.is_transactional() {
+    if entry.transaction_start.is_some() && !header.is_transactional() {
         return Err(AppendError::InvalidTxnState {
             producer_id,
             reason: "non-transactional batch while a transaction is open",
         });
     }
-    let begins = header.is_transactional() && !(open && entry.epoch == header.producer_epoch);
+    let begins = begins_transaction(entry, header);
     match origin {
         AppendOrigin::Client if begins => Err(unverified(producer_id)),
-        AppendOrigin::Verified(since) if begins && entry.last_marker >= since => {
+        AppendOrigin::Verified(since) | AppendOrigin::Added(since)
+            if begins && entry.last_marker >= since =>
+        {
             Err(unverified(producer_id))
         }
         _ => Ok(Check::Fresh),
     }
+}
+
+fn begins_transaction(entry: &ProducerEntry, header: &BatchHeader) -> bool {
+    let open = entry.transaction_start.is_some() && entry.epoch == header.producer_epoch;
+    header.is_transactional() && !open
 }
 
 fn unverified(producer_id: i64) -> AppendError {

@@ -102,6 +102,8 @@ class BrokerConnection(asyncio.Protocol):
         self.host = host
         self.port = port
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        """Finalized features of the cluster, as the broker has told (KIP-584)."""
         self.last_used = 0.0
         self.heard_at = float("-inf")
         self.hung_up_at_first = False
@@ -451,6 +453,7 @@ class BrokerConnection(asyncio.Protocol):
                 answer.error_code, f"{self.address} refuses to name its versions: {error_name(answer.error_code)}"
             )
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self.features = {row.name: row.max_version_level for row in answer.finalized_features}
 
     async def _authenticate(self, credentials: Credentials) -> None:
         handshake = await self.request(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)

@@ -16,9 +16,10 @@ _TRANSACTIONS_1 = 11
 """The newest version in which a transaction's partitions are named beforehand (KIP-890)."""
 
 
-def version_for(batches: Sequence[Batch], highest: int, *, transactional: bool = False) -> int:
-    """The version to use with a broker that speaks `highest`: one by name if an id is missing."""
-    if transactional:
+def version_for(batches: Sequence[Batch], highest: int, *, transactions_1: bool = False) -> int:
+    """The version to use with a broker that speaks `highest`: one by name if an id is missing. `transactions_1`: for
+    a producer in version 1 of transactions."""
+    if transactions_1:
         return min(highest, _TRANSACTIONS_1)
     return highest if all(batch.topic_id for batch in batches) else min(highest, _BY_ID - 1)
 

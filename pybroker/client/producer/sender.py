@@ -297,9 +297,12 @@ class Sender:
                 if connection is None:
                     raise BrokerConnectionError(f"the connection to broker {node} was lost")
                 batches = [batch for _, batch in group]
-                whose = None if self._transaction is None else self._transaction.transactional_id
+                own = self._transaction
+                whose = None if own is None else own.transactional_id
                 version = version_for(
-                    batches, connection.highest(m.ProduceRequest), transactional=whose is not None
+                    batches,
+                    connection.highest(m.ProduceRequest),
+                    transactions_1=own is not None and not own.version_2,
                 )
                 request = produce_request(
                     batches,

@@ -1,5 +1,7 @@
 """A transactional producer's dealings with its coordinator (KIP-98): who it is, what belongs to the open transaction,
-how it ends. Version 1 of the protocol, which every broker from 0.11 on speaks: what is written to is named beforehand.
+how it ends. By version 1 of the protocol, which every broker from 0.11 on speaks, what is written to is named first;
+by version 2 (KIP-890, feature `transaction.version`) it belongs to the transaction by being written to, and each end
+raises the producer's epoch.
 
     NEW ──init──► READY ──begin──► OPEN ──commit, abort──► READY
                                      │ a record or a request fails for good
@@ -36,11 +38,17 @@ from pybroker.protocol.error_codes import ErrorCode
 
 ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 3, 3, 4, 4
 """The newest versions of these requests that belong to version 1 of the protocol."""
+END_2, COMMIT_OFFSETS_2 = 5, 5
+"""Those of version 2; newer ones name topics by id."""
+FEATURE = "transaction.version"
 SETTLES_S = 0.01
 """The markers of the transaction before are being written: that takes moments."""
 
 _FENCED = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+_TIMED_OUT = TransactionFailedError(
+    "its coordinator has aborted it: it was open for longer than transaction.timeout.ms"
 )
 _OUT_OF_THE_GROUP = frozenset(
     {
@@ -105,6 +113,10 @@ class Transaction:
         self._adding: asyncio.Task[None] | None = None
         self._coordinated = False
         """The coordinator has heard of this transaction."""
+        self.version_2 = False
+        """Which version of the protocol; chosen by `initialize`."""
+        self._level = 0
+        """Of the feature, as the coordinator has told."""
         self.needs_epoch = False
         """Sequences have a gap: they start anew under the next epoch (KIP-360)."""
 
@@ -118,6 +130,9 @@ class Transaction:
         """Whether records for a partition may be sent: it is part of the transaction. If not, it is made so."""
         if self.phase is not Phase.OPEN:
             return False
+        if self.version_2:
+            self._coordinated = True
+            return True
         if where in self._added:
             return True
         self._wanted.add(where)
@@ -198,6 +213,7 @@ class Transaction:
         )
         answer = await self._ask(request, 5, _code)
         self.current = (answer.producer_id, answer.producer_epoch)
+        self.version_2 = self._level >= 2
         self.needs_epoch = False
         if self.phase is Phase.NEW:
             self.phase = Phase.READY
@@ -223,13 +239,16 @@ class Transaction:
                 committed=commit,
             )
             try:
-                await self._ask(request, END, _code)
+                answer = await self._ask(request, END_2 if self.version_2 else END, _code)
+                if self.version_2:
+                    self.current = (answer.producer_id, answer.producer_epoch)
+                    self.needs_epoch = False
             except KafkaError as error:
                 # Of an abort: the coordinator has not heard of it, so there is nothing to end.
                 if commit or error.code != ErrorCode.INVALID_TXN_STATE:
                     if self.phase is Phase.COMMITTING:
                         self.phase = Phase.OPEN
-                    self.failed(error)
+                    self.failed(_TIMED_OUT if error.code == ErrorCode.INVALID_TXN_STATE else error)
                     self.require()
         if self.needs_epoch:
             await self.initialize()
@@ -261,8 +280,10 @@ class Transaction:
             topics=_topics(offsets),
         )
         try:
-            await self._ask(added, ADD_OFFSETS, _code)
-            await self._ask(commit, COMMIT_OFFSETS, _offset_codes, group.group_id)
+            if not self.version_2:
+                await self._ask(added, ADD_OFFSETS, _code)
+            newest = COMMIT_OFFSETS_2 if self.version_2 else COMMIT_OFFSETS
+            await self._ask(commit, newest, _offset_codes, group.group_id)
         except (*LOST, KafkaError) as error:
             if isinstance(error, KafkaError) and error.code in _OUT_OF_THE_GROUP:
                 error = CommitFailedError(error.code, f"the group {group.group_id} has moved on: {error.message}")
@@ -282,6 +303,8 @@ class Transaction:
         """The answer of the coordinator, of `group` or of this id, once no code in it is one that passes."""
 
         async def ask(connection: BrokerConnection) -> Any:
+            if group is None:
+                self._level = connection.features.get(FEATURE, 0)
             while True:
                 answer = await connection.request(request, min(newest, connection.highest(type(request))))
                 wrong = [code for code in codes(answer) if code]

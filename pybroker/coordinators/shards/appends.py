@@ -47,11 +47,12 @@ class NativeAppends:
         )
 
     def append_marker(
-        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *, committed: bool
+        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
+        committed: bool, raised: bool,
     ) -> asyncio.Future[Completion]:
         """Ends a transaction in a partition that is led here; the future as for `append`. `marker`: (producer id, its
-        epoch, coordinator epoch)."""
-        return self._wait(self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms))
+        epoch, coordinator epoch). `raised`: its records have a lower epoch."""
+        return self._wait(self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised))
 
     def _wait(self, token: int) -> asyncio.Future[Completion]:
         future: asyncio.Future[Completion] = self._loop.create_future()

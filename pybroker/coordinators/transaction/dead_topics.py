@@ -18,7 +18,7 @@ from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.coordinators.transaction.markers import LocalMarkers
 from pybroker.coordinators.transaction.ports import Marker
-from pybroker.coordinators.transaction.transaction import Part
+from pybroker.coordinators.transaction.transaction import VERSION_2, Part
 from pybroker.errors import KafkaError
 from pybroker.metadata.control_messages import LeaderAndIsrRequest
 from pybroker.metadata.deletion_records import LIVE, DeletionRecord, TransactionOutcome
@@ -138,7 +138,7 @@ class OwedMarkers:
             # What began later is another transaction: a leader before this one has written the marker.
             if (
                 known is not None
-                and known.producer_epoch <= one.producer_epoch
+                and known.producer_epoch <= one.producer_epoch - (one.version >= VERSION_2)
                 and known.transaction_start >= 0
                 and (end < 0 or known.transaction_start < end)
             ):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pybroker.clock import Clock
 from pybroker.coordinators.transaction.ports import Marker
-from pybroker.coordinators.transaction.transaction import Part
+from pybroker.coordinators.transaction.transaction import VERSION_2, Part
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -18,9 +18,11 @@ class MarkerAppends(Protocol):
     """Appends of markers (`coordinators.shards.appends`)."""
 
     def append_marker(
-        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *, committed: bool
+        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
+        committed: bool, raised: bool,
     ) -> asyncio.Future[Completion]:
-        """The future is done when the marker is committed; KafkaError otherwise."""
+        """The future is done when the marker is committed; KafkaError otherwise. `raised`: its epoch is above that of
+        the transaction's records."""
         ...
 
 
@@ -68,6 +70,7 @@ class LocalMarkers:
             (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch),
             self._clock.wall_ms(),
             committed=marker.committed,
+            raised=marker.version >= VERSION_2,
         )
 
     async def _ended(self, marker: Marker, part: Part, future: asyncio.Future[Completion]) -> ErrorCode:

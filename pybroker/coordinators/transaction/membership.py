@@ -6,6 +6,7 @@ becomes part of its transaction. The coordinator may be another broker.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 
 TRY_AGAIN = frozenset(
     {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -31,6 +31,11 @@ TRY_AGAIN = frozenset(
     }
 )
 """What the coordinator cannot say now. Producers are told NOT_ENOUGH_REPLICAS, which every client retries."""
+
+SETTLES_S = 5.0
+ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
+"""A producer of version 2 has the next epoch before the markers of its last transaction are written: what begins the
+next one waits so long, looked at again after ever longer times, before its client is to come again."""
 
 
 class Colleagues(Protocol):
@@ -59,14 +64,28 @@ class Membership:
     ) -> list[ErrorCode]:
         """A code for each partition, as the client of that version is to be told. `adds`: what is not part of the
         transaction becomes part of it."""
-        try:
-            codes = await self._ask(transactional_id, who, parts, adds=adds)
-        except KafkaError as error:
-            codes = [ErrorCode(error.code)] * len(parts)
+        codes = await self._settled(transactional_id, who, parts, adds=adds)
         return [
             ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE and not abortable else code
             for code in codes
         ]
+
+    async def _settled(
+        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+    ) -> list[ErrorCode]:
+        give_up = asyncio.get_running_loop().time() + SETTLES_S
+        wait_s = ASKED_AGAIN_S
+        while True:
+            try:
+                codes = await self._ask(transactional_id, who, parts, adds=adds)
+            except KafkaError as error:
+                codes = [ErrorCode(error.code)] * len(parts)
+            if not adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes:
+                return codes
+            if asyncio.get_running_loop().time() + wait_s > give_up:
+                return codes
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, ASKED_AGAIN_S_MAX)
 
     async def _ask(self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool) -> list[ErrorCode]:
         topic_id = self._topics.topic_id(TRANSACTIONS_TOPIC)
@@ -110,11 +129,12 @@ class Membership:
             log.exception("a transaction could not be verified: this is a bug in pybroker")
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
         finally:
-            question.answer([_for_produce(code) for code in codes])
+            question.answer([_for_produce(code, knows_ending=question.adds) for code in codes])
 
 
-def _for_produce(code: ErrorCode) -> ErrorCode:
-    if code in TRY_AGAIN:
+def _for_produce(code: ErrorCode, *, knows_ending: bool) -> ErrorCode:
+    """Whoever adds by writing knows CONCURRENT_TRANSACTIONS here, too."""
+    if code in TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not knows_ending):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     # Produce has one code for a producer that was replaced, as ever.
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

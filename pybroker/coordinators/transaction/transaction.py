@@ -168,7 +168,7 @@ def initialize(
 
 def check_given(now: Transaction, given: Producer | None) -> None:
     """Whether a client may be who it says that it is. KafkaError PRODUCER_FENCED."""
-    if given is None or now.producer_epoch == NO_EPOCH:
+    if given is None or now.producer_epoch == NO_EPOCH or (now.state in ENDING and given == now.successor):
         return
     rotated = given.producer_id == now.previous_producer_id and given.epoch >= EPOCH_LAST
     known = given.producer_id == now.producer_id and given.epoch in (now.producer_epoch, now.last_epoch)
@@ -178,6 +178,9 @@ def check_given(now: Transaction, given: Producer | None) -> None:
 
 def check_producer(now: Transaction, who: Producer) -> None:
     """Whether a request comes from the present producer. KafkaError."""
+    if now.state in ENDING and who == now.successor:
+        # Its id may still be the one before (its epochs are used up).
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if who.epoch != now.producer_epoch:
@@ -215,7 +218,8 @@ def end(now: Transaction, who: Producer, commit: bool, now_ms: int) -> Transacti
     if who.epoch != now.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is State.ONGOING:
-        return now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms)
+        # Whatever version began it: a marker without another epoch is one of version 1.
+        return replace(now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms), version=VERSION_1)
     return _ended(now, commit)
 
 
@@ -225,20 +229,21 @@ def end_and_bump(
     """EndTxn of version 2: the producer goes on under the next epoch or as `new_id`, which is given when its epochs are
     used up. The same object if it has ended so already. An abort without a transaction raises the epoch, too: records
     may be on their way that never became part of one. KafkaError."""
-    again = (who.producer_id == now.producer_id and now.last_epoch != NO_EPOCH and who.epoch == now.last_epoch) or (
-        who.producer_id == now.previous_producer_id and who.epoch == EPOCH_LAST and now.producer_epoch == 0
-    )
-    if who.producer_id != now.producer_id and not again:
+    if now.state in ENDING and who == now.successor:
+        # This epoch has not ended anything: what there is ends under the one before.
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    rotated = who == Producer(now.previous_producer_id, EPOCH_LAST) and now.producer_epoch == 0
+    if who.producer_id != now.producer_id and not rotated:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if who.epoch != now.producer_epoch and not again:
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if again:
-        if now.state in (State.ONGOING, State.EMPTY) or now.version < VERSION_2:
+    if rotated or who.epoch == now.producer_epoch - 1:
+        # It comes again, or its time was up, and it has been aborted meanwhile.
+        if now.state in (State.ONGOING, State.EMPTY) or now.version < VERSION_2 or now.successor.epoch > EPOCH_LAST:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return _ended(now, commit)
-    if now.state in ENDING or (commit and now.state is not State.ONGOING):
-        # This epoch has not ended anything: what there is ended under the one before.
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS if now.state in ENDING else ErrorCode.INVALID_TXN_STATE)
+    if who.epoch != now.producer_epoch or who.epoch > EPOCH_LAST:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if commit and now.state is not State.ONGOING:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     assert new_id is not None or not now.is_exhausted
     moved = now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms)
     return replace(
@@ -275,7 +280,6 @@ def complete(now: Transaction, now_ms: int) -> Transaction:
     return replace(
         done, producer_id=now.next_producer_id, producer_epoch=0, previous_producer_id=now.producer_id
     )
-
 
 
 def is_timed_out(now: Transaction, now_ms: int) -> bool:

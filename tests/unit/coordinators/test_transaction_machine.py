@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from pybroker.coordinators.transaction.transaction import (
     EPOCH_LAST,
     LEGAL_MOVES,
     NO_EPOCH,
+    VERSION_1,
     VERSION_2,
     Part,
     Producer,
@@ -189,6 +191,56 @@ def test_time_out_and_commit_have_one_outcome() -> None:
     assert not decisions.is_timed_out(committing, 1 << 40)
     with pytest.raises(ValueError, match="PREPARE_COMMIT"):
         decisions.fence(committing, 10)
+
+
+def refusal(attempt: Callable[[], object]) -> int:
+    with pytest.raises(KafkaError) as refused:
+        attempt()
+    return refused.value.code
+
+
+@pytest.mark.checklist("E4", "E6")
+@pytest.mark.parametrize("epoch", [3, EPOCH_LAST])
+def test_who_has_its_next_epoch_waits_until_the_markers_are_written(epoch: int) -> None:
+    """The answer to an end gives it, before they are: under the next id, if the epochs are used up."""
+    new_id = 9 if epoch == EPOCH_LAST else None
+    ending = decisions.end_and_bump(ongoing(epoch), Producer(1, epoch), True, 2, new_id=new_id)
+    me = ending.successor
+    part = Part("t", TOPICS[1], 1)
+    assert refusal(lambda: decisions.add(ending, me, [part], 3, VERSION_2)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert refusal(lambda: decisions.end_and_bump(ending, me, False, 3)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert refusal(lambda: decisions.initialize(ending, me, 1, 3)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    again = refusal(lambda: decisions.end_and_bump(ending, Producer(1, epoch), True, 3))
+    assert again == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert decisions.add(decisions.complete(ending, 3), me, [part], 4, VERSION_2).partitions == {part}
+
+
+def test_nobody_has_the_epoch_above_the_last() -> None:
+    above = Producer(1, EPOCH_LAST + 1)
+    ending = decisions.end_and_bump(ongoing(EPOCH_LAST), Producer(1, EPOCH_LAST), True, 2, new_id=9)
+    fenced = decisions.fence(replace(ongoing(EPOCH_LAST), version=VERSION_2), 2)
+    for now in (ending, fenced, decisions.complete(fenced, 3)):
+        for commit in (True, False):
+            with pytest.raises(KafkaError):
+                decisions.end_and_bump(now, above, commit, 3)
+    last = Producer(1, EPOCH_LAST)
+    assert refusal(lambda: decisions.end_and_bump(fenced, last, False, 3)) == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.checklist("E9")
+def test_who_took_too_long_in_version_2_may_abort_and_go_on() -> None:
+    mine = replace(ongoing(), version=VERSION_2)
+    aborted = decisions.complete(decisions.fence(mine, 9), 10)
+    me = Producer(1, 0)
+    assert refusal(lambda: decisions.end_and_bump(aborted, me, True, 11)) == ErrorCode.INVALID_TXN_STATE
+    assert decisions.end_and_bump(aborted, me, False, 11).successor == Producer(1, 1)
+    taken = decisions.initialize(aborted, None, 1_000, 12)
+    assert refusal(lambda: decisions.end_and_bump(taken, me, False, 13)) == ErrorCode.PRODUCER_FENCED
+
+
+def test_an_end_of_version_1_has_a_marker_of_version_1() -> None:
+    mine = decisions.add(Transaction(1, 0), Producer(1, 0), [Part("t", TOPICS[0], 0)], 1, VERSION_2)
+    assert decisions.end(mine, Producer(1, 0), True, 2).version == VERSION_1
 
 
 def test_a_producer_that_names_itself_gets_the_same_answer_twice() -> None:

@@ -81,6 +81,7 @@ impl NativePartitions {
         py: Python<'_>,
         tip: TopicIdPartition,
         leader_epoch: i32,
+        origin: AppendOrigin,
         batch: Vec<u8>,
     ) -> PyResult<u64> {
         let token = self.next_token.fetch_add(1, Relaxed);
@@ -92,7 +93,7 @@ impl NativePartitions {
                 queue.complete(PendingAppend::failed(token, &PartitionError::NotLeader));
                 return;
             };
-            match append_batch(&hosted, leader_epoch, batch) {
+            match append_batch(&hosted, leader_epoch, origin, batch) {
                 Ok(info) => {
                     let completed = Completed {
                         token,
@@ -187,10 +188,13 @@ impl NativePartitions {
         producer: Option<(i64, i16)>,
     ) -> PyResult<u64> {
         let batch = batch_of(&records, timestamp_ms, producer)?;
-        self.append_as_coordinator(py, tip(topic_id, partition)?, leader_epoch, batch)
+        let origin = AppendOrigin::Coordinator;
+        self.append_as_coordinator(py, tip(topic_id, partition)?, leader_epoch, origin, batch)
     }
 
     /// `marker`: (producer id, producer epoch, coordinator epoch).
+    #[pyo3(signature = (topic_id, partition, marker, committed, timestamp_ms, raised=false))]
+    #[expect(clippy::too_many_arguments, reason = "one call for each marker")]
     fn append_marker(
         &self,
         py: Python<'_>,
@@ -199,6 +203,7 @@ impl NativePartitions {
         marker: (i64, i16, i32),
         committed: bool,
         timestamp_ms: i64,
+        raised: bool,
     ) -> PyResult<u64> {
         let kind = if committed {
             ControlType::Commit
@@ -209,7 +214,12 @@ impl NativePartitions {
         let batch =
             end_transaction_marker(producer_id, epoch, kind, coordinator_epoch, timestamp_ms)
                 .map_err(|error| native_error(ErrorCode::UNKNOWN_SERVER_ERROR.0, error))?;
-        self.append_as_coordinator(py, tip(topic_id, partition)?, -1, batch)
+        let origin = if raised {
+            AppendOrigin::Raised
+        } else {
+            AppendOrigin::Coordinator
+        };
+        self.append_as_coordinator(py, tip(topic_id, partition)?, -1, origin, batch)
     }
 
     fn producers(&self, topic_id: Uuid, partition: i32) -> PyResult<Vec<ActiveProducer>> {
@@ -279,16 +289,11 @@ impl NativePartitions {
 fn append_batch(
     hosted: &Arc<Partition>,
     leader_epoch: i32,
+    origin: AppendOrigin,
     batch: Vec<u8>,
 ) -> Result<AppendInfo, PartitionError> {
     let batches = ValidBatches::checked_owned(batch)?;
-    hosted.append_from(
-        AppendOrigin::Coordinator,
-        leader_epoch,
-        batches,
-        -1,
-        now_ms(),
-    )
+    hosted.append_from(origin, leader_epoch, batches, -1, now_ms())
 }
 
 fn code_of(result: &Result<(), PartitionError>) -> i16 {

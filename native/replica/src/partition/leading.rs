@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLockReadGuard;
-use pybroker_model::{ProduceRules, TimestampType, ValidBatches};
+use pybroker_model::{BatchHeader, ProduceRules, TimestampType, ValidBatches};
 use pybroker_storage::{ActiveProducer, AppendOrigin, Attached, FlushMode};
 
 use super::Partition;
@@ -61,6 +61,16 @@ impl Partition {
         Ok(hosted.log.producers())
     }
 
+    /// What a client is told whose transaction's coordinator could not confirm it now. Batches behind this one hear the
+    /// same until it has come again.
+    pub fn unconfirmed(&self, header: &BatchHeader, ending: bool, now_ms: i64) -> PartitionError {
+        let error = PartitionError::Unconfirmed { ending };
+        match Sequenced::of(header) {
+            Some(batch) => self.refused.told(batch, error, now_ms, &self.progress),
+            None => error,
+        }
+    }
+
     /// Appends as leader. `leader_epoch`: the one under which a coordinator has loaded what it writes upon, -1: any.
     /// `required_acks` -1 asks for `min.insync.replicas`; the caller then waits on
     /// [`Partition::committed`]. Schedules the flush of commit mode, for a duplicate that of its original.
@@ -77,6 +87,12 @@ impl Partition {
         now_ms: i64,
     ) -> Result<AppendInfo, PartitionError> {
         let sequenced = Sequenced::of(batches.first());
+        if matches!(origin, AppendOrigin::Verified(_) | AppendOrigin::Added(_))
+            && let Some(refusal) =
+                sequenced.and_then(|batch| self.refused.unconfirmed_before(batch, now_ms))
+        {
+            return Err(refusal);
+        }
         let appended = self.append_now(origin, leader_epoch, batches, required_acks, now_ms);
         match (sequenced, appended) {
             (Some(batch), Ok(info)) => {

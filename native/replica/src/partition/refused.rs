@@ -79,6 +79,23 @@ impl Refused {
         }
     }
 
+    /// What a batch is told that would be taken although one before it waits for the coordinator of their transaction:
+    /// nothing in the log says that there is one before.
+    pub(super) fn unconfirmed_before(
+        &self,
+        batch: Sequenced,
+        now_ms: i64,
+    ) -> Option<PartitionError> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let batches = self.batches.lock();
+        let first = batches.get(&batch.producer)?;
+        let waits = matches!(first.reason, PartitionError::Unconfirmed { .. });
+        (waits && now_ms < first.until_ms && batch.follows(first.sequence))
+            .then(|| first.reason.clone())
+    }
+
     /// What the producer is told of a batch that is not appended because of `error`.
     #[cold]
     pub(super) fn told(
@@ -106,6 +123,7 @@ impl Refused {
             }
             PartitionError::NotLeader
             | PartitionError::NotEnoughReplicas { .. }
+            | PartitionError::Unconfirmed { .. }
             | PartitionError::Storage(_) => (error, None),
             other => return other,
         };

@@ -19,9 +19,13 @@ use crate::shared::ThreadState;
 /// Longest name or version of client software that is accepted.
 const SOFTWARE_BYTES_MAX: usize = 256;
 
-/// What there is for clients, with topic ids, and its highest level: groups of the newer protocol (KIP-848). It is in
-/// force unless the cluster has finalized another level (`pybroker/metadata/features.py` names the same).
-const FEATURES: [(&str, i16); 1] = [("group.version", 1)];
+/// What there is for clients, its highest level, and the request without which there is none: groups of the newer
+/// protocol (KIP-848), version 2 of transactions (KIP-890). It is in force unless the cluster has finalized another
+/// level (`pybroker/metadata/features.py` names the same).
+const FEATURES: [(&str, i16, ApiKey); 2] = [
+    ("group.version", 1, ApiKey::ConsumerGroupHeartbeat),
+    ("transaction.version", 2, ApiKey::EndTxn),
+];
 
 /// Answers the request.
 pub(crate) fn run(
@@ -89,23 +93,22 @@ fn write(
         flexible: false,
         ..call.reply
     };
-    let offered = api_keys
-        .iter()
-        .any(|key| key.api_key == ApiKey::ConsumerGroupHeartbeat.code());
     let finalized = call.shared.metadata.features();
-    let features = FEATURES.iter().filter(|_| offered);
+    let features = FEATURES
+        .iter()
+        .filter(|(.., needed)| api_keys.iter().any(|key| key.api_key == needed.code()))
+        .map(|&(name, highest, _)| Feature {
+            name,
+            highest,
+            level: finalized.level(name).unwrap_or(highest),
+        })
+        .collect();
     let frame = ReplyFrame::begin(out, header);
     ApiVersionsResponse {
         error_code: error.0,
         api_keys,
         throttle_time_ms: 0,
-        features: features
-            .map(|&(name, highest)| Feature {
-                name,
-                highest,
-                level: finalized.level(name).unwrap_or(highest),
-            })
-            .collect(),
+        features,
         features_epoch: finalized.epoch,
     }
     .encode(version, out);

@@ -201,7 +201,14 @@ impl Appending<'_, '_> {
             }
             self.verified
                 .origin(partition.tip())
-                .map_err(Refusal::code)?
+                .map_err(|error| match error {
+                    ErrorCode::NOT_ENOUGH_REPLICAS | ErrorCode::CONCURRENT_TRANSACTIONS => {
+                        let ending = error == ErrorCode::CONCURRENT_TRANSACTIONS;
+                        let refusal = partition.unconfirmed(batches.first(), ending, now_ms);
+                        Refusal::partition(&refusal, self.naming)
+                    }
+                    other => Refusal::code(other),
+                })?
         } else {
             AppendOrigin::Client
         };

@@ -8,6 +8,8 @@ use pybroker_storage::AppendOrigin;
 #[derive(Debug, Default)]
 pub(super) struct Verified {
     pub(super) partitions: Vec<Asked>,
+    /// They were to become part of it.
+    pub(super) adds: bool,
     /// An error code for each; empty: there was no answer.
     pub(super) codes: Vec<i16>,
 }
@@ -27,6 +29,7 @@ impl Verified {
             return Ok(AppendOrigin::Client);
         };
         match self.codes.get(at) {
+            Some(0) if self.adds => Ok(AppendOrigin::Added(self.partitions[at].end)),
             Some(0) => Ok(AppendOrigin::Verified(self.partitions[at].end)),
             Some(&code) => Err(ErrorCode(code)),
             // Clients try again.

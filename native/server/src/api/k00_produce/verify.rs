@@ -95,6 +95,7 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
     let client_id = call.client_id.map(str::to_owned);
     let (api_key, version, reply) = (call.api_key, call.version, call.reply);
     let (received, now_ms) = (call.received, call.now_ms);
+    let adds = version >= ADDS;
     Box::new(move |codes| {
         let call = Call {
             shared: &shared,
@@ -106,7 +107,11 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
             received,
             now_ms,
         };
-        let verified = Verified { partitions, codes };
+        let verified = Verified {
+            partitions,
+            adds,
+            codes,
+        };
         let mut request = ProduceRequest::default();
         let mut tally = Tally::default();
         let mut out = Vec::new();

@@ -144,3 +144,44 @@ fn a_transaction_begins_only_where_its_coordinator_was_asked() {
     let asked = AppendOrigin::Verified(f.log().log_end_offset());
     transactional(2, asked).expect("another one begins");
 }
+
+/// KIP-890, version 2: each transaction has an epoch of its own, which its marker raises.
+#[test]
+fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
+    let f = Fixture::new(LogConfig::default());
+    let write = |producer, epoch, sequence, origin| {
+        let mut builder = BatchBuilder::new(Codec::None)
+            .producer(producer, epoch, sequence)
+            .transactional();
+        builder.push(NOW, None, Some(b"t"));
+        let bytes = builder.build().expect("builds");
+        let batch = ValidBatches::checked_owned(bytes).expect("valid");
+        f.log().append_as_leader(batch, 0, origin, NOW)
+    };
+    let added = || AppendOrigin::Added(f.log().log_end_offset());
+    let end = |epoch| {
+        let bytes = end_transaction_marker(1, epoch, ControlType::Commit, 0, NOW).expect("builds");
+        let marker = ValidBatches::checked_owned(bytes).expect("valid");
+        f.log()
+            .append_as_leader(marker, 0, AppendOrigin::Raised, NOW)
+    };
+    let gap = |result| matches!(result, Err(AppendError::OutOfOrderSequence { .. }));
+    write(2, 0, 0, added()).expect("appends");
+    // A batch before it is on its way: the log holds records, and knows nothing of the producer.
+    assert!(gap(write(1, 0, 1, added())));
+    write(1, 0, 0, added()).expect("appends");
+    write(1, 0, 1, AppendOrigin::Client).expect("it is open");
+    let refused = end(0);
+    assert!(matches!(
+        refused,
+        Err(AppendError::InvalidProducerEpoch { .. })
+    ));
+    end(1).expect("ends");
+    end(1).expect("the answer was lost");
+    assert!(gap(write(1, 1, 1, added())));
+    write(1, 1, 0, added()).expect("another one begins");
+    // It comes once more, late.
+    assert!(end(1).is_err());
+    assert_eq!(f.log().open_transactions().len(), 2);
+    end(2).expect("ends");
+}
