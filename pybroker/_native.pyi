@@ -547,6 +547,19 @@ class ListenerConfig:
         """Brokers talk to each other on it: no client is served."""
 
 @final
+class TlsStore:
+    """A keystore or truststore that is not read yet. `prefix`: its settings' names up to `type`, `location` and
+    `password`; `place`: how errors call it; `kind`: PEM, JKS or PKCS12. What it holds is given as PEM, the key not
+    encrypted. Raises ValueError, one line that names the setting."""
+
+    def __new__(cls, prefix: str, place: str, kind: str, content: bytes, password: str | None) -> TlsStore: ...
+    def identity(self, key_password: str | None) -> bytes:
+        """The private key and the certificates that belong to it."""
+
+    def trusted(self) -> bytes:
+        """The certificates that are trusted."""
+
+@final
 class ListenerTls:
     """What a listener with TLS shows and whom it trusts. All but the words are PEM; the key is not encrypted."""
 

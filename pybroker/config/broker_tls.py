@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pybroker.config.stores import PEM, StoreFile, StoreText, check_type
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, not_empty, one_of
 
 STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
-PEM = "PEM"
-
-
-def _store_type(value: Value) -> None:
-    if value not in (PEM, "JKS", "PKCS12"):
-        raise InvalidValue("must be one of PEM, JKS, PKCS12")
 
 
 def _protocols(value: Value) -> None:
@@ -33,20 +28,32 @@ TLS = (
         "ssl.keystore.type",
         STRING,
         "JKS",
-        "Format of ssl.keystore.location. PEM is served; JKS, which is Kafka's default, and PKCS12 are not.",
-        _store_type,
+        "Format of ssl.keystore.location: JKS or PKCS12, which are told apart by themselves, or PEM.",
+        check_type,
     ),
     ConfigKey(
         "ssl.keystore.location",
         STRING,
         None,
-        "PEM file with this broker's private key, not encrypted, its certificate, and the certificates in between.",
+        "File with this broker's private key, its certificate, and the certificates in between.",
+    ),
+    ConfigKey(
+        "ssl.keystore.password",
+        PASSWORD,
+        None,
+        "Password of ssl.keystore.location, unless it is PEM.",
+    ),
+    ConfigKey(
+        "ssl.key.password",
+        PASSWORD,
+        None,
+        "Password of the private key; unset, that of the keystore, and none with PEM.",
     ),
     ConfigKey(
         "ssl.keystore.key",
         PASSWORD,
         None,
-        "The private key as PEM text, not encrypted, instead of a file; with ssl.keystore.certificate.chain.",
+        "The private key as PEM text, instead of a file; with ssl.keystore.certificate.chain and ssl.keystore.type=PEM.",
     ),
     ConfigKey(
         "ssl.keystore.certificate.chain",
@@ -58,20 +65,26 @@ TLS = (
         "ssl.truststore.type",
         STRING,
         "JKS",
-        "Format of ssl.truststore.location. PEM is served; JKS, which is Kafka's default, and PKCS12 are not.",
-        _store_type,
+        "Format of ssl.truststore.location: JKS or PKCS12, which are told apart by themselves, or PEM.",
+        check_type,
     ),
     ConfigKey(
         "ssl.truststore.location",
         STRING,
         None,
-        "PEM file with the certificates of the authorities that clients' certificates must lead to.",
+        "File with the certificates of the authorities that clients' certificates must lead to.",
+    ),
+    ConfigKey(
+        "ssl.truststore.password",
+        PASSWORD,
+        None,
+        "Password of ssl.truststore.location; without it JKS is not checked for changes.",
     ),
     ConfigKey(
         "ssl.truststore.certificates",
         PASSWORD,
         None,
-        "The same as PEM text, instead of a file.",
+        "The same as PEM text, instead of a file; with ssl.truststore.type=PEM.",
     ),
     ConfigKey(
         "ssl.client.auth",
@@ -108,47 +121,34 @@ BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TLS}
 class TlsSettings(NamedTuple):
     """Of one listener, checked; no file has been read."""
 
-    keystore: str | None
-    key: str | None
-    chain: str | None
-    truststore: str | None
-    trusted: str | None
+    keystore: StoreFile | StoreText
+    """With the key."""
+    chain: StoreText | None
+    """The certificates, if they are not in `keystore`."""
+    key_password: str | None
+    truststore: StoreFile | StoreText | None
     client_auth: str
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     principal_rules: str = "DEFAULT"
 
     def __repr__(self) -> str:
-        return f"TlsSettings(keystore={self.keystore}, truststore={self.truststore}, client_auth={self.client_auth})"
+        return f"TlsSettings({self.keystore}, {self.truststore}, client_auth={self.client_auth})"
+
+    @property
+    def files(self) -> tuple[StoreFile, ...]:
+        """What is read again when it changes."""
+        return tuple(store for store in (self.keystore, self.truststore) if isinstance(store, StoreFile))
 
 
 def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
     """From the values in force for one listener, by name. Raises InvalidValue, which names the settings, never with a
     key in it."""
     text = {name: str(value) if value else None for name, value in values.items() if not isinstance(value, tuple)}
-    keystore, key, chain = (
-        text["ssl.keystore.location"],
-        text["ssl.keystore.key"],
-        text["ssl.keystore.certificate.chain"],
-    )
-    if keystore and (key or chain):
-        raise InvalidValue("ssl.keystore.location and ssl.keystore.key are two keystores; remove one of them")
-    if not keystore and not (key and chain):
-        raise InvalidValue(
-            "it needs a certificate: set ssl.keystore.type=PEM and ssl.keystore.location, or ssl.keystore.key and "
-            "ssl.keystore.certificate.chain"
-        )
-    truststore, trusted = text["ssl.truststore.location"], text["ssl.truststore.certificates"]
-    if truststore and trusted:
-        raise InvalidValue(
-            "ssl.truststore.location and ssl.truststore.certificates are two truststores; remove one of them"
-        )
-    for store, given in (("keystore", keystore or key), ("truststore", truststore or trusted)):
-        kind = text[f"ssl.{store}.type"]
-        if given and kind != PEM:
-            raise InvalidValue(f"ssl.{store}.type={kind} is not served; convert it to PEM and set ssl.{store}.type=PEM")
+    keystore, chain = _keystore(text)
+    truststore = _truststore(text)
     client_auth = text["ssl.client.auth"] or "none"
-    if client_auth != "none" and not (truststore or trusted):
+    if client_auth != "none" and truststore is None:
         raise InvalidValue(
             f"ssl.client.auth={client_auth} needs ssl.truststore.location or ssl.truststore.certificates: whom to trust"
         )
@@ -156,4 +156,47 @@ def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
     assert isinstance(protocols, tuple)
     assert isinstance(suites, tuple | None)
     rules = text["ssl.principal.mapping.rules"] or "DEFAULT"
-    return TlsSettings(keystore, key, chain, truststore, trusted, client_auth, protocols, suites or (), rules)
+    key_password = text["ssl.key.password"]
+    return TlsSettings(keystore, chain, key_password, truststore, client_auth, protocols, suites or (), rules)
+
+
+def _keystore(text: Mapping[str, str | None]) -> tuple[StoreFile | StoreText, StoreText | None]:
+    key, chain = text["ssl.keystore.key"], text["ssl.keystore.certificate.chain"]
+    found = _file(text, "keystore")
+    if found and (key or chain):
+        raise InvalidValue("ssl.keystore.location and ssl.keystore.key are two keystores; remove one of them")
+    if found:
+        return found, None
+    if not (key and chain):
+        raise InvalidValue(
+            "it needs a certificate: set ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain"
+        )
+    _is_pem(text, "keystore", "key")
+    return StoreText("ssl.keystore.key", key), StoreText("ssl.keystore.certificate.chain", chain)
+
+
+def _truststore(text: Mapping[str, str | None]) -> StoreFile | StoreText | None:
+    trusted = text["ssl.truststore.certificates"]
+    found = _file(text, "truststore")
+    if found and trusted:
+        raise InvalidValue(
+            "ssl.truststore.location and ssl.truststore.certificates are two truststores; remove one of them"
+        )
+    if not trusted:
+        return found
+    _is_pem(text, "truststore", "certificates")
+    return StoreText("ssl.truststore.certificates", trusted)
+
+
+def _file(text: Mapping[str, str | None], store: str) -> StoreFile | None:
+    prefix = f"ssl.{store}."
+    location = text[f"{prefix}location"]
+    if location is None:
+        return None
+    return StoreFile(prefix, text[f"{prefix}type"] or "JKS", location, text[f"{prefix}password"])
+
+
+def _is_pem(text: Mapping[str, str | None], store: str, what: str) -> None:
+    kind = text[f"ssl.{store}.type"]
+    if (kind or "").upper() != PEM:
+        raise InvalidValue(f"ssl.{store}.{what} is PEM, and ssl.{store}.type={kind}; set ssl.{store}.type=PEM")

@@ -24,7 +24,6 @@ class Refusal(NamedTuple):
 _NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
 _NO_QUORUM = "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
 _NO_TIERED = "tiered storage is not part of this broker; remove the line"
-_NO_PASSWORDS = "keystores are PEM files without a password here, which the file system protects; remove the line"
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.metadata.migration.enable": Refusal(
@@ -58,9 +57,6 @@ REFUSED: dict[str, Refusal] = {
         "what a batch may come to is fixed: 256 MiB, or 64 times its size; remove the line", ("", "2147483639")
     ),
     "sasl.server.callback.handler.class": Refusal(_NO_CLASSES),
-    "ssl.key.password": Refusal(_NO_PASSWORDS),
-    "ssl.keystore.password": Refusal(_NO_PASSWORDS),
-    "ssl.truststore.password": Refusal(_NO_PASSWORDS),
     "ssl.protocol": Refusal("use ssl.enabled.protocols", ("", "tls", "tlsv1.2", "tlsv1.3")),
     "ssl.provider": Refusal(_NO_CLASSES),
     "ssl.engine.factory.class": Refusal(_NO_CLASSES),
@@ -158,9 +154,6 @@ zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.passwo
 """
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())
 
-
-_SECRET = frozenset(("ssl.key.password", "ssl.keystore.password", "ssl.truststore.password"))
-
 LIMITS_OF_LISTENERS = frozenset(("max.connections", "max.connection.creation.rate"))
 """Obeyed for all listeners together; for one of them it would be a protection that is not there."""
 
@@ -193,7 +186,7 @@ def is_foreign(name: str) -> bool:
 
 def is_secret(name: str) -> bool:
     """Whether a complaint about this setting must not show its value."""
-    return any(part in _SECRET or part.endswith("jaas.config") for part in _meanings(name))
+    return any(part.endswith("jaas.config") for part in _meanings(name))
 
 
 def _meanings(name: str) -> tuple[str, ...]:

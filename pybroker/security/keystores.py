@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import re
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_tls import TlsSettings
+from pybroker.config.stores import Marks
 from pybroker.config.values import InvalidValue
 from pybroker.native import ListenerError, ListenerTls, NativeListeners
 
@@ -16,55 +15,20 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
 """How often the files of keystores are looked at."""
-FILE_BYTES_MAX = 1 << 20
-"""Longer than any keystore: something else was named by mistake."""
-
-
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-
 
 def listener_tls(settings: TlsSettings) -> ListenerTls:
     """Raises InvalidValue, which names the setting and the file, never with a key in it."""
-    if settings.keystore is not None:
-        key = certificates = _read("ssl.keystore.location", settings.keystore)
-    else:
-        key, certificates = (_inline(text) for text in (settings.key, settings.chain))
-    if b"ENCRYPTED" in key:
-        raise InvalidValue("the private key is encrypted; give it without a password, in a file that nobody else reads")
-    trusted = b""
-    if settings.client_auth != "none":
-        if settings.truststore is not None:
-            trusted = _read("ssl.truststore.location", settings.truststore)
-        else:
-            trusted = _inline(settings.trusted)
+    key = settings.keystore.identity(settings.key_password)
+    asks = settings.client_auth != "none"
     return ListenerTls(
-        certificates=certificates,
+        certificates=settings.chain.trusted() if settings.chain else key,
         key=key,
-        trusted=trusted,
+        trusted=settings.truststore.trusted() if asks and settings.truststore else b"",
         client_auth=settings.client_auth,
         protocols=settings.protocols,
         cipher_suites=settings.cipher_suites,
         principal_rules=settings.principal_rules,
     )
-
-
-def _read(setting: str, path: str) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(FILE_BYTES_MAX + 1)
-    except OSError as problem:
-        raise InvalidValue(f"{setting}={path}: {problem.strerror}") from None
-    if len(content) > FILE_BYTES_MAX:
-        raise InvalidValue(f"{setting}={path}: longer than {FILE_BYTES_MAX} bytes; is this a keystore?")
-    return content
-
-
-def _inline(text: str | None) -> bytes:
-    """PEM that a settings file has brought into one line has its ends on lines of their own again."""
-    blocks = _BLOCK.findall(text or "")
-    return "".join(
-        f"-----BEGIN {kind}-----\n{''.join(body.split())}\n-----END {kind}-----\n" for kind, body in blocks
-    ).encode()
 
 
 class Keystores:
@@ -117,16 +81,9 @@ class Keystores:
                 log.info("listener %s has read its keystore and truststore again, for new connections", name)
 
 
-_Marks = tuple[tuple[int, int, int] | None, ...]
+_Marks = tuple[Marks, ...]
 
 
 def _marks(settings: TlsSettings) -> _Marks:
-    """What tells a file from what it was before; empty without files."""
-    marks: list[tuple[int, int, int] | None] = []
-    for path in filter(None, (settings.keystore, settings.truststore)):
-        try:
-            found = os.stat(path)
-            marks.append((found.st_mtime_ns, found.st_size, found.st_ino))
-        except OSError:
-            marks.append(None)
-    return tuple(marks)
+    """What tells the files from what they were before; empty without files."""
+    return tuple(store.marks() for store in settings.files)

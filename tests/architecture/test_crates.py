@@ -19,6 +19,7 @@ USES = {
     "storage": {"model"},
     "replica": {"model", "storage"},
     "server": {"model", "protocol", "storage", "replica"},
+    "keystore": set(),
     "client": {"model", "protocol"},
     "fetcher": {"model", "protocol", "storage", "replica", "client"},
     "spark": {"model", "protocol", "client"},

@@ -104,6 +104,9 @@ OTHER_SCOPE = {
         for name in (
             "keystore.type",
             "keystore.location",
+            "keystore.password",
+            "key.password",
+            "truststore.password",
             "keystore.key",
             "keystore.certificate.chain",
             "truststore.type",

@@ -305,7 +305,7 @@ def test_keystores_that_cannot_be_used_are_named_at_the_start(authority: Authori
         (tmp_path / "missing.pem", "listener SSL: ssl.keystore.location="),
         (empty, "listener SSL: ssl.keystore: there is no certificate in it (PEM)"),
         (authority.certificate, "listener SSL: ssl.keystore: there is no private key in it (PEM)"),
-        (encrypted, "the private key is encrypted"),
+        (encrypted, "listener SSL: ssl.key.password: it is not set, and needed for the private key in "),
     ]:
         settings = {
             "listeners": "SSL://127.0.0.1:0",

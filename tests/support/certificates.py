@@ -34,6 +34,10 @@ class Authority:
         store.write_text(key.read_text() + certificate.read_text())
         return store
 
+    def identity_text(self, name: str) -> bytes:
+        """What `identity` made."""
+        return (self._folder / f"{name}.pem").read_bytes()
+
 
 def _openssl(*arguments: str) -> None:
     done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -6,6 +6,7 @@
 //! | `broker` | how does the control plane call it? An object for each subject |
 //! | `codec` | how do messages become Python's objects and back? |
 //! | `client` | what do the client library's producer and consumer need? |
+//! | `keystores` | what is in a keystore or truststore? |
 //! | `spark` | what does the Spark data source need? |
 //! | `measure` | functions of the data path alone, for tests and benches |
 //!
@@ -24,6 +25,7 @@ mod client;
 mod codec;
 mod convert;
 mod errors;
+mod keystores;
 mod measure;
 mod panics;
 mod pattern;
@@ -59,6 +61,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::errors::{ListenerError, LogDirError, NativeError};
+    #[pymodule_export]
+    use crate::keystores::TlsStore;
     #[pymodule_export]
     use crate::measure::TopicPartitions;
     #[pymodule_export]

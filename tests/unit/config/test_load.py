@@ -140,7 +140,7 @@ MISTAKES = [
     ),
     (
         "listeners=SSL://:1",
-        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: it needs a certificate: set ssl.keystore.type=PEM and ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain",
+        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: it needs a certificate: set ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain",
     ),
     (
         "listeners=PLAINTEXT://::1:1",
@@ -231,8 +231,8 @@ MISTAKES = [
         "remote.log.storage.system.enable=true ({file} line 2): tiered storage is not part of this broker; remove the line",
     ),
     (
-        "listeners=SSL://:1\nssl.keystore.location=/k.jks",
-        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.keystore.type=JKS is not served; convert it to PEM and set ssl.keystore.type=PEM",
+        "listeners=SSL://:1\nssl.keystore.key=k\nssl.keystore.certificate.chain=c",
+        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.keystore.key is PEM, and ssl.keystore.type=JKS; set ssl.keystore.type=PEM",
     ),
     (
         "listeners=SSL://:1\nlistener.name.ssl.ssl.keystore.key=hunter2\nssl.keystore.location=/k",
@@ -251,8 +251,8 @@ MISTAKES = [
         "ssl.client.auth=maybe ({file} line 2): must be one of required, requested, none",
     ),
     (
-        "listener.name.internal.ssl.keystore.password=hunter2",
-        "listener.name.internal.ssl.keystore.password=(hidden) ({file} line 2): keystores are PEM files without a password here, which the file system protects; remove the line",
+        "listener.name.internal.ssl.keystore.type=BKS",
+        "listener.name.internal.ssl.keystore.type=BKS ({file} line 2): must be one of PEM, JKS, PKCS12",
     ),
     (
         "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B",

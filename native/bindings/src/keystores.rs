@@ -1,0 +1,60 @@
+//! Keystores and truststores as Python has read them from a file or from a setting.
+
+use pybroker_keystore::{Kind, Store, identity, trusted};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// A keystore or truststore, not read yet. Not shown: it may hold a private key.
+#[pyclass(
+    frozen,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone)]
+pub(crate) struct TlsStore {
+    prefix: String,
+    place: String,
+    kind: String,
+    content: Vec<u8>,
+    password: Option<String>,
+}
+
+impl TlsStore {
+    fn store(&self) -> PyResult<Store<'_>> {
+        let kind = Kind::of(&self.kind).ok_or_else(|| {
+            let told = "must be one of PEM, JKS, PKCS12";
+            PyValueError::new_err(format!("{}type={}: {told}", self.prefix, self.kind))
+        })?;
+        Ok(Store {
+            prefix: &self.prefix,
+            place: &self.place,
+            kind,
+            content: &self.content,
+            password: self.password.as_deref(),
+        })
+    }
+}
+
+#[pymethods]
+impl TlsStore {
+    fn identity<'py>(
+        &self,
+        py: Python<'py>,
+        key_password: Option<&str>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let store = self.store()?;
+        // It takes a while by design: the password goes through thousands of rounds.
+        let read = py.detach(|| identity(&store, key_password));
+        let pem = read.map_err(|problem| PyValueError::new_err(problem.to_string()))?;
+        Ok(PyBytes::new(py, &pem))
+    }
+
+    fn trusted<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let store = self.store()?;
+        let read = py.detach(|| trusted(&store));
+        let pem = read.map_err(|problem| PyValueError::new_err(problem.to_string()))?;
+        Ok(PyBytes::new(py, &pem))
+    }
+}

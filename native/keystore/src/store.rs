@@ -1,0 +1,112 @@
+//! A store and what opens it, and the words for what is wrong with it.
+
+use std::fmt;
+
+/// `ssl.keystore.type` and `ssl.truststore.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text; a key may have a password.
+    Pem,
+    /// Java's own, or PKCS#12: Java reads both under either name since version 9, and so does this.
+    Java,
+}
+
+impl Kind {
+    /// Of Kafka's words, in any case; `None` for other words.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        match word.to_ascii_uppercase().as_str() {
+            "PEM" => Some(Kind::Pem),
+            "JKS" | "PKCS12" => Some(Kind::Java),
+            _ => None,
+        }
+    }
+}
+
+/// One store and what opens it.
+#[derive(Clone, Copy)]
+pub struct Store<'a> {
+    /// The setting that names it or has it, up to `location`: `ssl.keystore.`, or with more before it.
+    pub prefix: &'a str,
+    /// How an error calls it: a setting and its value.
+    pub place: &'a str,
+    /// What it is said to be.
+    pub kind: Kind,
+    /// Its bytes.
+    pub content: &'a [u8],
+    /// `<prefix>password`.
+    pub password: Option<&'a str>,
+}
+
+impl fmt::Debug for Store<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Store({}, {:?})", self.place, self.kind)
+    }
+}
+
+/// A store that cannot be used: one line that names the setting, with nothing secret in it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct StoreError(String);
+
+/// A private key (PKCS#8) and its certificates, its own first.
+pub(crate) struct KeyEntry {
+    pub(crate) alias: String,
+    pub(crate) key: Vec<u8>,
+    pub(crate) chain: Vec<Vec<u8>>,
+}
+
+impl Store<'_> {
+    /// As Kafka has it.
+    pub(crate) fn without_key_password(&self) -> Result<(), StoreError> {
+        if self.password.is_none() {
+            return Ok(());
+        }
+        Err(StoreError(format!(
+            "{}password has no meaning for PEM, where only a key may have a password ({}); remove it",
+            self.prefix,
+            self.key_setting()
+        )))
+    }
+
+    pub(crate) fn other_kind(&self, kind: &str) -> StoreError {
+        self.problem(format!("it is {kind}; set {}type={kind}", self.prefix))
+    }
+
+    pub(crate) fn problem(&self, told: impl fmt::Display) -> StoreError {
+        StoreError(format!("{}: {told}", self.place))
+    }
+
+    pub(crate) fn wrong_password(&self) -> StoreError {
+        let told = if self.password.is_some() {
+            "it is not the password of"
+        } else {
+            "it is not set, and needed for"
+        };
+        StoreError(format!("{}password: {told} {}", self.prefix, self.place))
+    }
+
+    /// `ssl.key.password` beside `ssl.keystore.`.
+    fn key_setting(&self) -> String {
+        let before = self.prefix.trim_end_matches("keystore.");
+        format!("{}key.password", before.trim_end_matches("truststore."))
+    }
+
+    pub(crate) fn wrong_key_password(&self, alias: &str, given: Option<&str>) -> StoreError {
+        let told = if given.is_some() {
+            "it does not open"
+        } else {
+            "it is not set, and needed for"
+        };
+        let alias = if alias.is_empty() {
+            String::new()
+        } else {
+            format!(" {alias}")
+        };
+        StoreError(format!(
+            "{}: {told} the private key{alias} in {}",
+            self.key_setting(),
+            self.place
+        ))
+    }
+}
