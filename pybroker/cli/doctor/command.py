@@ -1,0 +1,127 @@
+"""The command line of `pybroker doctor`, its table and its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.doctor.finding import Finding, State, bad, warn, worst
+from pybroker.cli.options import Target, refusals_told
+from pybroker.cli.output import write_json
+
+if TYPE_CHECKING:
+    from pybroker.config import BrokerConfig
+
+SETTINGS = "settings"
+STYLES = {State.OK: "green", State.WARN: "yellow", State.BAD: "bold red"}
+
+
+@click.command()
+@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The settings of a broker on this machine.")
+@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers that run: look at them instead, or as well.")
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Client settings under Kafka's names, one key=value a line.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+def doctor(
+    file: str | None,
+    assignments: tuple[str, ...],
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    *,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Say what endangers the data or the service of a broker. Changes nothing.
+
+    On this machine, before a start or beside a broker that runs: settings (--config; without it those of a plain
+    `pybroker start`), limits of open files, disks, clock, memory, rights of files, ids, ports, ZooKeeper. Of brokers
+    that run (--bootstrap-server): settings, disks, health, topics.
+
+    The exit code is 1 if anything is bad.
+    """
+    found: list[Finding] = []
+    with refusals_told():
+        if bootstrap_server is None or file is not None or assignments:
+            found += machine_and_settings(file, assignments)
+        if bootstrap_server is not None:
+            from pybroker.cli.doctor.running import running
+
+            target = Target(bootstrap_server, command_config, as_json)
+            found += asyncio.run(running(bootstrap_server, target.client_config()))
+    state = worst(found)
+    if as_json:
+        write_json({"healthy": state is not State.BAD, "checks": [each.document() for each in found]})
+    else:
+        _show(found)
+    if state is State.BAD or (strict and state is State.WARN):
+        raise SystemExit(1)
+
+
+def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list[Finding]:
+    """All that can be told without a broker that runs."""
+    from pybroker.config import ConfigError, load_config
+
+    try:
+        loaded = load_config(file, assignments)
+    except ConfigError as problem:
+        return [bad(SETTINGS, str(problem), "a start would say the same: docs/operations.md")]
+    found = [warn(SETTINGS, each, "remove it, or see docs/operations.md") for each in loaded.warnings]
+    found += _local(file, loaded.config)
+    if loaded.config.in_cluster:
+        found += asyncio.run(_of_zookeeper(loaded.config))
+    return found
+
+
+def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
+    from pybroker.cli.doctor import addresses, machine, places, settings
+
+    texts = told(config)
+    # Of a cluster nobody here knows how many: what is said holds for three and more.
+    yield from settings.check(texts, brokers=3 if config.in_cluster else 1)
+    yield from machine.open_files(texts, places.partitions_in(config.log_dirs))
+    yield from places.disks(config.log_dirs)
+    yield from machine.memory()
+    yield from machine.clock(places.files_of(config.log_dirs))
+    yield from places.rights(file, config)
+    yield from places.ids(config)
+    yield from places.last_stop(config.log_dirs)
+    yield from addresses.ports(config)
+
+
+def told(config: BrokerConfig) -> dict[str, str]:
+    """The settings in force as texts, as DescribeConfigs has them, with those of single listeners."""
+    from pybroker.config import render_value
+
+    texts = {name: text for name, value in config.items() if (text := render_value(value)) is not None}
+    return {**texts, **config.listener_settings}
+
+
+async def _of_zookeeper(config: BrokerConfig) -> list[Finding]:
+    from pybroker.cli.doctor.store import zookeeper
+
+    return [each async for each in zookeeper(config)]
+
+
+def _show(found: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    width = max((len(each.what) for each in found), default=0)
+    for each in found:
+        line = Text(each.state.value.ljust(6), STYLES[each.state]) + Text(f"{each.what.ljust(width)}  {each.says}")
+        console.print(line)
+        if each.advice is not None:
+            console.print(Text(f"{'':{width + 8}}{each.advice}", "dim"))
+    bads, warns = (sum(each.state is state for each in found) for state in (State.BAD, State.WARN))
+    console.print(f"{len(found)} looked at: {bads} bad, {warns} to be warned of")

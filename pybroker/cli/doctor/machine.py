@@ -1,0 +1,158 @@
+"""The machine under a broker: limits of the process, memory, the clock.
+
+What Linux alone has is asked of /proc and /sys; elsewhere these questions have no answer and no line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from pybroker.cli.doctor.finding import Finding, bad, ok, warn
+
+OPEN_FILES = "open files"
+SWAP = "swapping"
+HUGE_PAGES = "huge pages"
+CLOCK = "clock"
+
+FILES_A_PARTITION = 4
+"""Of its active segment: the log, two indexes, and one more while it is rolled or flushed."""
+FILES_BESIDES = 1_000
+FILES_ENOUGH = 65_536
+SWAPPINESS_MAX = 10
+AHEAD_S_MAX = 300.0
+"""A file that was written so long after now was written by another clock."""
+EARLIEST_S = 1_735_689_600.0
+"""2025 began: a clock before that was never set."""
+
+STA_UNSYNC = 0x0040
+"""Of adjtimex(2): nobody steers the clock."""
+
+
+class _Timex(ctypes.Structure):
+    """`struct timex`, as far as `status`, and room for the rest."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 512),
+    )
+
+
+def open_files(
+    settings: Mapping[str, str], partitions: int, limit: int | None = None, system: Path = Path("/proc/sys/fs/nr_open")
+) -> Iterator[Finding]:
+    """limit: how many files the process may have open at most (the broker takes what it may); None: this process's.
+    system: the kernel's bound, which a limit of "none" means."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1] if limit is None else limit
+    if hard == resource.RLIM_INFINITY:
+        try:
+            hard = int(system.read_text())
+        except (OSError, ValueError):
+            yield ok(OPEN_FILES, "there is no limit")
+            return
+    connections = int(settings.get("max.connections", "10000"))
+    needed = FILES_BESIDES + min(connections, 1_000_000) + FILES_A_PARTITION * partitions
+    advice = "raise it: LimitNOFILE= of the service, --ulimit nofile= of the container, or /etc/security/limits.conf"
+    says = f"at most {hard:,} (ulimit -Hn)"
+    if hard < needed:
+        wanted = f"{connections:,} connections (max.connections) and {partitions:,} partitions may need {needed:,}"
+        yield bad(OPEN_FILES, f"{says}; {wanted}", f"{advice}; or lower max.connections")
+    elif hard < FILES_ENOUGH:
+        yield warn(OPEN_FILES, f"{says}: a broker that grows needs {FILES_ENOUGH:,}", advice)
+    else:
+        yield ok(OPEN_FILES, says)
+
+
+def memory(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> Iterator[Finding]:
+    """Whether the kernel may take a broker's memory away, or give it too much at once."""
+    swappiness = _number(proc / "sys/vm/swappiness")
+    swap_kib = _swap_kib(proc / "meminfo")
+    if swap_kib is not None and swappiness is not None:
+        if swap_kib and swappiness > SWAPPINESS_MAX:
+            says = f"there is swap, and vm.swappiness is {swappiness}: a busy disk pushes the broker out of memory"
+            yield warn(SWAP, says, "sysctl -w vm.swappiness=1, for good in /etc/sysctl.d")
+        else:
+            yield ok(SWAP, f"vm.swappiness {swappiness}" if swap_kib else "there is no swap")
+    huge = _text(sys_root / "kernel/mm/transparent_hugepage/enabled")
+    if huge:
+        chosen = huge.partition("[")[2].partition("]")[0]
+        if chosen == "always":
+            says = "transparent huge pages are `always`: buffers take up to 2 MiB each, and compaction stops threads"
+            advice = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, at each boot"
+            yield warn(HUGE_PAGES, says, advice)
+        else:
+            yield ok(HUGE_PAGES, f"transparent huge pages: {chosen}")
+
+
+def clock(
+    written: Iterable[Path], now_s: float | None = None, unsteered: Callable[[], bool | None] | None = None
+) -> Iterator[Finding]:
+    """Whether times can be trusted: retention, searches by time and deadlines go by them.
+
+    written: files of the broker, which were written before now. unsteered: whether nobody sets the clock right, None if
+    that cannot be known; without it the kernel is asked.
+    """
+    now = time.time() if now_s is None else now_s
+    if now < EARLIEST_S:
+        yield bad(CLOCK, f"it shows {time.strftime('%Y-%m-%d', time.gmtime(now))}", "set it, and run chrony or ntpd")
+        return
+    newest = max(((_changed_s(path), path) for path in written), default=(0.0, Path()), key=lambda each: each[0])
+    if newest[0] > now + AHEAD_S_MAX:
+        ahead = newest[0] - now
+        says = f"{newest[1]} was written {ahead:,.0f} s after now: the clock went back"
+        yield bad(CLOCK, says, "set the clock right before the start: records would be older than those before them")
+        return
+    is_unsteered = (unsteered or _unsteered)()
+    if is_unsteered:
+        says = "nobody steers it (adjtimex says unsynchronised): brokers and clients drift apart"
+        yield warn(CLOCK, says, "run chrony, ntpd or systemd-timesyncd")
+    else:
+        yield ok(CLOCK, "right as far as the kernel knows" if is_unsteered is False else "plausible")
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _unsteered() -> bool | None:
+    """None: nobody says. Reading needs no right."""
+    if sys.platform != "linux":
+        return None
+    try:
+        told = _Timex()
+        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(told)) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return bool(told.status & STA_UNSYNC)
+
+
+def _swap_kib(meminfo: Path) -> int | None:
+    text = _text(meminfo) or ""
+    line = next((each for each in text.splitlines() if each.startswith("SwapTotal:")), None)
+    return None if line is None else int(line.split()[1])
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text and text.strip().isdigit() else None
+
+
+def _text(path: Path) -> str | None:
+    """None: not this kernel, or not for us."""
+    try:
+        return path.read_text()
+    except OSError:
+        return None

@@ -1,0 +1,225 @@
+"""The disks under the data, who may write to the broker's files, and whose data it is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pybroker.cli.doctor.finding import Finding, bad, of_bytes, ok, warn
+from pybroker.config import BrokerConfig
+from pybroker.errors import StartError
+from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
+from pybroker.metadata.node_table import split
+from pybroker.metadata.znodes import CLUSTER_ID, DamagedNodeError, decode_cluster_id
+from pybroker.offline.directories import LOCK_FILE, META_PROPERTIES, read_properties_of
+from pybroker.startup.exposure import exposed
+from pybroker.startup.last_stop import unclean
+from pybroker.startup.ownership import refuse_others_data
+
+DISK = "disk"
+FILE_SYSTEM = "file system"
+RIGHTS = "rights"
+IDS = "ids"
+LAST_STOP = "last stop"
+
+FREE_BYTES_MIN = 1 << 30
+FREE_SHARE_MIN = 0.1
+INODES_SHARE_MIN = 0.05
+NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.s3fs", "glusterfs"}
+"""Where locks, links or a flush may not mean what they say."""
+MEMORY = {"tmpfs", "ramfs"}
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
+UNSAFE_OPTIONS = {"nobarrier", "barrier=0", "data=writeback", "nojournal"}
+"""Of mounts: a power cut takes back what was flushed, or shows what never was."""
+SECRETS = ("ssl.keystore.location", "zookeeper.ssl.keystore.location")
+
+
+class Mount(NamedTuple):
+    """Where a path lies."""
+
+    point: str
+    kind: str
+    options: frozenset[str]
+
+
+def disks(directories: Sequence[str], mountinfo: Path = Path("/proc/self/mountinfo")) -> Iterator[Finding]:
+    """Room, and what the file systems promise."""
+    devices: dict[int, str] = {}
+    for directory in directories:
+        there = nearest(Path(directory))
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield bad(DISK, f"{there} cannot be written to by this user", f"chown it, or run as its owner: {directory}")
+            continue
+        yield from _room(directory, there)
+        yield from _file_system(directory, there, mountinfo)
+        device = there.stat().st_dev
+        if device in devices:
+            says = f"{devices[device]} and {directory} are on one disk: two directories bring neither speed nor safety"
+            yield warn(DISK, says, "give each of log.dirs a disk of its own")
+        devices.setdefault(device, directory)
+
+
+def _room(directory: str, there: Path) -> Iterator[Finding]:
+    room = os.statvfs(there)
+    free, total = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
+    says = f"{directory}: {of_bytes(free)} of {of_bytes(total)} free"
+    if free < FREE_BYTES_MIN:
+        yield bad(DISK, says, "make room: a full disk refuses every write; retention.bytes bounds a topic")
+    elif free < total * FREE_SHARE_MIN:
+        yield warn(DISK, says, "make room, or bound topics by retention.bytes and retention.ms")
+    elif room.f_files and room.f_favail < room.f_files * INODES_SHARE_MIN:
+        few = f"{directory}: {room.f_favail:,} of {room.f_files:,} inodes free"
+        yield warn(DISK, few, "a partition needs about ten: make room")
+    else:
+        yield ok(DISK, says)
+
+
+def _file_system(directory: str, there: Path, mountinfo: Path) -> Iterator[Finding]:
+    mount = mount_of(there, mountinfo)
+    if mount is None:
+        return
+    says = f"{directory}: {mount.kind} at {mount.point}"
+    unsafe = sorted(mount.options & UNSAFE_OPTIONS)
+    temporary = next((each for each in TEMPORARY if Path(directory).is_relative_to(each)), None)
+    if mount.kind in MEMORY:
+        yield bad(FILE_SYSTEM, f"{says}: gone with the power", "put log.dirs on a disk")
+    elif mount.kind in NETWORK:
+        yield bad(FILE_SYSTEM, f"{says}: a file system over a network", "use a disk of this machine (ext4, XFS)")
+    elif unsafe:
+        options = ",".join(unsafe)
+        yield bad(FILE_SYSTEM, f"{says}, mounted with {options}", "mount it without: a flush may not reach the disk")
+    elif mount.kind == "overlay":
+        yield warn(FILE_SYSTEM, f"{says}: removed with the container", "mount a volume for log.dirs")
+    elif temporary is not None:
+        yield warn(FILE_SYSTEM, f"{directory}: systems clean {temporary} up", "put log.dirs under /var/lib")
+    else:
+        yield ok(FILE_SYSTEM, says)
+
+
+def mount_of(path: Path, mountinfo: Path) -> Mount | None:
+    """The mount that a path is on; None where the kernel does not say."""
+    try:
+        lines = mountinfo.read_text().splitlines()
+    except OSError:
+        return None
+    wanted, found = path.resolve(), None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(), after.split()
+        # Blanks in the path are written as \040.
+        point = fields[4].encode().decode("unicode_escape")
+        if wanted.is_relative_to(point) and (found is None or len(point) >= len(found.point)):
+            found = Mount(point, kinds[0], frozenset(fields[5].split(",") + kinds[2].split(",")))
+    return found
+
+
+def nearest(path: Path) -> Path:
+    """The path, or what exists of the way to it."""
+    return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+
+
+def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
+    """Files that others may change, and secrets that others may read."""
+    found = False
+    for says in exposed(file, config.log_dirs):
+        sentence, _, advice = says.partition("; ")
+        found = True
+        yield bad(RIGHTS, sentence, advice)
+    secrets = [(str(config[name]), name) for name in SECRETS if config.get(name)]
+    if file is not None and _has_passwords(config):
+        secrets.append((file, "the settings, which hold passwords"))
+    for place, name in secrets:
+        with contextlib.suppress(OSError):  # who needs it says that it is not there
+            if Path(place).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+                found = True
+                yield bad(RIGHTS, f"{place} ({name}) can be read by every user of this machine", f"chmod o-rwx {place}")
+    if not found:
+        yield ok(RIGHTS, "nobody else may change settings and data")
+
+
+def _has_passwords(config: BrokerConfig) -> bool:
+    from pybroker.config import BROKER_SETTINGS, ConfigSource, ConfigType
+
+    given = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
+    own = any(name in BROKER_SETTINGS and BROKER_SETTINGS[name].type == ConfigType.PASSWORD for name in given)
+    return own or any(name.endswith(("jaas.config", "password", "keystore.key")) for name in config.listener_settings)
+
+
+def ids(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether the directories belong to this broker, and to one cluster."""
+    try:
+        refuse_others_data(config.log_dirs, config.broker_id, own_store=not config.in_cluster)
+        owners = {each: read_properties_of(Path(each)) for each in config.log_dirs}
+    except StartError as problem:
+        yield bad(IDS, str(problem), "nothing was changed; the start would say the same")
+        return
+    clusters = {each: owner["cluster.id"] for each, owner in owners.items() if owner and "cluster.id" in owner}
+    stored = None if config.in_cluster else stored_cluster_id(Path(config.log_dirs[0]))
+    if stored is not None:
+        clusters[str(Path(config.log_dirs[0]) / STORE_FILE)] = stored
+    if len(set(clusters.values())) > 1:
+        told = ", ".join(f"{place} to {cluster}" for place, cluster in clusters.items())
+        yield bad(IDS, f"data of several clusters: {told}", "name the right log.dirs, or `pybroker cluster adopt-id`")
+    elif clusters:
+        yield ok(IDS, f"{META_PROPERTIES}: broker {config.broker_id} of cluster {next(iter(clusters.values()))}")
+    else:
+        yield ok(IDS, f"new directories, for broker {config.broker_id}")
+
+
+def stored_cluster_id(directory: Path) -> str | None:
+    """As the metadata of a stopped broker has it; None: there is none, or it is in use."""
+    path = directory / STORE_FILE
+    if not path.is_file() or in_use(directory):
+        return None
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT data FROM node WHERE parent=? AND name=?", split(CLUSTER_ID)).fetchone()
+        return None if row is None else decode_cluster_id(bytes(row[0]))
+    except (sqlite3.Error, DamagedNodeError):
+        return None  # a start opens it and says what is wrong
+
+
+def in_use(directory: Path) -> bool:
+    """Whether a broker runs on it."""
+    try:
+        fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared, and let go at once: a broker holds it alone.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def last_stop(directories: Sequence[str]) -> Iterator[Finding]:
+    """Whether the last stop was a clean one; of a broker that runs nobody knows."""
+    left = [] if any(in_use(Path(each)) for each in directories) else unclean(directories)
+    for says in left:
+        yield warn(LAST_STOP, says, "the next start takes longer; look why the broker was ended")
+
+
+def partitions_in(directories: Sequence[str]) -> int:
+    """How many partition directories there are, of both layouts."""
+    layouts = ("*/partition.metadata", "??/*/partition.metadata")
+    return sum(1 for each in directories for layout in layouts for _ in Path(each).glob(layout))
+
+
+def files_of(directories: Sequence[str]) -> list[Path]:
+    """Those at the top of the data directories: written at starts, stops and every few seconds."""
+    found: list[Path] = []
+    for each in directories:
+        with contextlib.suppress(OSError):
+            found += [path for path in Path(each).iterdir() if path.is_file()]
+    return found
+
+

@@ -1,0 +1,262 @@
+"""What `pybroker doctor` makes of settings, machines and files. Pure, or on small trees of files."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pybroker.cli.doctor import machine, places, settings
+from pybroker.cli.doctor.addresses import ports
+from pybroker.cli.doctor.command import told
+from pybroker.cli.doctor.finding import Finding, State, bad, ok, warn, worst
+from pybroker.cli.doctor.running import _differences, of_topics
+from pybroker.config import load_config
+from tests.support.wire import free_port
+
+
+def said(findings: object, state: State) -> list[str]:
+    return [each.says for each in findings if each.state is state]  # type: ignore[attr-defined]
+
+
+def of_settings(*, brokers: int = 1, **given: str) -> list[Finding]:
+    named = {name.replace("_", "."): text for name, text in given.items()}
+    return list(settings.check({**told(load_config().config), **named}, brokers=brokers))
+
+
+def test_a_plain_start_is_in_order() -> None:
+    assert worst(of_settings()) is State.OK
+
+
+@pytest.mark.parametrize(
+    ("given", "brokers", "state", "part"),
+    [
+        ({"log_flush_mode": "os"}, 1, State.BAD, "log.flush.mode=os with one replica"),
+        ({"log_flush_mode": "os"}, 3, State.BAD, "log.flush.mode=os with one replica"),
+        ({"default_replication_factor": "3"}, 3, State.BAD, "min.insync.replicas=1 with default.replication.factor=3"),
+        ({}, 3, State.WARN, "default.replication.factor=1"),
+        ({"default_replication_factor": "2", "min_insync_replicas": "2"}, 3, State.WARN, "while one broker is away"),
+        ({"default_replication_factor": "5", "min_insync_replicas": "2"}, 3, State.BAD, "there are 3 brokers"),
+        ({"offsets_topic_replication_factor": "1"}, 3, State.WARN, "committed offsets are lost"),
+        ({"unclean_leader_election_enable": "true"}, 1, State.BAD, "unclean.leader.election.enable=true"),
+        ({"delete_topic_delay_ms": "0"}, 1, State.WARN, "cannot come back"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, 1, State.BAD, "whoever reaches it is let in"),
+        ({"listeners": "PLAINTEXT://:9092"}, 1, State.BAD, "whoever reaches it is let in"),
+        ({"listeners": "SSL://broker:9092"}, 1, State.BAD, "ssl.client.auth=none"),
+        ({"listeners": "SASL_PLAINTEXT://broker:9092"}, 1, State.BAD, "passwords can be read on the way"),
+        (
+            {"listeners": "SASL_PLAINTEXT://broker:9092", "sasl_enabled_mechanisms": "SCRAM-SHA-512"},
+            1,
+            State.WARN,
+            "records can be read on the way",
+        ),
+        ({"listeners": "SASL_SSL://broker:9092"}, 1, State.WARN, "there is no authorizer"),
+        (
+            {"listeners": "SSL://:9092", "ssl_client_auth": "required", "advertised_listeners": "SSL://localhost:9092"},
+            1,
+            State.WARN,
+            "are told localhost",
+        ),
+        ({"metrics_listener": "0.0.0.0:9308"}, 1, State.WARN, "plain HTTP"),
+        ({"super_users": "User:admin;User:ANONYMOUS"}, 1, State.BAD, "User:ANONYMOUS"),
+        (
+            {"authorizer_class_name": "x.StandardAuthorizer", "allow_everyone_if_no_acl_found": "true"},
+            1,
+            State.WARN,
+            "what has no entry is everybody's",
+        ),
+        (
+            {"listeners": "BROKERS://10.1.1.1:9", "listener_security_protocol_map": "BROKERS:PLAINTEXT"}
+            | {"inter_broker_listener_name": "BROKERS"},
+            1,
+            State.BAD,
+            "may act as a broker",
+        ),
+    ],
+)
+def test_settings_that_endanger(given: dict[str, str], brokers: int, state: State, part: str) -> None:
+    assert [each for each in said(of_settings(brokers=brokers, **given), state) if part in each]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"listeners": "PLAINTEXT://[::1]:9092,SSL://localhost:9093"},
+        {"listeners": "SSL://broker:9092", "ssl_client_auth": "required"},
+    ],
+)
+def test_settings_that_do_not(given: dict[str, str]) -> None:
+    assert worst(of_settings(**given)) is State.OK
+
+
+def test_a_listener_that_is_no_address_is_told() -> None:
+    assert said(of_settings(listeners="NOPE"), State.BAD) == ["expected NAME://host:port, found 'NOPE'"]
+
+
+def test_open_files(tmp_path: Path) -> None:
+    few, enough = list(machine.open_files({}, 10, 1024)), list(machine.open_files({}, 10, 1 << 20))
+    assert said(few, State.BAD) == [
+        "at most 1,024 (ulimit -Hn); 10,000 connections (max.connections) and 10 partitions may need 11,040"
+    ]
+    assert worst(enough) is State.OK
+    assert worst(machine.open_files({"max.connections": "100"}, 10, 20_000)) is State.WARN
+    (tmp_path / "nr_open").write_text("2048\n")
+    assert worst(machine.open_files({}, 0, -1, tmp_path / "nr_open")) is State.BAD
+    assert said(machine.open_files({}, 0, -1, tmp_path / "none"), State.OK) == ["there is no limit"]
+
+
+@pytest.mark.parametrize(
+    ("swap", "swappiness", "huge", "states"),
+    [
+        (0, 60, "always [madvise] never", [State.OK, State.OK]),
+        (4096, 60, "[always] madvise never", [State.WARN, State.WARN]),
+        (4096, 1, "always madvise [never]", [State.OK, State.OK]),
+    ],
+)
+def test_memory(tmp_path: Path, swap: int, swappiness: int, huge: str, states: list[State]) -> None:
+    for path, text in (
+        ("proc/meminfo", f"MemTotal: 1 kB\nSwapTotal:       {swap} kB\n"),
+        ("proc/sys/vm/swappiness", f"{swappiness}\n"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", huge),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert [each.state for each in machine.memory(tmp_path / "proc", tmp_path / "sys")] == states
+    assert list(machine.memory(tmp_path / "no", tmp_path / "no")) == []
+
+
+def test_clock(tmp_path: Path) -> None:
+    file = tmp_path / "meta.properties"
+    file.touch()
+    os.utime(file, (2e9, 2e9))
+    assert worst(machine.clock([file], 2e9, lambda: False)) is State.OK
+    assert worst(machine.clock([file], 2e9, lambda: None)) is State.OK
+    assert worst(machine.clock([file], 2e9, lambda: True)) is State.WARN
+    assert said(machine.clock([file], 2e9 - 1000, lambda: False), State.BAD) == [
+        f"{file} was written 1,000 s after now: the clock went back"
+    ]
+    assert said(machine.clock([], 0.0), State.BAD) == ["it shows 1970-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "state"),
+    [
+        ("ext4", "rw,relatime", State.OK),
+        ("ext4", "rw,nobarrier", State.BAD),
+        ("ext4", "rw,data=writeback", State.BAD),
+        ("tmpfs", "rw", State.BAD),
+        ("nfs4", "rw", State.BAD),
+        ("overlay", "rw", State.WARN),
+    ],
+)
+def test_file_systems(tmp_path: Path, kind: str, options: str, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "TEMPORARY", ())
+    data = tmp_path / "with blank"
+    data.mkdir()
+    mounts = tmp_path / "mountinfo"
+    point = str(data).replace(" ", "\\040")
+    mounts.write_text(f"1 0 8:1 / / rw - xfs /dev/a rw\n2 1 8:2 / {point} rw shared:1 - {kind} /dev/b {options}\n")
+    found = [each for each in places.disks([str(data / "new")], mounts) if each.what == places.FILE_SYSTEM]
+    assert [each.state for each in found] == [state]
+
+
+def test_directories_on_one_disk_and_in_temporary_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "TEMPORARY", (tmp_path,))
+    found = said(places.disks([str(tmp_path / "a"), str(tmp_path / "b")]), State.WARN)
+    assert [each for each in found if "are on one disk" in each]
+    assert [each for each in found if "clean" in each]
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "FREE_BYTES_MIN", 1 << 62)
+    assert [each.what for each in places.disks([str(tmp_path)]) if each.state is State.BAD] == [places.DISK]
+
+
+def test_rights(tmp_path: Path) -> None:
+    data, file = tmp_path / "data", tmp_path / "server.properties"
+    data.mkdir()
+    file.write_text(
+        f"log.dirs={data}\nlisteners=A://127.0.0.1:0\nlistener.security.protocol.map=A:SASL_PLAINTEXT\n"
+        "listener.name.a.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'user_alice="secret";\n'
+    )
+    file.chmod(0o600)
+    config = load_config(file).config
+    assert worst(places.rights(str(file), config)) is State.OK
+    file.chmod(0o644)
+    data.chmod(0o777)
+    found = said(places.rights(str(file), config), State.BAD)
+    assert len(found) == 2
+    assert "can be changed by every user" in found[0]
+    assert "which hold passwords" in found[1]
+    assert "secret" not in str(found)
+
+
+def test_ids(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    for place, cluster in ((first, "one"), (second, "two")):
+        place.mkdir()
+        (place / "meta.properties").write_text(f"version=0\nbroker.id=1\ncluster.id={cluster}\n")
+    store = first / "metadata.db"
+    with sqlite3.connect(store) as made:
+        made.execute("CREATE TABLE node (parent TEXT, name TEXT, data BLOB)")
+        made.execute("INSERT INTO node VALUES ('/cluster', 'id', ?)", (b'{"version":"1","id":"three"}',))
+    made.close()
+    config = load_config(settings={"log.dirs": f"{first},{second}"}).config
+    (says,) = said(places.ids(config), State.BAD)
+    assert [each for each in ("to one", "to two", "to three") if each in says] == ["to one", "to two", "to three"]
+    other = load_config(settings={"log.dirs": str(first), "node.id": "7"}).config
+    (says,) = said(places.ids(other), State.BAD)
+    assert "belongs to broker 1, this is broker 7" in says
+    store.unlink()
+    (says,) = said(places.ids(other), State.BAD)
+    assert "is missing" in says
+
+
+def test_ports() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        free = free_port()
+        config = load_config(
+            settings={
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{free}",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.key": "x",
+                "ssl.keystore.certificate.chain": "x",
+                "metrics.listener": "192.0.2.1:9308",
+            }
+        ).config
+        found = list(ports(config))
+    assert [each.state for each in found] == [State.BAD, State.OK, State.BAD]
+    assert "address already in use" in found[0].says
+    assert "cannot assign requested address" in found[2].says
+
+
+def test_topics_against_their_replicas() -> None:
+    factors = {"one": 1, "weak": 3, "stiff": 2, "good": 3, "risky": 3}
+    wanted = {name: {settings.MIN_ISR: "2", settings.UNCLEAN: "false"} for name in factors}
+    wanted["weak"][settings.MIN_ISR] = "1"
+    wanted["risky"][settings.UNCLEAN] = "true"
+    found = list(of_topics(factors, wanted))
+    assert [(each.state, each.topics) for each in found] == [
+        (State.WARN, ("one",)),
+        (State.BAD, ("weak",)),
+        (State.WARN, ("stiff",)),
+        (State.BAD, ("risky",)),
+    ]
+    many = list(of_topics({f"t{index}": 1 for index in range(7)}, {}))
+    assert many[0].says == "7 topics with one replica: t0, t1, t2, t3, t4, … and 2 more"
+
+
+def test_brokers_that_differ() -> None:
+    found = list(_differences({1: {"min.insync.replicas": "2"}, 2: {"min.insync.replicas": "2"}, 3: {}}))
+    assert [each.says for each in found] == ["min.insync.replicas differs: 2 on 1,2; (none) on 3"]
+
+
+def test_the_worst_counts() -> None:
+    assert worst([]) is State.OK
+    assert worst([ok("a", "b"), warn("a", "b", "c")]) is State.WARN
+    assert worst([bad("a", "b", "c"), warn("a", "b", "c")]) is State.BAD
