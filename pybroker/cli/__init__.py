@@ -21,6 +21,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "acls": "pybroker.cli.acls:acls",
     "adopt": "pybroker.cli.adopt:adopt",
     "archive": "pybroker.cli.archive.command:archive",
+    "bench": "pybroker.cli.bench:bench",
     "cluster": "pybroker.cli.cluster:cluster",
     "completion": "pybroker.cli.completion:completion",
     "configs": "pybroker.cli.configs:configs",

@@ -49,6 +49,9 @@ def told_by_the_broker(*words: str, which: Callable[[list[str]], bool]) -> None:
 def test_commands_verbs_and_options() -> None:
     assert {"topics", "start", "ingest", "completion"} <= set(offered(""))
     assert offered("gro") == ["groups"]
+    assert offered("bench", "") == ["e2e", "fetch", "produce"]
+    assert offered("bench", "produce", "--compression", "l") == ["lz4"]
+    assert offered("doctor", "--boot") == ["--bootstrap-server"]
     assert offered("topics", "de") == ["delete", "deletions", "describe"]
     assert offered("topics", "--de") == ["--delete", "--deletions", "--describe"]
     assert offered("topics", "--create", "--part") == offered("topics", "create", "--part") == ["--partitions"]

@@ -1,0 +1,130 @@
+"""`pybroker bench e2e`: how long a record takes from the moment it is due to the moment a consumer has it.
+
+The loop is open: records are due at fixed times, whatever happened to those before, and the time counts from then. A
+broker that stands still for a second makes a second's worth of records late, and all of them are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.bench.latencies import Latencies, Measured
+from pybroker.cli.bench.options import Plan, plan_options, producer_config, producer_options
+from pybroker.cli.options import run
+
+if TYPE_CHECKING:
+    from pybroker.cli.bench.report import Bar
+    from pybroker.client import Consumer, Producer
+
+DUE = struct.Struct(">d")
+"""In front of each value: when it was due."""
+MARK_BYTES = 8
+"""Behind it: which run wrote it, in a topic that others write to."""
+POLL_S = 0.1
+LAST_S_MAX = 60.0
+"""How long the last record may take."""
+OF = "due → in the consumer's hand"
+
+
+@click.command()
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1000.0,
+    show_default=True,
+    metavar="N",
+    help="Records a second.",
+)
+@producer_options
+@plan_options(size=100)
+def e2e(plan: Plan, *, acks: str, compression: str, rate: float) -> None:
+    """Write records at a fixed rate, read them, and tell how long each took from when it was due.
+
+    Producer and consumer are in one process, whose timers add up to a millisecond.
+    """
+    run(_e2e(plan, acks, compression, rate))
+
+
+async def _e2e(plan: Plan, acks: str, compression: str, rate: float) -> None:
+    from pybroker.cli.bench.report import bar, report
+    from pybroker.cli.bench.topic import topic_of
+    from pybroker.client import Consumer, Producer
+
+    latencies = Latencies()
+    config = producer_config(plan, acks, compression, linger_ms=0)
+    async with topic_of(plan) as topic, Consumer(plan.client()) as consumer, Producer(config) as producer:
+        await producer.partitions_for(topic)
+        await _at_the_end(consumer, topic)
+        with bar(plan, "e2e") as shown:
+            started_s = time.monotonic()
+            through = _Through(consumer, latencies, shown)
+            reading = asyncio.create_task(through.read())
+            writing = asyncio.create_task(_write(plan, producer, topic, through.mark, rate))
+            try:
+                # Whichever fails ends the run.
+                await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
+                written = await writing if writing.done() else await reading
+                through.wanted = written
+                async with asyncio.timeout(LAST_S_MAX):
+                    await reading
+            except TimeoutError:
+                missing = written - latencies.count
+                raise click.ClickException(f"{missing:,} of {written:,} records did not come within 60 s.") from None
+            finally:
+                seconds = time.monotonic() - started_s
+                for each in (reading, writing):
+                    each.cancel()
+                await asyncio.gather(reading, writing, return_exceptions=True)
+    report(plan, "e2e", Measured(written, written * plan.size, seconds, latencies), OF)
+
+
+async def _at_the_end(consumer: Consumer, topic: str) -> None:
+    """What is in the topic already is nobody's."""
+    from pybroker.client import TopicPartition
+
+    partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]
+    consumer.assign(partitions)
+    for each, end in (await consumer.end_offsets(partitions)).items():
+        consumer.seek(each, end)
+
+
+async def _write(plan: Plan, producer: Producer, topic: str, mark: bytes, rate: float) -> int:
+    """Each when it is due, or at once if that was before. How many."""
+    rest = mark + os.urandom(plan.size - DUE.size - len(mark))
+    written, started_s = 0, time.monotonic()
+    while not plan.is_over(written, started_s):
+        due_s = started_s + written / rate
+        wait_s = due_s - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        await producer.enqueue(topic, DUE.pack(due_s) + rest)
+        written += 1
+    await producer.flush()
+    return written
+
+
+class _Through:
+    """What has come through. wanted: how many there are, as soon as that is known."""
+
+    def __init__(self, consumer: Consumer, latencies: Latencies, shown: Bar) -> None:
+        self._consumer, self._latencies, self._shown = consumer, latencies, shown
+        self.mark = os.urandom(MARK_BYTES)
+        self.wanted: int | None = None
+
+    async def read(self) -> int:
+        """Until all have come. How many."""
+        place = slice(DUE.size, DUE.size + MARK_BYTES)
+        while self.wanted is None or self._latencies.count < self.wanted:
+            some = await self._consumer.poll(POLL_S)
+            now = time.monotonic()
+            for each in some:
+                if each.value is not None and each.value[place] == self.mark:
+                    self._latencies.add(now - DUE.unpack_from(each.value)[0])
+            self._shown.tell(self._latencies.count)
+        return self._latencies.count

@@ -1,0 +1,39 @@
+"""The topic that is made for a run and removed behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pybroker.cli.bench.options import Plan
+
+PREFIX = "pybroker-bench-"
+DELETE_RECORDS_TO_THE_END = -1
+
+
+@contextlib.asynccontextmanager
+async def topic_of(plan: Plan) -> AsyncIterator[str]:
+    """Its name. One that was made is removed, however the block ends; its records at once, not after
+    `delete.topic.delay.ms`."""
+    from pybroker.client import AdminClient, NewTopic, TopicPartition
+
+    async with AdminClient(plan.target.client_config()) as admin:
+        if plan.topic is not None:
+            if plan.topic not in await admin.list_topics(list_internal=True):
+                raise click.ClickException(f"There is no topic {plan.topic} that you may use.")
+            yield plan.topic
+            return
+        name = f"{PREFIX}{os.getpid()}-{os.urandom(3).hex()}"
+        await admin.create_topics([NewTopic(name, plan.partitions, plan.replication_factor)])
+        try:
+            yield name
+        finally:
+            everything = {TopicPartition(name, each): DELETE_RECORDS_TO_THE_END for each in range(plan.partitions)}
+            with contextlib.suppress(Exception):  # it goes as a whole, only later
+                await admin.delete_records(everything)
+            await admin.delete_topics([name])
