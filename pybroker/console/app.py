@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,7 +12,22 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from pybroker.console.screens import brokers, deletions, login, overview, topic, topic_changes, topics
+from pybroker.console.screens import (
+    access,
+    brokers,
+    deletions,
+    groups,
+    live,
+    login,
+    messages,
+    overview,
+    produce,
+    tail,
+    topic,
+    topic_changes,
+    topics,
+    work,
+)
 from pybroker.console.settings import ConsoleSettings
 from pybroker.console.web.guard import Guard
 from pybroker.console.web.pages import STATIC
@@ -23,6 +38,16 @@ SHOWN = {
     "/brokers": brokers.show,
     "/brokers/{id}": brokers.one,
     "/deletions": deletions.show,
+    "/live": live.show,
+    "/live/charts": live.charts,
+    "/groups": groups.show,
+    "/group": groups.one,
+    "/group/reset": groups.preview,
+    "/acls": access.acls,
+    "/users": access.users,
+    "/quotas": access.quotas,
+    "/ingests": work.ingests,
+    "/transactions": work.transactions,
     "/topics": topics.show,
     "/topics/new": topics.new,
     "/topic-ids/{id}": topics.by_id,
@@ -31,16 +56,32 @@ SHOWN = {
     "/topics/{name}/groups": topic.groups,
     "/topics/{name}/history": topic.history,
     "/topics/{name}/delete": topic_changes.ask_delete,
+    "/topics/{name}/messages": messages.show,
+    "/topics/{name}/record": messages.record,
+    "/topics/{name}/export/{kind}": messages.exported,
+    "/topics/{name}/tail": tail.show,
+    "/topics/{name}/tail/events": tail.events,
+    "/topics/{name}/produce": produce.show,
 }
 """GET."""
 
 DONE = {
+    "/group/move": groups.move,
+    "/group/delete-offsets": groups.delete_offsets,
+    "/group/delete": groups.delete,
+    "/acls": access.create_acl,
+    "/acls/delete": access.delete_acl,
+    "/users": access.set_password,
+    "/users/delete": access.delete_user,
+    "/ingests/abort": work.abort_ingest,
     "/deletions/undelete": deletions.undelete,
     "/deletions/purge": deletions.purge,
     "/topics/new": topics.create,
     "/topics/{name}/settings": topic_changes.change_setting,
     "/topics/{name}/delete": topic_changes.delete,
     "/topics/{name}/partitions": topic_changes.add_partitions,
+    "/topics/{name}/produce": produce.write,
+    "/topics/{name}/schema": produce.keep_schema,
 }
 """POST."""
 
@@ -55,10 +96,12 @@ class Assets(StaticFiles):
         return response
 
 
-def make_app(settings: ConsoleSettings) -> ASGIApp:
-    """The whole application. Raises ClientConfigError for settings that cannot be."""
+def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: False) -> ASGIApp:
+    """The whole application. is_ending: whether pages that stay open should end. Raises ClientConfigError for settings
+    that cannot be.
+    """
     settings.check()
-    console = Console(settings)
+    console = Console(settings, is_ending)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -18,7 +18,8 @@ def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
     """Serves until SIGINT or SIGTERM. ready: called with the address once it listens. Raises ClientConfigError, OSError
     for an address that cannot be taken.
     """
-    app = make_app(settings)
+    servers: list[uvicorn.Server] = []
+    app = make_app(settings, lambda: bool(servers) and servers[0].should_exit)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -40,4 +41,5 @@ def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    servers.append(uvicorn.Server(config))
+    servers[0].run(sockets=[listening])

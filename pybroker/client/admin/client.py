@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from pybroker.client.admin.client_quotas import ClientQuotasAdmin
 from pybroker.client.admin.cluster_state import ClusterStateAdmin
 from pybroker.client.admin.configs import ConfigsAdmin
 from pybroker.client.admin.groups import GroupsAdmin
@@ -40,6 +41,7 @@ class AdminClient(
     SecurityAdmin,
     TransactionsAdmin,
     ClusterStateAdmin,
+    ClientQuotasAdmin,
 ):
     """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
 

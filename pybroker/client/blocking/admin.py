@@ -88,6 +88,7 @@ class AdminClient(BlockingClient):
     terminate_transaction = waiting(admin.AdminClient.terminate_transaction)
     find_hanging_transactions = waiting(admin.AdminClient.find_hanging_transactions)
     create_acls = answered(admin.AdminClient.create_acls, KeyedResult)
+    describe_client_quotas = waiting(admin.AdminClient.describe_client_quotas)
     describe_acls = waiting(admin.AdminClient.describe_acls)
     delete_acls = answered(admin.AdminClient.delete_acls, KeyedResult)
     describe_user_scram_credentials = waiting(admin.AdminClient.describe_user_scram_credentials)

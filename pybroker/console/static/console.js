@@ -108,7 +108,7 @@ if (tail) {
   const body = tail.querySelector("tbody");
   const say = (text) => { if (state.textContent !== text) state.textContent = text; };
   const source = new EventSource(tail.dataset.tail);
-  source.onopen = () => say("Live: new records appear on top.");
+  source.addEventListener("ready", () => say("Live: new records appear on top."));
   source.addEventListener("records", (event) => {
     body.insertAdjacentHTML("afterbegin", JSON.parse(event.data));
     while (body.rows.length > ROWS_MAX) body.lastElementChild.remove();

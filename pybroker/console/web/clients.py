@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pybroker.client import AdminClient, Consumer, Producer
+from pybroker.console.facts.rates import RatesByFilter
 
 READERS_MAX = 8
 """Consumers of one person at the same time; further ones wait."""
+TAILS_MAX = 8
+"""Live tails of one person, or of everybody where nobody logs in."""
 
 _READING = {
     "on.topic.missing": "fail",
@@ -30,6 +33,8 @@ class Clients:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = dict(config)
         self._admin: AdminClient | None = None
+        self.rates = RatesByFilter()
+        self._tails = 0
         self._readers = asyncio.Semaphore(READERS_MAX)
 
     @property
@@ -45,6 +50,21 @@ class Clients:
         over = {name.replace("_", "."): value for name, value in settings.items()}
         async with self._readers, Consumer({**self._config, **_READING, **over}) as consumer:
             yield consumer
+
+    @property
+    def tails_left(self) -> int:
+        """How many live tails may still begin."""
+        return TAILS_MAX - self._tails
+
+    @contextlib.asynccontextmanager
+    async def tail(self) -> AsyncIterator[Consumer]:
+        """For a page that stays open."""
+        self._tails += 1
+        try:
+            async with Consumer({**self._config, **_READING}) as consumer:
+                yield consumer
+        finally:
+            self._tails -= 1
 
     @contextlib.asynccontextmanager
     async def producer(self) -> AsyncIterator[Producer]:

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[1]
 STATIC = FOLDER / "static"
 
 NAVIGATION = (
-    ("Cluster", (("/", "Overview"), ("/brokers", "Brokers and disks"))),
+    ("Cluster", (("/", "Overview"), ("/brokers", "Brokers and disks"), ("/live", "Live"))),
     ("Data", (("/topics", "Topics"), ("/groups", "Groups"), ("/deletions", "Deletions"))),
     ("Work", (("/ingests", "Ingests"), ("/transactions", "Transactions"))),
     ("Access", (("/acls", "Access control"), ("/users", "Users"), ("/quotas", "Quotas"))),

@@ -29,10 +29,10 @@ class Session:
     clients: Clients | None
     begun: float
     seen: float
-    schemas: OrderedDict[str, Any] = field(default_factory=OrderedDict)
-    """Topic → its Avro schema as text, pasted by this person."""
+    schemas: OrderedDict[str, tuple[str, Any]] = field(default_factory=OrderedDict)
+    """Topic → its Avro schema, as text and parsed, pasted by this person."""
 
-    def keep_schema(self, topic: str, schema: str | None) -> None:
+    def keep_schema(self, topic: str, schema: tuple[str, Any] | None) -> None:
         """None takes it away. The oldest goes when there are too many."""
         self.schemas.pop(topic, None)
         if schema is not None:
@@ -73,6 +73,11 @@ class Sessions:
             session.seen = self._now()
             self._sessions.move_to_end(token)
         return session
+
+    def is_there(self, token: str) -> bool:
+        """Whether the session has not ended; no sign of life."""
+        session = self._sessions.get(token)
+        return session is not None and self._now() - session.begun <= LIFE_MAX_S
 
     async def begin(self, token: str, user: str | None, clients: Clients | None) -> Session:
         """A new session."""

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pybroker.client import AdminClient, AuthenticationError
 from pybroker.console.facts.parts import TROUBLE, in_words
+from pybroker.console.facts.rates import RatesByFilter
 from pybroker.console.settings import ConsoleSettings
 from pybroker.console.web.clients import Clients
 from pybroker.console.web.guard import BodyTooLargeError
@@ -18,16 +19,18 @@ from pybroker.console.web.pages import Pages
 from pybroker.console.web.sessions import Session, Sessions
 
 COOKIE = "pybroker_console"
-FIELDS_MAX = 500
+FIELDS_MAX = 5_000
 
 
 class Console:
     """What all requests share. shared: the clients of everybody; None where each person has their own."""
 
-    def __init__(self, settings: ConsoleSettings) -> None:
+    def __init__(self, settings: ConsoleSettings, is_ending: Callable[[], bool]) -> None:
         self.settings = settings
+        self._is_ending = is_ending
         self.sessions = Sessions(settings.idle_timeout_s)
         self.pages = Pages()
+        self.rates = RatesByFilter()
         self.shared = None if settings.needs_login else Clients(settings.common_config())
 
     async def close(self) -> None:
@@ -35,6 +38,13 @@ class Console:
         await self.sessions.close()
         if self.shared is not None:
             await self.shared.close()
+
+
+    def still_there(self, visit: Visit) -> bool:
+        """Whether who asked may still be answered: they have not logged out meanwhile, and the process goes on."""
+        if self._is_ending():
+            return False
+        return visit.user is None or self.sessions.is_there(visit.token)
 
 
 class Form:
@@ -137,6 +147,10 @@ class Visit:
             },
         )
         return HTMLResponse(text, status)
+
+    def part(self, template: str, **facts: Any) -> str:
+        """A piece of a page."""
+        return self.console.pages.render(template, facts)
 
     def redirect(self, address: str, done: str | None = None) -> Response:
         """After a change: a page that may be loaded again. done: a key of DONE."""

@@ -1,0 +1,162 @@
+"""Bytes of records for people: JSON, Avro, text, or hexadecimal digits."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import decimal
+import io
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+LIST_CHARACTERS = 2_000
+"""Of a value in a list; its own page shows more."""
+PAGE_CHARACTERS = 500_000
+HEX_BYTES = 1_024
+FORMATS = ("auto", "json", "avro", "text", "hex")
+SCHEMA_CHARACTERS_MAX = 200_000
+
+
+class DecodeError(ValueError):
+    """Bytes are not what was asked for, or a schema is none; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of a key, a value or a header. kind: null, empty, json, avro, text or hex. cut: not all of it."""
+
+    kind: str
+    text: str
+    size: int
+    cut: bool = False
+    problem: str | None = None
+
+
+def shown(data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS) -> Shown:
+    """`how`: one of FORMATS; what cannot be read so is shown as hexadecimal digits, and why. In a list JSON is as short
+    as it can be, on a page of its own it is laid out.
+    """
+    indent = None if characters <= LIST_CHARACTERS else 2
+    if data is None:
+        return Shown("null", "", 0)
+    if not data:
+        return Shown("empty", "", 0)
+    try:
+        kind, text = _read(data, how, schema, indent)
+    except DecodeError as error:
+        return Shown("hex", hexadecimal(data), len(data), len(data) > HEX_BYTES, str(error))
+    if kind == "hex":
+        return Shown("hex", text, len(data), len(data) > HEX_BYTES)
+    return Shown(kind, text[:characters], len(data), len(text) > characters)
+
+
+def _read(data: bytes, how: str, schema: Any, indent: int | None) -> tuple[str, str]:
+    if how == "hex":
+        return "hex", hexadecimal(data)
+    if how == "avro":
+        return "avro", _avro(data, schema, indent)
+    if how == "json":
+        return "json", _json(data, indent)
+    text = _text(data)
+    if how == "text":
+        if text is None:
+            raise DecodeError("not UTF-8")
+        return "text", text
+    if text is not None and text.lstrip()[:1] in ("{", "["):
+        try:
+            return "json", _json(data, indent)
+        except DecodeError:
+            return "text", text
+    if text is None and schema is not None:
+        try:
+            return "avro", _avro(data, schema, indent)
+        except DecodeError:
+            return "hex", hexadecimal(data)
+    return ("hex", hexadecimal(data)) if text is None else ("text", text)
+
+
+def _text(data: bytes) -> str | None:
+    """None for what people cannot read: no UTF-8, or with control characters."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if any(ord(each) < 32 and each not in "\t\n\r" for each in text) else text
+
+
+def _json(data: bytes, indent: int | None) -> str:
+    try:
+        return json.dumps(json.loads(data), indent=indent, ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from None
+
+
+def parsed_schema(text: str) -> Any:
+    """An Avro schema of its JSON text. Raises DecodeError."""
+    fastavro = _fastavro()
+    if len(text) > SCHEMA_CHARACTERS_MAX:
+        raise DecodeError(f"A schema may have {SCHEMA_CHARACTERS_MAX:,} characters.")
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except Exception as error:
+        raise DecodeError(f"This is not an Avro schema: {error}") from None
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+    except ModuleNotFoundError:
+        raise DecodeError("Avro needs a package that is not here: pip install fastavro") from None
+    return fastavro
+
+
+def _avro(data: bytes, schema: Any, indent: int | None) -> str:
+    """An Avro file with its schema, or one datum, bare or behind the five bytes that serializers of schema registries
+    put before it."""
+    fastavro = _fastavro()
+    try:
+        if data.startswith(b"Obj\x01"):
+            return _as_json(list(fastavro.reader(io.BytesIO(data))), indent)
+        if schema is None:
+            raise DecodeError("Avro needs a schema: paste one on the page of the topic's messages")
+        if data[0] == 0 and len(data) > 5:
+            with contextlib.suppress(Exception):  # then it is no such header, but the datum's own bytes
+                return _as_json(_datum(fastavro, data[5:], schema), indent)
+        return _as_json(_datum(fastavro, data, schema), indent)
+    except DecodeError:
+        raise
+    except Exception as error:
+        raise DecodeError(f"not Avro of this schema: {type(error).__name__}: {error}") from None
+
+
+def _datum(fastavro: Any, data: bytes, schema: Any) -> Any:
+    stream = io.BytesIO(data)
+    found = fastavro.schemaless_reader(stream, schema, None)
+    if stream.read(1):
+        raise DecodeError("bytes are left over")
+    return found
+
+
+def _as_json(value: Any, indent: int | None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime.date | datetime.time | decimal.Decimal | uuid.UUID):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
+def hexadecimal(data: bytes) -> str:
+    """Sixteen bytes a line: where, digits, letters."""
+    lines = []
+    for begin in range(0, min(len(data), HEX_BYTES), 16):
+        row = data[begin : begin + 16]
+        letters = "".join(chr(each) if 32 <= each < 127 else "." for each in row)
+        lines.append(f"{begin:06x}  {row.hex(' '):<47}  {letters}")
+    return "\n".join(lines)

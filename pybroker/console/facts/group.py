@@ -1,0 +1,98 @@
+"""One group: members, positions, how far behind in records and in time; where positions would move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pybroker.client import AdminClient, Consumer, OffsetSpec, TopicPartition
+from pybroker.console.facts.offsets import ends, with_leader
+from pybroker.console.facts.records import written_at
+from pybroker.console.facts.topics import descriptions
+
+TIMED_MAX = 100
+"""Partitions whose oldest unread record is read, to know how old it is."""
+TIMED_SECONDS = 3.0
+GOALS = ("earliest", "latest", "offset", "shift", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A partition of the group. committed, end, lag: None where there is none or nobody knows. lag_ms: how long the
+    oldest record that is not read waits.
+    """
+
+    where: TopicPartition
+    committed: int | None
+    end: int | None
+    member: str | None
+    lag_ms: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are not read."""
+        return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
+
+
+async def existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those of topics that live, and that have a leader: the others would be waited for."""
+    wanted = set(partitions)
+    found = await descriptions(admin, sorted({each.topic for each in wanted}))
+    return [each for each in with_leader(found.values()) if each in wanted]
+
+
+async def positions(
+    admin: AdminClient, group: str, owners: Mapping[TopicPartition, str]
+) -> list[Position]:
+    """Of all partitions that the group has a position of, or reads."""
+    committed = await admin.list_consumer_group_offsets(group)
+    everything = sorted(committed.keys() | owners.keys())
+    last = await ends(admin, await existing(admin, everything), OffsetSpec.latest())
+    return [
+        Position(
+            each, committed[each].offset if each in committed else None, last.get(each), owners.get(each)
+        )
+        for each in everything
+    ]
+
+
+async def with_time(consumer: Consumer | None, rows: list[Position]) -> list[Position]:
+    """The same, with how long the oldest unread record waits, of TIMED_MAX partitions at most. consumer: None where
+    nothing is unread.
+    """
+    behind = {row.where: row.committed for row in rows if row.lag and row.committed is not None}
+    chosen = dict(sorted(behind.items())[:TIMED_MAX])
+    written = await written_at(consumer, chosen, TIMED_SECONDS) if consumer is not None and chosen else {}
+    now_ms = int(time.time() * 1000)
+
+    def lag_ms(row: Position) -> int | None:
+        if row.lag == 0:
+            return 0
+        since = written.get(row.where)
+        return None if since is None else max(now_ms - since, 0)
+
+    return [Position(row.where, row.committed, row.end, row.member, lag_ms(row)) for row in rows]
+
+
+async def moved(
+    admin: AdminClient, chosen: list[TopicPartition], committed: Mapping[TopicPartition, int], goal: str, number: int
+) -> dict[TopicPartition, int]:
+    """Where positions would be, within what is there. Partitions that a shift has nothing to begin at are left out."""
+    there = await existing(admin, chosen)
+    first = await ends(admin, there, OffsetSpec.earliest())
+    last = await ends(admin, there, OffsetSpec.latest())
+    known = [each for each in there if each in first and each in last]
+    if goal == "earliest":
+        return {each: first[each] for each in known}
+    if goal == "latest":
+        return {each: last[each] for each in known}
+    if goal == "time":
+        found = await ends(admin, known, OffsetSpec.for_timestamp(number))
+        return {each: found[each] if found.get(each, -1) >= 0 else last[each] for each in known}
+    if goal == "shift":
+        known = [each for each in known if each in committed]
+        wanted = {each: committed[each] + number for each in known}
+    else:
+        wanted = dict.fromkeys(known, number)
+    return {each: min(max(wanted[each], first[each]), last[each]) for each in known}

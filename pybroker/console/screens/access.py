@@ -1,0 +1,152 @@
+"""Access control entries, users with passwords (SCRAM), quotas."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from pybroker.client import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+)
+from pybroker.console.facts.parts import TROUBLE, in_words, part
+from pybroker.console.web.visits import Form, InputError, Visit
+
+RESOURCES = [each.name for each in ResourceType if each.name not in ("UNKNOWN", "ANY")]
+OPERATIONS = [each.name for each in AclOperation if each.name not in ("UNKNOWN", "ANY")]
+SHOWN = 1_000
+
+
+async def acls(visit: Visit) -> Response:
+    """Entries, filtered by principal and by name of the resource."""
+    return await _acls(visit, Form([]))
+
+
+async def _acls(visit: Visit, form: Form, status: int = 200, problem: str | None = None) -> Response:
+    principal, name = visit.query.text("principal"), visit.query.text("resource")
+    wanted = AclBindingFilter(principal=principal or None)
+    found = await part(visit.admin.describe_acls(wanted))
+    rows = [each for each in found.value or () if name in each.name]
+    rows.sort(key=lambda each: (each.principal, each.resource_type, each.name, each.operation))
+    return visit.render(
+        "acls.html",
+        status,
+        found=found,
+        rows=rows[:SHOWN],
+        cut=max(len(rows) - SHOWN, 0),
+        principal=principal,
+        resource=name,
+        form=form,
+        problem=problem,
+        resources=RESOURCES,
+        operations=OPERATIONS,
+    )
+
+
+def _binding(form: Form) -> AclBinding:
+    try:
+        return AclBinding(
+            ResourceType[form.text("resource_type")],
+            form.text("name"),
+            form.text("principal"),
+            AclOperation[form.text("operation")],
+            AclPermissionType[form.text("permission", "ALLOW")],
+            PatternType[form.text("pattern", "LITERAL")],
+            form.text("host") or "*",
+        )
+    except KeyError as error:
+        raise InputError(f"The form does not know {error}.") from None
+
+
+async def create_acl(visit: Visit) -> Response:
+    """One entry."""
+    try:
+        await visit.admin.create_acls([_binding(visit.form)])
+    except (*TROUBLE, InputError) as error:
+        words = str(error) if isinstance(error, InputError) else in_words(error)
+        return await _acls(visit, visit.form, 422, words)
+    return visit.redirect("/acls", "acl-created")
+
+
+async def delete_acl(visit: Visit) -> Response:
+    """Exactly that entry."""
+    binding = _binding(visit.form)
+    exactly = AclBindingFilter(
+        binding.resource_type,
+        binding.name,
+        binding.pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
+    )
+    try:
+        await visit.admin.delete_acls([exactly])
+    except TROUBLE as error:
+        return await _acls(visit, Form([]), 422, in_words(error))
+    return visit.redirect("/acls", "acl-deleted")
+
+
+async def users(visit: Visit) -> Response:
+    """Users that have a password at the broker."""
+    return await _users(visit)
+
+
+async def _users(visit: Visit, status: int = 200, problem: str | None = None) -> Response:
+    query = visit.query.text("q")
+    found = await part(visit.admin.describe_user_scram_credentials())
+    rows = sorted((user, infos) for user, infos in (found.value or {}).items() if query in user)
+    return visit.render(
+        "users.html",
+        status,
+        found=found,
+        rows=rows[:SHOWN],
+        cut=max(len(rows) - SHOWN, 0),
+        q=query,
+        mechanisms=[each.mechanism_name for each in ScramMechanism],
+        problem=problem,
+    )
+
+
+def _mechanism(form: Form) -> ScramMechanism:
+    try:
+        return ScramMechanism[form.text("mechanism").replace("-", "_")]
+    except KeyError:
+        raise InputError("There is no such mechanism.") from None
+
+
+async def set_password(visit: Visit) -> Response:
+    """Of a new or a known user; only a salted hash travels."""
+    user, password = visit.form.text("user"), visit.form.raw("password")
+    if not user or not password:
+        return await _users(visit, 422, "Say user and password.")
+    try:
+        iterations = visit.form.number("iterations", 8192, least=4096, most=16384) or 8192
+        change = ScramUpsertion(user, password, _mechanism(visit.form), iterations)
+        await visit.admin.alter_user_scram_credentials([change])
+    except InputError as error:
+        return await _users(visit, 422, str(error))
+    except TROUBLE as error:
+        return await _users(visit, 422, in_words(error))
+    return visit.redirect("/users", "user-changed")
+
+
+async def delete_user(visit: Visit) -> Response:
+    """Takes the password of one mechanism away."""
+    try:
+        await visit.admin.alter_user_scram_credentials([ScramDeletion(visit.form.raw("user"), _mechanism(visit.form))])
+    except TROUBLE as error:
+        return await _users(visit, 422, in_words(error))
+    return visit.redirect("/users", "user-deleted")
+
+
+async def quotas(visit: Visit) -> Response:
+    """What is set for users, client ids and addresses."""
+    found = await part(visit.admin.describe_client_quotas())
+    return visit.render("quotas.html", found=found, rows=(found.value or [])[:SHOWN])

@@ -1,0 +1,187 @@
+"""The list of groups; one group; moving and deleting its positions."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from pybroker.client import (
+    AdminClient,
+    ErrorCode,
+    GroupDescription,
+    GroupListing,
+    KafkaError,
+    OffsetSpec,
+    TopicPartition,
+)
+from pybroker.console.facts.group import GOALS, Position, existing, moved, positions, with_time
+from pybroker.console.facts.groups import AT_ONCE, total_lag
+from pybroker.console.facts.offsets import ends
+from pybroker.console.facts.parts import TROUBLE, in_words, part
+from pybroker.console.screens.messages import moment_of
+from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
+
+PAGE = 50
+PLAN_MAX = 4_000
+"""Partitions of one move."""
+
+
+async def show(visit: Visit) -> Response:
+    """A page of groups: those with `q` in their name, with how far they are behind."""
+    query, begin = visit.query.text("q"), visit.query.number("from", 0, most=10_000_000) or 0
+    listed = sorted(
+        (each for each in await visit.admin.list_groups() if query in each.group_id), key=lambda each: each.group_id
+    )
+    rows = listed[begin : begin + PAGE]
+    lags = await part(_lags(visit.admin, rows))
+    return visit.render(
+        "groups.html",
+        rows=[(each, (lags.value or {}).get(each.group_id)) for each in rows],
+        count=len(listed),
+        problem=lags.problem,
+        q=query,
+        first=at("/groups", q=query) if begin else None,
+        following=at("/groups", {"q": query, "from": begin + PAGE}) if begin + PAGE < len(listed) else None,
+    )
+
+
+async def _lags(admin: AdminClient, groups: list[GroupListing]) -> dict[str, tuple[int, int | None]]:
+    """Group → number of its positions, and how many records it has not read."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def committed(group: str) -> dict[TopicPartition, int]:
+        async with gate:
+            try:
+                found = await admin.list_consumer_group_offsets(group)
+            except KafkaError as error:
+                if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    return {}
+                raise
+        return {where: each.offset for where, each in found.items()}
+
+    found = await asyncio.gather(*(committed(each.group_id) for each in groups))
+    there = await existing(admin, (where for each in found for where in each))
+    last = await ends(admin, there, OffsetSpec.latest())
+    counted = {
+        group.group_id: {where: offset for where, offset in each.items() if where in last}
+        for group, each in zip(groups, found, strict=True)
+    }
+    return {
+        group.group_id: (len(each), total_lag(counted[group.group_id], last))
+        for group, each in zip(groups, found, strict=True)
+    }
+
+
+def _group(visit: Visit) -> str:
+    group = visit.form.raw("id")
+    if not group:
+        raise InputError("The address names no group: /group?id=…")
+    return group
+
+
+async def one(visit: Visit) -> Response:
+    """Members and positions."""
+    return await _page(visit, _group(visit))
+
+
+async def _page(visit: Visit, group: str, status: int = 200, problem: str | None = None) -> Response:
+    described = (await visit.admin.describe_groups([group]))[group]
+    found = await part(_positions(visit, described))
+    if described.state == "Dead" and not found.value:
+        raise NotFoundError(f"There is no group {group[:255]}.")
+    rows = found.value or []
+    return visit.render(
+        "group.html",
+        status,
+        group=described,
+        rows=rows,
+        failure=found.problem,
+        lag=sum(each.lag or 0 for each in rows),
+        lag_ms=max((each.lag_ms for each in rows if each.lag_ms is not None), default=None),
+        topics=sorted({each.where.topic for each in rows if each.committed is not None}),
+        goals=GOALS,
+        problem=problem,
+    )
+
+
+async def _positions(visit: Visit, described: GroupDescription) -> list[Position]:
+    owners = {partition: member.member_id for member in described.members for partition in member.assignment}
+    rows = await positions(visit.admin, described.group_id, owners)
+    if not any(each.lag for each in rows):
+        return await with_time(None, rows)
+    async with visit.clients.consumer(max_partition_fetch_bytes=65_536) as consumer:
+        return await with_time(consumer, rows)
+
+
+async def preview(visit: Visit) -> Response:
+    """Where the positions would be; nothing is changed."""
+    group, query = _group(visit), visit.query
+    goal = query.text("goal", "earliest")
+    if goal not in GOALS:
+        raise InputError(f"goal: none of {', '.join(GOALS)}.")
+    if goal == "time":
+        number = moment_of(query.text("number"))
+    else:
+        number = query.number("number", 0, least=-(2**62) if goal == "shift" else 0) or 0
+    topic = query.text("topic")
+    committed = {
+        where: each.offset for where, each in (await visit.admin.list_consumer_group_offsets(group)).items()
+    }
+    chosen = [each for each in sorted(committed) if not topic or each.topic == topic]
+    if len(chosen) > PLAN_MAX:
+        raise InputError(f"{len(chosen):,} partitions are more than a form can hold: choose a topic.")
+    plan = await moved(visit.admin, chosen, committed, goal, number)
+    return visit.render(
+        "group_reset.html",
+        group=group,
+        plan=[(each, committed.get(each), plan[each]) for each in sorted(plan)],
+        left_out=[each for each in chosen if each not in plan],
+        goal=goal,
+        topic=topic,
+    )
+
+
+async def move(visit: Visit) -> Response:
+    """Exactly what the preview has shown."""
+    group = _group(visit)
+    plan: dict[TopicPartition, int] = {}
+    for text in visit.form.all("to"):
+        topic, _, rest = text.partition(" ")
+        partition, _, offset = rest.partition(" ")
+        if not (topic and partition.isdecimal() and offset.isdecimal() and len(rest) < 40):
+            raise InputError("The form is not understood: begin with the preview.")
+        plan[TopicPartition(topic, int(partition))] = int(offset)
+    if not plan:
+        raise InputError("The form moves nothing.")
+    try:
+        await visit.admin.alter_consumer_group_offsets(group, plan)
+    except TROUBLE as error:
+        return await _page(visit, group, 422, in_words(error))
+    return visit.redirect(at("/group", id=group), "offsets-changed")
+
+
+async def delete_offsets(visit: Visit) -> Response:
+    """Of one topic."""
+    group, topic = _group(visit), visit.form.text("topic")
+    committed = await visit.admin.list_consumer_group_offsets(group)
+    wanted = [each for each in committed if each.topic == topic]
+    if not wanted:
+        raise InputError(f"The group has no positions of {topic[:255]}.")
+    try:
+        await visit.admin.delete_consumer_group_offsets(group, wanted)
+    except TROUBLE as error:
+        return await _page(visit, group, 422, in_words(error))
+    return visit.redirect(at("/group", id=group), "offsets-deleted")
+
+
+async def delete(visit: Visit) -> Response:
+    """The group and all of its positions, after its name was typed."""
+    group = _group(visit)
+    if visit.form.raw("typed") != group:
+        return await _page(visit, group, 422, "What you typed is not the group's name: nothing was done.")
+    try:
+        await visit.admin.delete_groups([group])
+    except TROUBLE as error:
+        return await _page(visit, group, 422, in_words(error))
+    return visit.redirect("/groups", "group-deleted")

@@ -1,0 +1,153 @@
+"""Records of a topic: looking for them, one of them, files of them."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from pybroker.client import ConsumerRecord, TopicDescription, TopicPartition
+from pybroker.console.facts import decode, export
+from pybroker.console.facts.parts import Part, part
+from pybroker.console.facts.records import Found, Wanted, all_partitions, find, one
+from pybroker.console.screens.topic import described
+from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
+
+SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"), ("time", "from a time (UTC)"))
+LIMITS = (20, 50, 100, 200, 500)
+EXPORTED_MAX = 10_000
+
+
+def shown_record(visit: Visit, record: ConsumerRecord, *, characters: int = decode.LIST_CHARACTERS) -> dict[str, Any]:
+    """What a row or a page shows of it."""
+    how = visit.query.text("format", "auto")
+    schema = visit.session.schemas.get(record.topic, (None, None))[1] if visit.session is not None else None
+    return {
+        "record": record,
+        "key": decode.shown(record.key, "auto", characters=characters),
+        "value": decode.shown(record.value, how, schema, characters=characters),
+        "headers": [(name, decode.shown(value, characters=characters)) for name, value in record.headers],
+    }
+
+
+def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> Wanted:
+    """What the address asks for. Raises InputError."""
+    query = visit.query
+    seek = query.text("seek", "newest")
+    if seek not in dict(SEEKS):
+        raise InputError(f"seek: {seek[:40]!r} is none of {', '.join(dict(SEEKS))}.")
+    if query.text("format", "auto") not in decode.FORMATS:
+        raise InputError(f"format: none of {', '.join(decode.FORMATS)}.")
+    number = 0
+    if seek == "offset":
+        number = query.number("offset", 0) or 0
+    elif seek == "time":
+        number = moment_of(query.text("time"))
+    only = query.number("partition")
+    with_leader = [each.partition for each in topic.partitions if each.leader is not None]
+    partitions = all_partitions(topic.name, with_leader, only)
+    if not partitions:
+        raise InputError("No such partition, or it has no leader.")
+    limit = query.number("limit", 50, least=1, most=limit_max) or 50
+    return Wanted(partitions, seek, number, limit, query.text("contains"))
+
+
+def moment_of(text: str) -> int:
+    """Milliseconds since 1970 of such a number, or of a date and time; without a zone it is UTC."""
+    if text.isdecimal() and len(text) <= 15:
+        return int(text)
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("time: say it as 2026-11-05T10:00 or as milliseconds since 1970.") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=datetime.UTC)).timestamp() * 1000)
+
+
+async def _found(visit: Visit, wanted: Wanted) -> Found:
+    async with visit.clients.consumer() as consumer:
+        return await find(visit.admin, consumer, wanted)
+
+
+async def show(visit: Visit) -> Response:
+    """The form and what it finds."""
+    topic = await described(visit)
+    return await messages_page(visit, topic)
+
+
+async def messages_page(
+    visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
+) -> Response:
+    """With what went wrong, if something did."""
+    found: Part[Found] = Part(None)
+    try:
+        found = await part(_found(visit, wanted_of(visit, topic, max(LIMITS))))
+    except InputError as error:
+        problem, status = str(error), 422
+    records = found.value.records if found.value is not None else ()
+    names = ("partition", "seek", "offset", "time", "limit", "contains", "format")
+    given = {name: visit.query.text(name) for name in names}
+    return visit.render(
+        "messages.html",
+        status,
+        tab="messages",
+        topic=topic,
+        found=found,
+        rows=[shown_record(visit, each) for each in records],
+        problem=problem,
+        seeks=SEEKS,
+        limits=LIMITS,
+        formats=decode.FORMATS,
+        given=given,
+        address=lambda path, **more: at(f"/topics/{topic.name}/{path}", given, **more),
+        onward=_onward(topic, given, records),
+        schema=visit.session.schemas.get(topic.name, (None, None))[0] if visit.session is not None else None,
+    )
+
+
+def _onward(topic: TopicDescription, given: dict[str, str], records: tuple[ConsumerRecord, ...]) -> str | None:
+    """The records behind these: of one partition, where “behind” has a meaning."""
+    if not records or not given["partition"] or given["seek"] not in ("oldest", "offset", "time"):
+        return None
+    behind = max(each.offset for each in records) + 1
+    return at(f"/topics/{topic.name}/messages", {**given, "seek": "offset", "offset": behind, "time": ""})
+
+
+async def record(visit: Visit) -> Response:
+    """One record, whole."""
+    topic = await described(visit)
+    partition, offset = visit.query.number("partition"), visit.query.number("offset")
+    if partition is None or offset is None:
+        raise InputError("The address has to say partition and offset.")
+    async with visit.clients.consumer(auto_offset_reset="none") as consumer:
+        found = await one(consumer, TopicPartition(topic.name, partition), offset)
+    if found is None:
+        raise NotFoundError(f"{topic.name}-{partition} has no record at offset {offset:,} any more.")
+    return visit.render(
+        "record.html",
+        tab="messages",
+        topic=topic,
+        shown=shown_record(visit, found, characters=decode.PAGE_CHARACTERS),
+        formats=decode.FORMATS,
+        how=visit.query.text("format", "auto"),
+    )
+
+
+async def exported(visit: Visit) -> Response:
+    """What the form finds, as a file."""
+    topic = await described(visit)
+    kind = visit.path("kind")
+    found = await _found(visit, wanted_of(visit, topic, EXPORTED_MAX))
+    if kind == "ndjson":
+        data, media = await asyncio.to_thread(export.ndjson, found.records), "application/x-ndjson"
+    elif kind == "parquet":
+        try:
+            data, media = await asyncio.to_thread(export.parquet, found.records), "application/vnd.apache.parquet"
+        except export.MissingPackageError as error:
+            raise InputError(str(error)) from None
+    else:
+        raise NotFoundError("Files are ndjson or parquet.")
+    name = "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in topic.name)
+    disposition = f'attachment; filename="{name}.{kind}"'
+    return Response(data, media_type=media, headers={"Content-Disposition": disposition})

@@ -1,0 +1,84 @@
+"""Records as they are written: server-sent events with rows that are made and escaped here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+from starlette.responses import Response, StreamingResponse
+
+from pybroker.client import TopicPartition
+from pybroker.console.facts.decode import FORMATS
+from pybroker.console.facts.parts import TROUBLE, in_words
+from pybroker.console.facts.records import all_partitions, matches
+from pybroker.console.screens.messages import shown_record
+from pybroker.console.screens.topic import described
+from pybroker.console.web.visits import InputError, Visit, at
+
+LIFE_S = 1800.0
+"""Then the page has to be loaded again."""
+ROWS_A_TURN = 100
+"""Of a topic that is faster the rest of a turn is left out."""
+QUIET_S = 15.0
+"""A sign of life for what stands between, and our way to notice who has gone."""
+
+
+async def show(visit: Visit) -> Response:
+    """The page; its script asks for the events."""
+    topic = await described(visit)
+    given = {name: visit.query.text(name) for name in ("partition", "contains", "format")}
+    return visit.render(
+        "tail.html",
+        tab="messages",
+        topic=topic,
+        given=given,
+        formats=FORMATS,
+        events=at(f"/topics/{topic.name}/tail/events", given),
+        back=at(f"/topics/{topic.name}/messages", given),
+    )
+
+
+async def events(visit: Visit) -> Response:
+    """The stream."""
+    topic = await described(visit)
+    there = [each.partition for each in topic.partitions]
+    partitions = all_partitions(topic.name, there, visit.query.number("partition"))
+    if not partitions or visit.query.text("format", "auto") not in FORMATS:
+        raise InputError("There is no such partition or format.")
+    return StreamingResponse(_stream(visit, partitions), media_type="text/event-stream")
+
+
+def _event(kind: str, data: object) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n"
+
+
+async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> AsyncIterator[str]:
+    if not visit.clients.tails_left:
+        yield _event("problem", "Too many live tails are open: close one.")
+        return
+    needle = visit.query.text("contains").encode()
+    give_up = time.monotonic() + LIFE_S
+    said = time.monotonic()
+    try:
+        async with visit.clients.tail() as consumer:
+            consumer.assign(partitions)
+            consumer.seek_to_end(*partitions)
+            await asyncio.gather(*(consumer.position(each) for each in partitions))
+            yield "retry: 2000\n" + _event("ready", "")
+            while time.monotonic() < give_up and visit.console.still_there(visit):
+                read = await consumer.poll(0.5)
+                rows = [record for record in reversed(read) if matches(record, needle)]
+                if rows:
+                    shown = [shown_record(visit, each) for each in rows[:ROWS_A_TURN]]
+                    left_out = len(rows) - len(shown)
+                    yield _event("records", visit.part("record_rows.html", rows=shown, left_out=left_out))
+                    said = time.monotonic()
+                elif time.monotonic() - said > QUIET_S:
+                    yield ": still here\n\n"
+                    said = time.monotonic()
+    except TROUBLE as error:
+        yield _event("problem", in_words(error))
+        return
+    yield _event("end", "")

@@ -1,0 +1,192 @@
+"""Records in a real browser: looking for them, one of them, writing, live, files; hostile ones."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from selenium.webdriver.support.select import Select
+
+from pybroker import Broker
+from pybroker.client import AdminClient, NewTopic, Producer
+from tests.console.chromium import Chromium
+from tests.console.console_process import Browserless, console, text_of
+
+SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "long"}]}
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+RIGHT_TO_LEFT = "\u202eevil \u05e9\u05dc\u05d5\u05dd"
+
+NAMES = ("words", "hostile", "avro", "live", "empty")
+HOSTILE = (SCRIPT, RIGHT_TO_LEFT, b"\x00\xff\xfe" * 100, "x" * 900_000, None, b"", "[" * 5_000, '{"a": "</pre>"}')
+
+
+def datum(amount: int) -> bytes:
+    """As Avro."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, SCHEMA, {"amount": amount})
+    return out.getvalue()
+
+
+async def _fill(bootstrap: str) -> None:
+    settings = {"bootstrap.servers": bootstrap}
+    async with AdminClient(settings) as admin, Producer({**settings, "max.request.size": 2 << 20}) as producer:
+        await admin.create_topics([NewTopic(name, 2, 1, config={"retention.ms": "-1"}) for name in NAMES])
+        for number in range(100):
+            await producer.send(
+                "words", f'{{"n": {number}}}', key=f"k{number}", partition=number % 2, timestamp_ms=1_000_000 + number
+            )
+        for value in HOSTILE:
+            await producer.send("hostile", value, key=SCRIPT, partition=0, headers={SCRIPT: SCRIPT, "n": None})
+        await producer.send("avro", datum(42), partition=0)
+        await producer.send("avro", b"\x00\x00\x00\x00\x07" + datum(43), partition=0)
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[Broker]:
+    """A broker with a few topics, over that of the other files."""
+    with Broker({"offsets.topic.num.partitions": 1}) as broker:
+        asyncio.run(_fill(broker.bootstrap))
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def address(filled: Broker) -> Iterator[str]:
+    """Of a console for that broker."""
+    with console(filled.bootstrap) as where:
+        yield where
+
+
+def keys(browser: Chromium) -> list[str]:
+    """What stands in the column of keys."""
+    return [each.text for each in browser.all(".records td.key pre")]
+
+
+def test_newest_and_oldest(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/words/messages?limit=20")
+    assert keys(browser) == [f"k{number}" for number in range(99, 79, -1)]
+    Select(browser.one("select[name=seek]")).select_by_value("oldest")
+    browser.click("button.main")
+    browser.until(lambda: "seek=oldest" in browser.path and len(keys(browser)) == 20)
+    assert keys(browser) == [f"k{number}" for number in range(20)]
+    assert browser.complaints() == []
+
+
+def test_by_partition_offset_time_and_text(browser: Chromium, address: str) -> None:
+    base = address + "/topics/words/messages?limit=20&"
+    browser.open(base + "seek=offset&offset=45&partition=1")
+    assert keys(browser) == [f"k{number}" for number in range(91, 100, 2)]
+    browser.open(base + "seek=time&time=1000090")
+    assert keys(browser) == [f"k{number}" for number in range(90, 100)]
+    browser.open(base + "seek=oldest&contains=%22n%22:+77")
+    assert keys(browser) == ["k77"]
+    assert "1 record of 100 that were looked at" in browser.text
+    browser.open(base + "contains=nowhere")
+    assert "No record with “nowhere”" in browser.text
+    browser.open(base + "seek=oldest&partition=0")
+    browser.click("a[rel=next]")
+    browser.until(lambda: "offset=20" in browser.path and keys(browser)[:1] == ["k40"])
+    browser.open(address + "/topics/empty/messages")
+    assert "No record from there on" in browser.text
+    for wrong in ("seek=never", "seek=time&time=soon", "partition=7", "offset=x&seek=offset", "limit=100000"):
+        browser.open(address + "/topics/words/messages?" + wrong)
+        assert browser.all("[role=alert]"), wrong
+
+
+def test_one_record(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/words/record?partition=1&offset=3")
+    assert [each.text for each in browser.all(".record > pre")] == ["k7", '{\n  "n": 7\n}']
+    browser.open(address + "/topics/words/record?partition=1&offset=3&format=hex")
+    assert browser.all(".record > pre")[1].text.startswith("000000  7b 22 6e")
+    browser.open(address + "/topics/words/record?partition=1&offset=3000")
+    assert "no record at offset 3,000" in browser.text
+
+
+def test_a_record_is_written(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/live/produce")
+    browser.type("input[name=key]", "by hand")
+    browser.type("textarea[name=value]", "line one\nline two")
+    browser.type("textarea[name=headers]", "from: a person")
+    browser.click("form.card button.main")
+    browser.until(lambda: browser.path.startswith("/topics/live/record"))
+    assert "The record was written." in browser.text
+    assert [each.text for each in browser.all(".record > pre")] == ["by hand", "line one\nline two"]
+    assert "a person" in browser.text
+
+
+def test_live_tail(browser: Chromium, address: str, filled: Broker) -> None:
+    browser.open(address + "/topics/live/tail?contains=wanted")
+    browser.until(lambda: "Live:" in browser.text, "the tail")
+
+    async def write() -> None:
+        async with Producer({"bootstrap.servers": filled.bootstrap}) as producer:
+            for number in range(5):
+                await producer.send("live", f"wanted {number}", key=SCRIPT)
+            await producer.send("live", "other")
+
+    asyncio.run(write())
+    browser.until(lambda: len(browser.all("tbody tr")) == 5, "the records")
+    assert sorted(each.text for each in browser.all("td.value pre")) == [f"wanted {number}" for number in range(5)]
+    assert browser.driver.title != "owned"
+    browser.click("#tail-stop")
+    browser.until(lambda: "Stopped." in browser.text)
+
+
+def test_files(person: Browserless) -> None:
+    lines = person.get("/topics/words/export/ndjson?seek=oldest&limit=10000").text.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert sorted(row["key"] for row in rows) == sorted(f"k{number}" for number in range(100))
+    assert {row["topic"] for row in rows} == {"words"}
+    hostile = [json.loads(line) for line in person.get("/topics/hostile/export/ndjson").text.splitlines()]
+    assert {"base64"} in [set(row["value"]) for row in hostile if isinstance(row["value"], dict)]
+
+
+def test_parquet(address: str) -> None:
+    import urllib.request
+
+    with urllib.request.urlopen(address + "/topics/hostile/export/parquet?seek=oldest") as answer:
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="hostile.parquet"'
+        table = pq.read_table(io.BytesIO(answer.read()))
+    assert table.num_rows == 8
+    assert table.column("value").to_pylist()[:2] == [SCRIPT.encode(), RIGHT_TO_LEFT.encode()]
+
+
+def test_avro_with_a_schema_of_ones_own(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/avro/messages?format=avro")
+    assert "Avro needs a schema" in browser.text
+    browser.click("details.more summary")
+    browser.type("#schema", "{not a schema")
+    browser.click("details.more button")
+    browser.until(lambda: "This is not an Avro schema" in browser.text)
+    if not browser.all("details.more[open]"):
+        browser.click("details.more summary")
+    browser.type("#schema", json.dumps(SCHEMA))
+    browser.click("details.more button")
+    browser.until(lambda: "Values are read with this schema now" in browser.text)
+    assert sorted(each.text for each in browser.all("td.value pre")) == ['{"amount": 42}', '{"amount": 43}']
+
+
+def test_hostile_records_do_nothing(browser: Chromium, address: str) -> None:
+    for how in ("auto", "json", "text", "hex", "avro"):
+        browser.open(f"{address}/topics/hostile/messages?format={how}")
+        assert len(browser.all(".records tbody tr")) == 8
+        assert browser.driver.title != "owned"
+        assert not browser.all(".records script, .records img")
+    browser.open(address + "/topics/hostile/messages?limit=100")
+    assert SCRIPT in [each.text for each in browser.all("td.value pre")]
+    assert len(browser.script("return document.documentElement.outerHTML")) < 200_000
+    for offset in range(8):
+        browser.open(f"{address}/topics/hostile/record?partition=0&offset={offset}")
+        assert browser.all("h2"), offset
+        assert browser.driver.title != "owned"
+    assert browser.complaints() == []
+
+
+def test_the_search_itself_is_escaped(person: Browserless) -> None:
+    page = person.get("/topics/words/messages?contains=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
+    assert "<script>alert" not in page.text
+    assert "<script>alert(1)</script>" in text_of(page.text)

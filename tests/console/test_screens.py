@@ -1,0 +1,263 @@
+"""Every screen in a real browser: accessible by axe-core, in both themes, by keyboard, without complaints."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from pybroker import Broker
+from pybroker.client import (
+    AclBinding,
+    AclOperation,
+    AdminClient,
+    Consumer,
+    NewTopic,
+    Producer,
+    ResourceType,
+    ScramUpsertion,
+    TransactionalProducer,
+)
+from pybroker.console import app
+from tests.console.chromium import ENTER, TAB, Chromium
+from tests.console.console_process import console
+
+METRICS = """# HELP kafka_network_requestmetrics_requests_total Requests.
+kafka_network_requestmetrics_requests_total{request="Produce"} %d
+kafka_network_requestmetrics_errors_total{request="Fetch",error="UNKNOWN_TOPIC_ID"} %d
+kafka_server_brokertopicmetrics_bytesin_total{topic="a"} 5
+other_total{x="\\"}"} nonsense
+"""
+
+
+async def _fill(bootstrap: str) -> None:
+    settings = {"bootstrap.servers": bootstrap}
+    async with AdminClient(settings) as admin, Producer(settings) as producer:
+        await admin.create_topics([NewTopic(name, 2, 1) for name in ("words", "other", "gone")])
+        for number in range(10):
+            await producer.send("words", f"value {number}", key="key", partition=0, headers={"a": "b"})
+        await admin.delete_topics(["gone"])
+        await admin.create_acls([AclBinding(ResourceType.TOPIC, "words", "User:alice", AclOperation.READ)])
+        await admin.alter_user_scram_credentials([ScramUpsertion("alice", "secret")])
+        async with Consumer({**settings, "group.id": "readers", "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe(["words"])
+            await consumer.getone()
+            await consumer.commit()
+        transactional = TransactionalProducer({**settings, "transactional.id": "copier"})
+        async with transactional, transactional.transaction():
+            await transactional.enqueue("other", "in a transaction")
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[Broker]:
+    """A broker with something on every screen."""
+    settings = {
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.num.partitions": 1,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Broker(settings) as broker:
+        asyncio.run(_fill(broker.bootstrap))
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def address(filled: Broker) -> Iterator[str]:
+    """Of a console for that broker."""
+    with console(filled.bootstrap) as where:
+        yield where
+
+
+SCREENS = {
+    "/": "Healthy",
+    "/brokers": "Brokers and disks",
+    "/brokers/1": "offsets.topic.num.partitions",
+    "/brokers/1?changed=1": "authorizer.class.name",
+    "/live": "All of these topics",
+    "/topics": "words",
+    "/topics?internal=1": "__consumer_offsets",
+    "/topics/new": "Create a topic",
+    "/topics/words": "Next offset",
+    "/topics/words/settings": "retention.ms",
+    "/topics/words/settings?edit=retention.ms": "Save",
+    "/topics/words/groups": "readers",
+    "/topics/words/history": "live",
+    "/topics/gone/history": "Ended",
+    "/topics/words/messages": "value 9",
+    "/topics/words/messages?partition=9": "No such partition",
+    "/topics/words/record?partition=0&offset=0": "Leader epoch",
+    "/topics/words/tail": "Live",
+    "/topics/words/produce": "Write a record",
+    "/topics/words/delete": "What would be gone",
+    "/groups": "readers",
+    "/group?id=readers": "Positions",
+    "/group/reset?id=readers&goal=earliest": "preview",
+    "/deletions": "gone",
+    "/ingests": "No ingest is under way",
+    "/transactions": "copier",
+    "/acls": "User:alice",
+    "/users": "alice",
+    "/quotas": "No quota is set",
+    "/nowhere": "There is no page",
+}
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_a_screen(browser: Chromium, address: str, path: str) -> None:
+    browser.open(address + "/")
+    for theme in ("light", "dark"):
+        browser.script("localStorage.setItem('theme', arguments[0])", theme)
+        browser.open(address + path)
+        browser.until(lambda: SCREENS[path] in browser.text, SCREENS[path])
+        assert browser.script("return document.documentElement.dataset.theme") == theme
+        assert browser.violations() == [], theme
+    assert browser.complaints() == []
+    assert browser.script("return document.documentElement.scrollWidth <= window.innerWidth"), "it is too wide"
+
+
+def test_every_address_is_looked_at() -> None:
+    """A screen that is added is added here, or is a file or stream."""
+    looked_at = {path.partition("?")[0].replace("/words", "/{name}").replace("/gone", "/{name}") for path in SCREENS}
+    looked_at |= {"/brokers/{id}", "/topic-ids/{id}", "/live/charts"}
+    looked_at |= {"/topics/{name}/export/{kind}", "/topics/{name}/tail/events"}
+    assert set(app.SHOWN) - looked_at == set()
+
+
+def test_by_keyboard(browser: Chromium, address: str) -> None:
+    """From the overview to a record without a mouse; where the focus is, is seen."""
+    browser.open(address + "/")
+    browser.press(TAB)
+    assert browser.focused() == "Skip to the content"
+    browser.press(ENTER)
+    browser.until(lambda: browser.script("return document.activeElement.id") == "main")
+    browser.press("/")
+    browser.until(lambda: browser.focused() == "q")
+    browser.press("words", ENTER)
+    browser.until(lambda: browser.path.startswith("/topics?q=words"))
+    browser.open(address + browser.path)
+    _tab_to(browser, "words")
+    outline = browser.script("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    browser.press(ENTER)
+    browser.until(lambda: browser.path == "/topics/words")
+    _tab_to(browser, "Messages")
+    browser.press(ENTER)
+    browser.until(lambda: browser.path.startswith("/topics/words/messages"))
+    _tab_to(browser, "Read")
+    browser.press(ENTER)
+    browser.until(lambda: "seek=newest" in browser.path and browser.all(".records tbody tr"))
+
+
+def _tab_to(browser: Chromium, what: str) -> None:
+    for _ in range(80):
+        browser.press(TAB)
+        if browser.focused() == what:
+            return
+    raise AssertionError(f"the keyboard does not come to {what}")
+
+
+def test_the_theme_is_switched(browser: Chromium, address: str) -> None:
+    browser.open(address + "/")
+    browser.script("localStorage.removeItem('theme')")
+    browser.open(address + "/")
+
+    def ground() -> str:
+        return str(browser.script("return getComputedStyle(document.body).backgroundColor"))
+
+    system = ground()
+    seen = {system}
+    for theme in ("light", "dark"):
+        browser.click("#theme")
+        assert browser.one("#theme").text == f"Theme: {theme}"
+        seen.add(ground())
+    assert len(seen) == 2
+    browser.open(address + "/topics")
+    assert browser.one("#theme").text == "Theme: dark"
+    browser.click("#theme")
+    assert ground() == system
+
+
+def test_a_table_is_sorted_by_its_head(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics")
+    browser.click("th:nth-child(5) button")
+    assert browser.one("tbody td").text == "words"
+    assert browser.one("th:nth-child(5)").get_attribute("aria-sort") == "descending"
+    browser.click("th:nth-child(5) button")
+    assert browser.one("tbody td").text == "other"
+
+
+def test_undelete_under_another_name(browser: Chromium, address: str) -> None:
+    browser.open(address + "/deletions")
+    assert browser.one("[data-until-ms]").text.count(":") == 2
+    browser.type("table input[name=name]", "words")
+    browser.click("table button[aria-label^=Undelete]")
+    browser.until(lambda: "TOPIC_ALREADY_EXISTS" in browser.text)
+    browser.type("table input[name=name]", "back")
+    browser.click("table button[aria-label^=Undelete]")
+    browser.until(lambda: browser.path.startswith("/topics/back"))
+    assert "The topic is back." in browser.text
+
+
+def test_entries_and_users_come_and_go(browser: Chromium, address: str) -> None:
+    hostile = "User:<script>document.title='owned'</script>"
+    browser.open(address + "/acls")
+    browser.click("details.more summary")
+    browser.type("details input[name=principal]", hostile)
+    browser.type("details input[name=name]", "words")
+    browser.click("details button.main")
+    browser.until(lambda: "The entry was added." in browser.text)
+    assert hostile in browser.text
+    browser.click(f'button[aria-label^="Remove: {hostile[:12]}"]')
+    browser.until(lambda: "The entry was removed." in browser.text)
+    assert hostile not in browser.text
+
+    browser.open(address + "/users")
+    browser.click("details.more summary")
+    browser.type("details input[name=user]", "bob")
+    browser.type("details input[name=password]", "bob's secret")
+    browser.click("details button.main")
+    browser.until(lambda: "The password was set." in browser.text)
+    assert "bob's secret" not in browser.script("return document.documentElement.outerHTML")
+    browser.click('button[aria-label="Remove bob SCRAM-SHA-256"]')
+    browser.until(lambda: "The password was removed." in browser.text)
+    assert browser.driver.title != "owned"
+
+
+def test_charts_of_a_brokers_metrics(browser: Chromium, filled: Broker) -> None:
+    asked: list[str] = []
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = (METRICS % (len(asked) * 1_000, len(asked))).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with console(filled.bootstrap, "--metrics-url", f"http://127.0.0.1:{server.server_port}/metrics") as address:
+            browser.open(address + "/live")
+            browser.until(lambda: browser.all("polyline"), "the second look at the metrics")
+            assert "Produce requests" in browser.text
+            assert "Errors UNKNOWN_TOPIC_ID" in browser.text
+            assert browser.violations() == []
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_pages_are_served_without_scripts(address: str) -> None:
+    with Chromium("--blink-settings=scriptEnabled=false") as plain:
+        plain.open(address + "/topics/words/messages")
+        assert "value 9" in plain.text
+        plain.open(address + "/deletions")
+        assert plain.all("table") or "Nothing that was deleted waits" in plain.text
