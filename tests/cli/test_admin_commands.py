@@ -333,3 +333,24 @@ def test_the_cluster(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -
     assert (directory["log_dir"], directory["state"]) == (str(broker.data_dir), "online")
     assert directory["total_bytes"] >= directory["usable_bytes"] > 0
     assert str(broker.data_dir) in run("cluster", "log-dirs", "--broker", "1").stdout
+
+
+def test_a_deletion_on_trial(run: Run, ask: Callable[..., Any]) -> None:
+    name = unique("on-trial")
+    run("topics", "create", name, "--partitions", "2")
+    run("produce", name, stdin="one\ntwo\nthree\n")
+    run("consume", name, "--group", f"{name}-readers", "--max", "3")
+    run("groups", "reset-offsets", f"{name}-readers", "--topic", name, "--to-earliest", "--execute")
+    (shown,) = ask("topics", "describe", name)
+    told = ask("topics", "delete", name, "--dry-run")
+    assert (told["topic"], told["topic_id"], told["executed"]) == (name, shown["topic_id"], False)
+    assert (told["partitions"], told["rows"]) == (2, 3)
+    assert told["bytes"] > 0
+    assert told["groups"] == [{"group": f"{name}-readers", "state": "Empty", "positions": 2, "lag": 3}]
+    assert told["remaining_ms"] == 4 * 3_600_000
+    words = run("topics", "delete", "--topic-id", shown["topic_id"], "--dry-run").stdout
+    assert "2 partition(s), 3 records" in words
+    assert f"{name}-readers" in words
+    assert ask("topics", "list", name), "nothing was changed"
+    run("topics", "delete", unique("nobody"), "--dry-run", code=1)
+    assert "There is no topic" in run("topics", "delete", unique("nobody"), "--dry-run", "--if-exists").stdout

@@ -61,14 +61,20 @@ def create(
 @named("topic", "NAME", "The topic's name.", required=False, complete=topic_names)
 @topic_id_option
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be gone: records, bytes, who reads them.")
 @broker_options
-def delete(topic: str | None, *, topic_id: str | None, if_exists: bool, target: Target) -> None:
+def delete(topic: str | None, *, topic_id: str | None, if_exists: bool, dry_run: bool, target: Target) -> None:
     """Delete the topic NAME, or the one with an id."""
     if topic is not None and topic_id is not None:
         raise click.UsageError("Say the name or --topic-id, not both: what is gone is gone.")
     if topic is None and topic_id is None:
         raise click.UsageError("Say which: pybroker topics delete NAME (or --topic NAME, or --topic-id ID).")
     wanted = None if topic_id is None else parsed_id(topic_id)
+    if dry_run:
+        from pybroker.cli.topics.impact import show_impact
+
+        show_impact(target, topic if wanted is None else wanted, if_exists=if_exists)
+        return
 
     async def work() -> bool:
         from pybroker.client import AdminClient, TopicCollection

@@ -1,0 +1,99 @@
+"""`pybroker topics delete --dry-run`: what a deletion would take away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.options import Target, run
+from pybroker.cli.output import table, write_json
+
+if TYPE_CHECKING:
+    from pybroker.client import DeletionImpact
+    from pybroker.native import Uuid
+
+
+def show_impact(target: Target, topic: str | Uuid | None, *, if_exists: bool) -> None:
+    """On stdout; nothing is changed."""
+    found = run(_impact(target, topic or "", if_exists))
+    if found is None:
+        if target.json:
+            write_json({"topic": None if topic is None else str(topic), "executed": False})
+        else:
+            click.echo(f"There is no topic {topic}.")
+    elif target.json:
+        write_json(_as_json(found))
+    else:
+        _print(found)
+    click.echo("Nothing was changed: without --dry-run the topic is deleted.", err=True)
+
+
+async def _impact(target: Target, topic: str | Uuid, if_exists: bool) -> DeletionImpact | None:
+    from pybroker.client import AdminClient, UnknownTopicError, deletion_impact
+
+    async with AdminClient(target.client_config()) as admin:
+        try:
+            return await deletion_impact(admin, topic)
+        except UnknownTopicError:
+            if not if_exists:
+                raise
+            return None
+
+
+def _as_json(impact: DeletionImpact) -> dict[str, Any]:
+    return {
+        "topic": impact.topic,
+        "topic_id": str(impact.topic_id) if impact.topic_id else None,
+        "internal": impact.internal,
+        "executed": False,
+        "partitions": impact.partitions,
+        "rows": impact.records,
+        "bytes": impact.bytes,
+        "remaining_ms": impact.keeps_ms,
+        "groups": None
+        if impact.groups is None
+        else [
+            {"group": each.group, "state": each.state, "positions": each.partitions, "lag": each.lag}
+            for each in impact.groups
+        ],
+        "acls": None
+        if impact.acls is None
+        else [
+            {
+                "principal": each.principal,
+                "operation": each.operation.name,
+                "permission": each.permission_type.name,
+                "resource": each.name,
+                "pattern": each.pattern_type.name,
+            }
+            for each in impact.acls
+        ],
+        "notes": list(impact.unknown),
+    }
+
+
+def _print(impact: DeletionImpact) -> None:
+    def known(number: int | None) -> str:
+        return "an unknown number of" if number is None else f"{number:,}"
+
+    click.echo(
+        f"Topic {impact.topic} with id {impact.topic_id}: {impact.partitions:,} partition(s), {known(impact.records)} "
+        f"records, {known(impact.bytes)} bytes on all replicas."
+    )
+    if impact.keeps_ms is None:
+        click.echo("There would be no way back.")
+    else:
+        click.echo(f"It could be brought back for {impact.keeps_ms // 1000:,} seconds.")
+    if impact.groups is not None:
+        rows: list[dict[str, object]] = [
+            {"group": each.group, "state": each.state, "positions": each.partitions, "lag": each.lag}
+            for each in impact.groups
+        ]
+        click.echo(f"Groups with positions there: {len(rows)}.")
+        if rows:
+            table(rows, ["group", "state", "positions", "lag"])
+    if impact.acls:
+        click.echo(f"Access control entries that match: {len(impact.acls)}; they stay.")
+    for each in impact.unknown:
+        click.echo(f"Not known: {each}")
