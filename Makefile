@@ -14,6 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 6
 RUST_SOURCES := $(shell find native -name '*.rs' -o -path '*/schema/*' -type f -o -name Cargo.toml 2>/dev/null)
 BROKER ?= pybroker
 PYTEST_ARGS ?=
+ACTIONLINT ?= v1.7.12
 # Files of tests at the same time: most of them wait for disks, timers and other processes.
 TEST_WORKERS ?= 3
 export CARGO_NET_RETRY ?= 10
@@ -33,7 +34,7 @@ install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
 .PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
-	lock fetch need-build need-java need-go need-openssl need-chromium need-promtool
+	lock wheels licences sbom deploy-check fetch need-build need-java need-go need-openssl need-chromium need-promtool
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,9 +91,36 @@ bench: need-java need-go $(VENV)/.locked ## Apache Kafka and pybroker in turn: o
 
 lock: $(VENV)/.created ## resolve the Python lock files anew
 	$(PIP) install -q uv
-	for name in requirements.run requirements; do \
+	for name in requirements.run requirements requirements.packaging; do \
 		$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 			--no-emit-find-links tests/$$name.in -o tests/$$name.lock || exit 1; done
+
+wheels: need-build $(VENV)/.locked-run ## wheel and sdist into dist/, each in a clean environment: start, produce, kill, read (slow: profile dist)
+	rm -f dist/*.whl dist/*.tar.gz
+	$(call retry,cargo fetch -q --locked)
+	$(BIN)/maturin sdist --out dist
+	VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin build --profile dist --locked --out dist -i $(BIN)/python $(WHEEL_ARGS)
+	$(BIN)/python -m tests.packaging.smoke dist/*.whl $(if $(SDIST),dist/*.tar.gz)
+
+licences: need-build $(VENV)/.locked ## refuse what is under another licence than those allowed; list all in dist/licences.md
+	$(BIN)/python -m tests.packaging.licences dist/licences.md
+
+sbom: need-build $(VENV)/.locked $(VENV)/tools/.locked ## the bill of materials: dist/pybroker.cdx.json (CycloneDX), checked by its schema
+	$(BIN)/python -m tests.packaging.sbom dist/pybroker.cdx.json
+	$(VENV)/tools/bin/python -c 'import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import \
+		JsonStrictValidator as V; e = V(SchemaVersion.V1_6).validate_str(open("dist/pybroker.cdx.json").read()); sys.exit(e and str(e))'
+
+deploy-check: need-go $(VENV)/tools/.locked ## the files of deploy/ and .github by their own linters
+	$(VENV)/tools/bin/hadolint deploy/docker/Dockerfile
+	$(VENV)/tools/bin/yamllint -s -c .yamllint deploy .github
+	$(VENV)/tools/bin/kubernetes-validate --strict deploy/kubernetes/*.yaml
+	$(VENV)/tools/bin/check-jsonschema -q --builtin-schema vendor.compose-spec deploy/compose/compose.yaml
+	$(VENV)/tools/bin/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT) .github/workflows/*.yml
+	@if command -v systemd-analyze >/dev/null; then mkdir -p build && \
+		sed 's,/opt/pybroker/bin/pybroker,/bin/true,' deploy/systemd/pybroker.service > build/pybroker.service \
+		&& systemd-analyze verify build/pybroker.service \
+		&& systemd-analyze security --no-pager --offline=true --threshold=20 build/pybroker.service | tail -1; fi
 
 clean: ## remove what was built or installed here (downloads stay in the user's cache)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks pybroker/*.so
@@ -137,6 +165,14 @@ $(VENV)/.locked-run: tests/requirements.run.lock $(VENV)/.created
 $(VENV)/.locked: tests/requirements.lock $(VENV)/.locked-run
 	@echo 'Installing what the tests need (tests/requirements.lock)'
 	@$(call retry,$(PIP) install -q --require-hashes -r tests/requirements.lock)
+	@touch $@
+
+# Tools that are no part of a test run have environments of their own.
+$(VENV)/tools/.locked: tests/requirements.packaging.lock $(VENV)/.created
+$(VENV)/%/.locked:
+	@echo 'Installing $<'
+	@$(PYTHON) -m venv $(VENV)/$*
+	@$(call retry,$(VENV)/$*/bin/python -m pip --disable-pip-version-check install -q --require-hashes -r $<)
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.locked-run $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml
