@@ -34,7 +34,7 @@ install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
 .PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
-	lock wheels licences sbom deploy-check fetch need-build need-java need-go need-openssl need-chromium need-promtool
+	lock wheels licences sbom docs deploy-check fetch need-build need-java need-go need-openssl need-chromium need-promtool
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,7 +91,7 @@ bench: need-java need-go $(VENV)/.locked ## Apache Kafka and pybroker in turn: o
 
 lock: $(VENV)/.created ## resolve the Python lock files anew
 	$(PIP) install -q uv
-	for name in requirements.run requirements requirements.packaging; do \
+	for name in requirements.run requirements requirements.packaging requirements.docs; do \
 		$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 			--no-emit-find-links tests/$$name.in -o tests/$$name.lock || exit 1; done
 
@@ -109,6 +109,9 @@ sbom: need-build $(VENV)/.locked $(VENV)/tools/.locked ## the bill of materials:
 	$(BIN)/python -m tests.packaging.sbom dist/pybroker.cdx.json
 	$(VENV)/tools/bin/python -c 'import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import \
 		JsonStrictValidator as V; e = V(SchemaVersion.V1_6).validate_str(open("dist/pybroker.cdx.json").read()); sys.exit(e and str(e))'
+
+docs: $(VENV)/docs/.locked ## the pages of docs/ as one searchable site: build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build -q --strict --site-dir build/site
 
 deploy-check: need-go $(VENV)/tools/.locked ## the files of deploy/ and .github by their own linters
 	$(VENV)/tools/bin/hadolint deploy/docker/Dockerfile
@@ -169,6 +172,7 @@ $(VENV)/.locked: tests/requirements.lock $(VENV)/.locked-run
 
 # Tools that are no part of a test run have environments of their own.
 $(VENV)/tools/.locked: tests/requirements.packaging.lock $(VENV)/.created
+$(VENV)/docs/.locked: tests/requirements.docs.lock $(VENV)/.created
 $(VENV)/%/.locked:
 	@echo 'Installing $<'
 	@$(PYTHON) -m venv $(VENV)/$*
