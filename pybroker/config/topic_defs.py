@@ -92,6 +92,12 @@ TOPIC_SETTINGS = ConfigDef(
         [
             *(_from_broker(name, synonym) for name, synonym in BROKER_SYNONYM.items()),
             ConfigKey(
+                "delete.protection.enable",
+                ConfigType.BOOLEAN,
+                False,
+                "Deleting and truncating the topic is refused until this is false again. Not Kafka's.",
+            ),
+            ConfigKey(
                 "leader.replication.throttled.replicas",
                 ConfigType.LIST,
                 (),

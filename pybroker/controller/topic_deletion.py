@@ -52,6 +52,7 @@ from pybroker.metadata.store import (
     operations_bytes,
 )
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 TOMBSTONES_MAX = 10_000
 """Unless the broker's settings say otherwise."""
@@ -66,10 +67,28 @@ _MOVES: dict[str, tuple[str, ...]] = {
 }
 
 
+PROTECTION = "delete.protection.enable"
+"""The topic's setting."""
+
+
+def is_protected(topic: TopicImage) -> bool:
+    """Whether it may neither be deleted nor truncated."""
+    return topic.config.get(PROTECTION) == "true"
+
+
+def refuse_protected(topic: TopicImage) -> None:
+    """Raises KafkaError for a topic that is protected."""
+    if is_protected(topic):
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{topic.name}' is protected: set {PROTECTION}=false before it is deleted or truncated.",
+        )
+
+
 def to_be_closed(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
     """Of what is to be deleted: what takes appends of clients and commits of groups."""
     topics = [image.topic_by_id(which) for which in event.topics]
-    return [topic for topic in topics if topic is not None and not topic.internal]
+    return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
 @decides(DeleteTopics, closes=to_be_closed)
@@ -96,6 +115,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
             continue
         try:
             topic = living_topic(image, which, removed)
+            refuse_protected(topic)
         except KafkaError as error:
             reply.append(error)
             continue

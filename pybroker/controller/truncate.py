@@ -16,7 +16,7 @@ from pybroker.cluster.events import TruncatedTopic, TruncateTopics, Truncation
 from pybroker.cluster.lookup import living_topic
 from pybroker.controller.decision import NOTHING_CLOSED, Closed, Decision, Steps, Units, decides
 from pybroker.controller.protocol import topic_node
-from pybroker.controller.topic_deletion import Buried, bury
+from pybroker.controller.topic_deletion import Buried, bury, is_protected, refuse_protected
 from pybroker.controller.topics import belongings, create_operations, encode_state, new_topic, unused_id
 from pybroker.errors import KafkaError
 from pybroker.metadata import znodes
@@ -31,7 +31,7 @@ from pybroker.protocol.error_codes import ErrorCode
 def to_be_closed(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
     """Of what is to be truncated: what takes appends of clients and commits of groups."""
     topics = [image.topic_by_id(one.topic_id) for one in event.topics]
-    return [topic for topic in topics if topic is not None and not topic.internal]
+    return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
 @decides(TruncateTopics, closes=to_be_closed)
@@ -53,6 +53,7 @@ def decide_truncate(
             old = living_topic(image, one.topic_id, removed)
             if old.internal:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{old.name}' is internal and cannot be truncated.")
+            refuse_protected(old)
             ends = _ends(closed, one, old)
         except KafkaError as error:
             reply.append(error)

@@ -335,6 +335,7 @@ def test_the_cluster(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -
     assert str(broker.data_dir) in run("cluster", "log-dirs", "--broker", "1").stdout
 
 
+@pytest.mark.checklist("U13")
 def test_a_deletion_on_trial(run: Run, ask: Callable[..., Any]) -> None:
     name = unique("on-trial")
     run("topics", "create", name, "--partitions", "2")
@@ -353,4 +354,13 @@ def test_a_deletion_on_trial(run: Run, ask: Callable[..., Any]) -> None:
     assert f"{name}-readers" in words
     assert ask("topics", "list", name), "nothing was changed"
     run("topics", "delete", unique("nobody"), "--dry-run", code=1)
+
+    run("configs", "alter", "--topic", name, "--add-config", "delete.protection.enable=true")
+    assert ask("topics", "delete", name, "--dry-run")["protected"] is True
+    for verb in ("delete", "truncate"):
+        assert "is protected" in run("topics", verb, name, code=1).stderr
+    run("produce", name, stdin="four\n")
+    run("configs", "alter", "--topic", name, "--add-config", "delete.protection.enable=false")
+    run("topics", "truncate", name)
+    run("topics", "delete", name)
     assert "There is no topic" in run("topics", "delete", unique("nobody"), "--dry-run", "--if-exists").stdout

@@ -50,6 +50,7 @@ def _as_json(impact: DeletionImpact) -> dict[str, Any]:
         "partitions": impact.partitions,
         "rows": impact.records,
         "bytes": impact.bytes,
+        "protected": impact.protected,
         "remaining_ms": impact.keeps_ms,
         "groups": None
         if impact.groups is None
@@ -81,6 +82,8 @@ def _print(impact: DeletionImpact) -> None:
         f"Topic {impact.topic} with id {impact.topic_id}: {impact.partitions:,} partition(s), {known(impact.records)} "
         f"records, {known(impact.bytes)} bytes on all replicas."
     )
+    if impact.protected:
+        click.echo("It is protected: the deletion would be refused (delete.protection.enable=true).")
     if impact.keeps_ms is None:
         click.echo("There would be no way back.")
     else:
