@@ -93,6 +93,9 @@ class Request:
     def sasl_authenticated(self) -> bool:
         """The client has proven by SASL who it is; false on listeners without SASL."""
     @property
+    def by_token(self) -> bool:
+        """It has done so by a delegation token (KIP-48)."""
+    @property
     def listener(self) -> str: ...
     @property
     def of_broker(self) -> bool:
@@ -115,7 +118,9 @@ class Request:
     def reply(self, message: object) -> None:
         """Encodes the response for `api_version` and sends it. Raises CodecError if it does not fit
         the version (the request stays answerable), RuntimeError if it was answered before."""
-    def reply_authenticated(self, message: object, principal: str, session_lifetime_ms: int | None) -> None:
+    def reply_authenticated(
+        self, message: object, principal: str, by_token: bool, session_lifetime_ms: int | None
+    ) -> None:
         """The same for an authentication that has succeeded: the connection belongs to `principal` from then on."""
     def reply_and_close(self, message: object) -> None:
         """The same, then the connection is closed."""

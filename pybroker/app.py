@@ -156,6 +156,7 @@ class Broker:
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
+        services.tokens.start()
         store.starting(False)
         native.listeners.start_accepting()
 
@@ -302,6 +303,7 @@ class Broker:
             await parts.services.groups.stop()
             await dispatcher.cancel_parked(PARKED_GRACE_S)
         if parts is not None:
+            parts.services.tokens.stop()
             await parts.services.ingests.stop()
             await parts.returned_offsets.stop()
             await parts.isr.stop()

@@ -18,6 +18,7 @@ from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
 from pybroker.admin.configs import ConfigAdmin
+from pybroker.admin.delegation_tokens import TokenAdmin
 from pybroker.admin.elections import ElectionAdmin
 from pybroker.admin.features import FeatureAdmin
 from pybroker.admin.history import HistoryAdmin
@@ -90,6 +91,7 @@ from pybroker.security.credentials import Credentials
 from pybroker.security.decided import DecidedRights
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
+from pybroker.security.tokens import secret_of
 from pybroker.services import Services
 from pybroker.telemetry.instances import Telemetry
 
@@ -317,7 +319,7 @@ def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Chann
 
 def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
     native, config = ground.native, ground.config
-    authorizer, credentials = Authorizer(native.authorizer, config), Credentials()
+    authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), ground.clock)
     # Who may do what comes before the settings of topics: it must not wait for them.
     guard = () if ground.guard is None else (ground.guard,)
     view = KnownCluster(
@@ -501,6 +503,7 @@ def _services(
         acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
         users=UserAdmin(view, port),
         quotas=QuotaAdmin(view, port),
+        tokens=TokenAdmin(view, port, config, ground.clock),
         features=FeatureAdmin(view, port),
         telemetry=Telemetry(view, config, ground.clock),
     )

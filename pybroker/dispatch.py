@@ -44,6 +44,10 @@ from pybroker.api import (
     k35_describe_log_dirs,
     k36_sasl_authenticate,
     k37_create_partitions,
+    k38_create_delegation_token,
+    k39_renew_delegation_token,
+    k40_expire_delegation_token,
+    k41_describe_delegation_token,
     k42_delete_groups,
     k43_elect_leaders,
     k44_incremental_alter_configs,
@@ -196,6 +200,12 @@ def routes(services: Services) -> dict[int, Handler]:
         k30_create_acls.API_KEY: partial(k30_create_acls.handle, services.acls, authorizer),
         k31_delete_acls.API_KEY: partial(k31_delete_acls.handle, services.acls, authorizer),
         k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
+        k38_create_delegation_token.API_KEY: partial(k38_create_delegation_token.handle, services.tokens, authorizer),
+        k39_renew_delegation_token.API_KEY: partial(k39_renew_delegation_token.handle, services.tokens),
+        k40_expire_delegation_token.API_KEY: partial(k40_expire_delegation_token.handle, services.tokens),
+        k41_describe_delegation_token.API_KEY: partial(
+            k41_describe_delegation_token.handle, services.tokens, authorizer
+        ),
         k48_describe_client_quotas.API_KEY: partial(k48_describe_client_quotas.handle, services.quotas, authorizer),
         k49_alter_client_quotas.API_KEY: partial(k49_alter_client_quotas.handle, services.quotas, authorizer),
         k50_describe_user_scram_credentials.API_KEY: partial(
@@ -347,6 +357,7 @@ class Dispatcher:
             request.client_host,
             request.connection_id,
             request.sasl_authenticated,
+            request.by_token,
             request.client_port,
             request.client_software,
         )
@@ -413,7 +424,9 @@ class Dispatcher:
     def _reply(self, request: Request, response: object) -> None:
         try:
             if isinstance(response, Authenticated):
-                request.reply_authenticated(response.response, response.principal, response.session_lifetime_ms)
+                request.reply_authenticated(
+                    response.response, response.principal, response.by_token, response.session_lifetime_ms
+                )
             elif isinstance(response, LastResponse):
                 request.reply_and_close(response.response)
             else:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pybroker.admin.cluster import ClusterAdmin
     from pybroker.admin.cluster_state import ClusterState, Figures
     from pybroker.admin.configs import ConfigAdmin
+    from pybroker.admin.delegation_tokens import TokenAdmin
     from pybroker.admin.elections import ElectionAdmin
     from pybroker.admin.features import FeatureAdmin
     from pybroker.admin.history import HistoryAdmin
@@ -71,5 +72,6 @@ class Services:
     acls: AclAdmin
     users: UserAdmin
     quotas: QuotaAdmin
+    tokens: TokenAdmin
     features: FeatureAdmin
     telemetry: Telemetry

@@ -32,9 +32,10 @@ def handle(
     if outcome.principal is None:
         return SaslAuthenticateResponse(auth_bytes=outcome.token)
     # Clients before version 1 cannot authenticate again, and Kafka lets them be (KIP-368).
-    lifetime = outcome.session_lifetime_ms if context.api_version >= 1 else None
+    # Nobody outlives a delegation token.
+    lifetime = outcome.session_lifetime_ms if context.api_version >= 1 or outcome.by_token else None
     response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime or 0)
-    return Authenticated(response, outcome.principal, lifetime)
+    return Authenticated(response, outcome.principal, outcome.by_token, lifetime)
 
 
 async def _refuse(delay_s: float, message: str) -> LastResponse:

@@ -14,6 +14,7 @@ import msgspec
 
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import AclBinding, AclFilter
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
 from pybroker.native import Uuid
 
@@ -253,6 +254,22 @@ class AlterUsers(Event[list[KafkaError | None]], frozen=True):
     """Reply: None or the error for each, in order. A user must not be named twice."""
 
     changes: tuple[UserChange, ...]
+
+
+class CreateToken(Event[None], frozen=True):
+    """A delegation token, which was validated before."""
+
+    token: DelegationToken
+
+
+class ChangeToken(Event[int], frozen=True):
+    """Reply: when the token expires, milliseconds since 1970. None of `expires_ms` removes it. `by`: the principal that
+    asks; None: a broker, because its time is over."""
+
+    token_id: str
+    expires_ms: int | None
+    now_ms: int
+    by: str | None
 
 
 class QuotaChange(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_network.OPERATION
     + broker_security.SASL
     + broker_security.AUTHORIZATION
+    + broker_security.DELEGATION_TOKENS
     + broker_tls.TLS
     + broker_cluster.METADATA
     + broker_cluster.REPLICATION

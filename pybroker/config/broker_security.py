@@ -13,6 +13,7 @@ BOOLEAN, STRING, INT, LONG, LIST = (
     ConfigType.LONG,
     ConfigType.LIST,
 )
+PASSWORD = ConfigType.PASSWORD
 
 MECHANISMS = ("PLAIN", *BY_NAME)
 """SASL mechanisms that are served."""
@@ -49,6 +50,37 @@ def _authorizer(value: Value) -> None:
 def _super_users(value: Value) -> None:
     super_users(str(value or ""))
 
+
+DELEGATION_TOKENS = (
+    ConfigKey(
+        "delegation.token.secret.key",
+        PASSWORD,
+        None,
+        "Secret under which delegation tokens are made and checked, the same on all brokers. Without it there are none.",
+    ),
+    ConfigKey("delegation.token.master.key", PASSWORD, None, "Older name of delegation.token.secret.key."),
+    ConfigKey(
+        "delegation.token.max.lifetime.ms",
+        LONG,
+        604800000,
+        "Longest life of a delegation token, renewed or not, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "delegation.token.expiry.time.ms",
+        LONG,
+        86400000,
+        "How long a delegation token is valid before it has to be renewed, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "delegation.token.expiry.check.interval.ms",
+        LONG,
+        3600000,
+        "How often delegation tokens that have expired are removed, in ms.",
+        at_least(1),
+    ),
+)
 
 SASL = (
     ConfigKey(

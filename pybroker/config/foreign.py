@@ -83,8 +83,8 @@ controller.performance.sample.period.ms controller.quorum.append.linger.ms contr
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
 controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
 controller.quorum.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
-controller.socket.timeout.ms delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
+controller.socket.timeout.ms
+
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
 fetch.purgatory.purge.interval.requests
 group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms

@@ -12,6 +12,7 @@ from pybroker.collector import let_be
 from pybroker.errors import FatalError
 from pybroker.metadata import store_history, znodes
 from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
+from pybroker.metadata.delegation_tokens import TOKENS
 from pybroker.metadata.features import FEATURES
 from pybroker.metadata.image import ConfigImage
 from pybroker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image, shown_id
@@ -91,14 +92,14 @@ async def load_cluster(
 ) -> LoadedImage:
     """Reads everything and mends what is incomplete. Raises LoweredError: topics have ids already, and the protocol
     version does not know them."""
-    names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest")
+    names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest", TOKENS)
     epochs = await store.get(znodes.BROKER_EPOCHS)
     features = await get_or_none(store, FEATURES)
     with let_be() as made:
         read = [await store.subtree(name) for name in names]
         made.large = sum(map(len, read)) > NODES_MANY
-        topics, configs, admin, acls, extended_acls, ingest = read
-        nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data, features)
+        topics, configs, admin, acls, extended_acls, ingest, tokens = read
+        nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data, features, tokens)
         # On a thread: of 200,000 partitions it takes a second, and this broker serves others meanwhile.
         loop = asyncio.get_running_loop()
         # The scan of the directories goes on meanwhile; only topics without an id must wait for it.

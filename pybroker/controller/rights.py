@@ -115,6 +115,8 @@ def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Right
             )
             if missing.resource_type == ResourceType.CLUSTER:
                 return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+            if missing.resource_type == ResourceType.USER:
+                return KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
             return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     return None
 
@@ -166,6 +168,11 @@ def _alter_configs(_image: ClusterImage, change: e.ConfigChange) -> Needs:
     return ((_cluster(AclOperation.ALTER_CONFIGS),),)
 
 
+def _create_token(_image: ClusterImage, event: e.CreateToken) -> Needs:
+    owner, requester = event.token.owner, event.token.requester
+    return () if owner == requester else ((Need(AclOperation.CREATE_TOKENS, ResourceType.USER, owner),),)
+
+
 def _ingest(image: ClusterImage, event: e.BeginIngest | e.CommitIngest) -> Needs:
     return _living(image, event.key[0], AclOperation.WRITE)
 
@@ -186,6 +193,9 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.CreatePartitions: Rule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: Rule(_alter_configs, "changes"),
     e.AlterClientQuotas: Rule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
+    # Of whom the token is, the decision looks at itself.
+    e.ChangeToken: Rule(lambda *_: ()),
+    e.CreateToken: Rule(_create_token),
     e.CreateAcls: Rule(_alter_cluster),
     e.DeleteAcls: Rule(_alter_cluster),
     e.AlterUsers: Rule(_alter_cluster, "changes"),

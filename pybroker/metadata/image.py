@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from pybroker.metadata.acls import AclNode, AclPattern
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.metadata.deletion_records import REMOVED, UNDELETING, DeletionRecord
 from pybroker.metadata.features import FeaturesImage
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
@@ -138,6 +139,8 @@ class ImageDelta(msgspec.Struct, frozen=True):
     """Entries of each pattern that changed; none = the pattern is gone."""
     users: Mapping[str, ConfigImage] = {}
     quotas: Mapping[str, ConfigImage] = {}
+    tokens: Mapping[str, DelegationToken | None] = {}
+    """None: it is gone."""
     features: FeaturesImage | None = None
     ingests: tuple[IngestRecord, ...] = ()
     ended_ingests: tuple[IngestKey, ...] = ()
@@ -204,6 +207,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """What is stored for users: SCRAM credentials under the mechanisms' names, and quotas."""
     quotas: Mapping[str, ConfigImage] = {}
     """Quotas of everybody else, by path, and the nodes between (`metadata.client_quotas`)."""
+    tokens: Mapping[str, DelegationToken] = {}
+    """Delegation tokens, by id."""
     features: FeaturesImage = FeaturesImage()
     group_configs: Mapping[str, ConfigImage] = {}
     client_metrics: Mapping[str, ConfigImage] = {}
@@ -321,6 +326,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             acls=_with_acls(self.acls, delta.acls),
             users={**self.users, **delta.users} if delta.users else self.users,
             quotas={**self.quotas, **delta.quotas} if delta.quotas else self.quotas,
+            tokens=_with_tokens(self.tokens, delta.tokens),
             features=self.features if delta.features is None else delta.features,
             group_configs={**self.group_configs, **delta.group_configs} if delta.group_configs else self.group_configs,
             client_metrics=_changed(self.client_metrics, delta.client_metrics, ()),
@@ -346,6 +352,14 @@ def _with_acls(
     if not changes:
         return before
     return {pattern: node for pattern, node in {**before, **changes}.items() if node.bindings}
+
+
+def _with_tokens(
+    before: Mapping[str, DelegationToken], changes: Mapping[str, DelegationToken | None]
+) -> Mapping[str, DelegationToken]:
+    if not changes:
+        return before
+    return {name: token for name, token in {**before, **changes}.items() if token is not None}
 
 
 def _left(before: Mapping[str, int], changes: Mapping[str, int]) -> Mapping[str, int]:

@@ -28,6 +28,7 @@ import msgspec
 from pybroker.metadata import znodes
 from pybroker.metadata.acls import AclNode, AclPattern, decode_acls
 from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS, is_credentials
+from pybroker.metadata.delegation_tokens import load_tokens
 from pybroker.metadata.deletion_records import (
     DEAD_STATES,
     FOUND,
@@ -72,6 +73,7 @@ class Nodes(NamedTuple):
     ingest: Mapping[str, Node] = {}
     broker_epochs: bytes = b""
     features: Node | None = None
+    tokens: Mapping[str, Node] = {}
 
 
 class LoadedImage(NamedTuple):
@@ -158,6 +160,7 @@ def load_image(
         acls=_acls({**nodes.acls, **nodes.extended_acls}),
         users=_users(nodes.configs),
         quotas=_quotas(nodes.configs),
+        tokens=load_tokens(nodes.tokens),
         features=_features(nodes.features),
         group_configs={unquote(name): one for name, one in _settings_of(znodes.GROUP_CONFIGS, nodes.configs).items()},
         client_metrics={
@@ -460,10 +463,14 @@ def _settings_of(parent: str, nodes: Mapping[str, Node]) -> dict[str, ConfigImag
     return found
 
 
-def guards_image(acls: Mapping[str, Node], configs: Mapping[str, Node]) -> ClusterImage:
-    """An image with access control entries and users only, of the nodes below `ACLS` and `EXTENDED_ACLS`, and of those
-    that hold users. Raises DamagedNodeError."""
-    return msgspec.structs.replace(ClusterImage.initial(0), acls=_acls(acls), users=_users(configs))
+def guards_image(
+    acls: Mapping[str, Node], configs: Mapping[str, Node], tokens: Mapping[str, Node]
+) -> ClusterImage:
+    """An image with access control entries, users and delegation tokens only, of the nodes below `ACLS` and
+    `EXTENDED_ACLS`, of those that hold users, and those below `TOKENS`. Raises DamagedNodeError."""
+    return msgspec.structs.replace(
+        ClusterImage.initial(0), acls=_acls(acls), users=_users(configs), tokens=load_tokens(tokens)
+    )
 
 
 def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:

@@ -11,6 +11,7 @@ ZooKeeper has for them.
     /brokers/topics/[topic]/partitions/[p]/state   leader, ISR, epochs
     /config/topics|brokers|groups|users/[name]     {"version":1,"config":{…}}
     /config/clients|ips/[name], /config/users/[name]/clients/[name]         quotas, see client_quotas.py
+    /tokenauth/tokens/[id]                         a delegation token, see delegation_tokens.py              KIP-48
     /feature                                       finalized levels of features, see features.py            KIP-584
     /admin/delete_topics/[topic]                   order to delete a name, in the format from before topic ids
     /admin/deleted_topics/[topic id]               one deletion: what was deleted, when, until when its data stays

@@ -139,10 +139,10 @@ def client_conversation(mechanism: ScramMechanism, user: str, password: str) -> 
 
 _SASL_NAME = r"(?:[^\x00=,]|=2C|=3D)+"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
-_EXTENSIONS = r"(?:,[A-Za-z]=[^\x00,]*)*"
+_EXTENSIONS = r"(?:,[A-Za-z]+=[^\x00,]*)*"
 _CLIENT_FIRST = re.compile(
     rf"(?P<header>[ny],(?:a=(?P<authzid>{_SASL_NAME}))?,)(?P<bare>n=(?P<user>{_SASL_NAME}),r=(?P<nonce>{_NONCE})"
-    rf"{_EXTENSIONS})",
+    rf"(?P<extensions>{_EXTENSIONS}))",
     re.DOTALL,
 )
 _CLIENT_FINAL = re.compile(
@@ -154,13 +154,15 @@ _CLIENT_FINAL = re.compile(
 class ServerConversation:
     """The broker's side, two messages of a client. Its work does not depend on the iterations: clients do them.
 
-    `find` gives the credential of a user and whether it is real: strangers get one as well, so that nobody learns from
-    the exchange which users there are.
+    `find` gives the credential of a user, or of a delegation token of that id (KIP-48), and whether it is real:
+    strangers get one as well, so that nobody learns from the exchange which users there are.
     """
 
-    def __init__(self, mechanism: ScramMechanism, find: Callable[[str], tuple[ScramCredential, bool]]) -> None:
+    def __init__(self, mechanism: ScramMechanism, find: Callable[[str, bool], tuple[ScramCredential, bool]]) -> None:
         self._mechanism = mechanism
         self._find = find
+        self.by_token = False
+        """The client's first message names a delegation token in place of a user."""
         self._first: re.Match[str] | None = None
         self._user = ""
         self._challenge = ""
@@ -183,7 +185,8 @@ class ServerConversation:
         authorization_id = _unquoted(first["authzid"] or "")
         if authorization_id not in ("", self._user):
             raise ScramError(f"user {self._user!r} asks for the rights of {authorization_id!r}")
-        credential, _ = self._find(self._user)
+        self.by_token = "tokenauth=true" in first["extensions"].lower().split(",")
+        credential, _ = self._find(self._user, self.by_token)
         self._first = first
         self._nonce = first["nonce"] + secrets.token_urlsafe(24)
         self._challenge = f"r={self._nonce},s={_base64(credential.salt)},i={credential.iterations}"
@@ -203,7 +206,7 @@ class ServerConversation:
         if binding != first["header"].encode():
             raise ScramError("the channel binding is not that of the first message")
         # Asked again: the credential may have gone, or changed, meanwhile.
-        credential, known = self._find(self._user)
+        credential, known = self._find(self._user, self.by_token)
         signed = f"{first['bare']},{self._challenge},{final['bare']}".encode()
         signature = self._mechanism.sign(credential.stored_key, signed)
         proven = len(proof) == len(signature) and hmac.compare_digest(

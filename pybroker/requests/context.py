@@ -20,6 +20,8 @@ class RequestContext(msgspec.Struct, frozen=True):
     connection_id: int
     sasl_authenticated: bool = False
     """The client has proven by SASL who it is; false on listeners without SASL."""
+    by_token: bool = False
+    """It has done so by a delegation token (KIP-48)."""
     client_port: int = 0
     client_software: tuple[str, str] = ("", "")
     """Name and version, in the client's own words (KIP-511); empty if it has said none."""
@@ -35,6 +37,7 @@ class Authenticated(msgspec.Struct, frozen=True):
 
     response: object
     principal: str
+    by_token: bool
     session_lifetime_ms: int | None
     """The client must authenticate again within this time (KIP-368); None: never."""
 

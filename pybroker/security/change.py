@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pybroker.metadata.acls import AclBinding, AclNode
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.metadata.image import ClusterImage, ImageDelta
 
 
@@ -17,6 +18,8 @@ class SecurityChange(msgspec.Struct, frozen=True):
     acls_removed: tuple[AclBinding, ...] = ()
     users: Mapping[str, Mapping[str, str]] = {}
     """All that is stored for each user that changed."""
+    tokens: Mapping[str, DelegationToken | None] = {}
+    """None: it is gone."""
     full: bool = False
     """This is all there is; what was known before is void."""
 
@@ -25,8 +28,8 @@ def security_change(before: ClusterImage, change: ImageDelta | ClusterImage) -> 
     """What changes for the guards; None: nothing."""
     users = {name: user.config for name, user in change.users.items()}
     if isinstance(change, ClusterImage):
-        return SecurityChange(tuple(_bindings(change.acls.values())), users=users, full=True)
-    if not change.acls and not users:
+        return SecurityChange(tuple(_bindings(change.acls.values())), users=users, tokens=change.tokens, full=True)
+    if not change.acls and not users and not change.tokens:
         return None
     old = dict.fromkeys(_bindings(before.acls[pattern] for pattern in change.acls if pattern in before.acls))
     new = dict.fromkeys(_bindings(change.acls.values()))
@@ -34,6 +37,7 @@ def security_change(before: ClusterImage, change: ImageDelta | ClusterImage) -> 
         acls_added=tuple(binding for binding in new if binding not in old),
         acls_removed=tuple(binding for binding in old if binding not in new),
         users=users,
+        tokens=change.tokens,
     )
 
 

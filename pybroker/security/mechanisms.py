@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.protocol.scram import ScramError, ScramMechanism, ServerConversation
 from pybroker.security.credentials import Credentials
 
@@ -31,6 +32,8 @@ class Step(NamedTuple):
 
     token: bytes
     user: str | None = None
+    token_of: DelegationToken | None = None
+    """By which the user, its owner, has logged in."""
 
 
 class Conversation(Protocol):
@@ -79,12 +82,19 @@ class ScramConversation:
 
     def __init__(self, mechanism: ScramMechanism, credentials: Credentials) -> None:
         self._mechanism = mechanism
+        self._credentials = credentials
         self._server = ServerConversation(mechanism, functools.partial(credentials.find, mechanism))
 
     def answer(self, token: bytes) -> Step:
         """Challenge, then signature."""
         try:
-            return Step(*self._server.answer(token))
+            answer, user = self._server.answer(token)
+            if user is None or not self._server.by_token:
+                return Step(answer, user)
+            found = self._credentials.token(user)
+            if found is None:
+                raise ScramError(f"delegation token {user!r} has expired")
+            return Step(answer, found.owner.removeprefix("User:"), found)
         except ScramError as problem:
             raise AuthenticationError(
                 f"Authentication failed during authentication due to invalid credentials with SASL mechanism "

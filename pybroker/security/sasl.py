@@ -38,6 +38,8 @@ class Outcome(NamedTuple):
     """Set when the client has authenticated."""
     session_lifetime_ms: int | None
     """Within which it must authenticate again; None: never."""
+    by_token: bool = False
+    """It has authenticated by a delegation token."""
 
 
 class _Open(NamedTuple):
@@ -84,7 +86,9 @@ class SaslServer:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The handshake of this connection is over.")
         if mechanism not in listener.mechanisms:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism!r} is not enabled on this listener.")
-        if context.sasl_authenticated and (context.api_version == 0 or not listener.reauth_ms[mechanism]):
+        # Who came by a token must come again before the token expires, whatever the listener says.
+        may_again = context.by_token or listener.reauth_ms[mechanism]
+        if context.sasl_authenticated and (context.api_version == 0 or not may_again):
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has authenticated before.")
         self._forget_old()
         self._open[context.connection_id] = _Open(
@@ -121,7 +125,12 @@ class SaslServer:
         del self._open[context.connection_id]
         self.succeeded += 1
         log.debug("%r has authenticated from %s by %s", principal, context.client_host, current.mechanism)
-        return Outcome(step.token, principal, listener.reauth_ms[current.mechanism] or None)
+        lifetime_ms = listener.reauth_ms[current.mechanism] or None
+        by = step.token_of
+        if by is not None:
+            left_ms = max(1, by.expires_ms - self._clock.wall_ms())
+            lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
+        return Outcome(step.token, principal, lifetime_ms, by is not None)
 
     def _log_failure(self, context: RequestContext, mechanism: str, reason: str) -> None:
         """At most so many lines a second: strangers must not fill the log."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker.errors import StartError
 from pybroker.metadata.acls import ACLS, EXTENDED_ACLS
+from pybroker.metadata.delegation_tokens import TOKENS
 from pybroker.metadata.image import ClusterImage
 from pybroker.metadata.load import guards_image
 from pybroker.metadata.store import MetadataStore, StoreError
@@ -16,7 +17,7 @@ async def obey_stored(store: MetadataStore, security: Security) -> None:
     """The controller logs in to a broker before it can tell it who may: by what the store says. Raises StartError."""
     try:
         acls = {**await store.subtree(ACLS), **await store.subtree(EXTENDED_ACLS)}
-        image = guards_image(acls, await store.subtree(USER_CONFIGS))
+        image = guards_image(acls, await store.subtree(USER_CONFIGS), await store.subtree(TOKENS))
     except (DamagedNodeError, StoreError) as problem:
         raise StartError(f"who may log in cannot be read from the metadata store: {problem}") from None
     await security.obey(ClusterImage.initial(0), image, image)

@@ -21,6 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.scram import BY_NAME
 from pybroker.security.acls import AclOperation, ResourceType
 from tests.security import kit
+from tests.security import test_delegation_tokens as tokens
 from tests.support.brokers import PybrokerProcess
 from tests.support.cluster import BrokerCluster, ClusterBroker, until
 from tests.support.wire import free_port
@@ -136,6 +137,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Secu
         "authorizer.class.name": AUTHORIZER,
         "super.users": f"User:{BROKER};User:{ROOT}",
         "offsets.topic.num.partitions": "1",
+        **tokens.SECRET,
     }
     with secure_cluster(tmp_path_factory.mktemp("secure"), "SCRAM-SHA-512", settings) as running:
         yield running
@@ -221,6 +223,12 @@ def quotas(broker: SecureBroker) -> list[list[str | None]]:
     return [[part.entity_name for part in one.entity] for one in entries]
 
 
+def logs_in(broker: SecureBroker, token: m.CreateDelegationTokenResponse) -> bool:
+    """Whether a client can, by a delegation token."""
+    with WireClient(broker.port) as client:
+        return tokens.authenticate(client, token.token_id, token.hmac).error_code == 0
+
+
 def finalize(client: WireClient, level: int, kind: UpgradeType) -> None:
     change = m.UpdateFeaturesRequest_FeatureUpdateKey(
         feature="group.version", max_version_level=level, upgrade_type=kind
@@ -229,10 +237,10 @@ def finalize(client: WireClient, level: int, kind: UpgradeType) -> None:
 
 
 def finalized(broker: SecureBroker) -> list[str]:
-    """The features that a broker says are in force."""
+    """The features that a broker says are in force, of those that the test changes."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-    return [one.name for one in answer.finalized_features]
+    return [one.name for one in answer.finalized_features if one.name == "group.version"]
 
 
 def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
@@ -261,10 +269,19 @@ def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]
     assert seen(1)
     assert seen(2)
     assert quotas(brokers[1]) == [["alice", "alice"]]
+    with brokers[2].as_user(ROOT) as client:
+        token = tokens.create(client)
+        assert token.error_code == 0
+    for number in (1, 2):
+        assert logs_in(brokers[number], token)
     assert finalized(brokers[1]) == finalized(brokers[2]) == []
     brokers[3].process.start()
     assert seen(3)
     assert quotas(brokers[3]) == [["alice", "alice"]]
+    assert logs_in(brokers[3], token)
+    with brokers[3].as_user(ROOT) as client:
+        assert kit.call(client, m.ExpireDelegationTokenRequest(token.hmac, -1)).error_code == 0
+    assert [logs_in(broker, token) for broker in brokers.values()] == [False] * 3
     assert finalized(brokers[3]) == []
     with brokers[1].as_user(ROOT) as client:
         finalize(client, 1, UpgradeType.UPGRADE)

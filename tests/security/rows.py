@@ -18,12 +18,15 @@ TOPIC_DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 CLUSTER_DENIED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 ID_DENIED = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-DENIED = {T: TOPIC_DENIED, G: GROUP_DENIED, C: CLUSTER_DENIED, X: ID_DENIED}
+U, TOKEN_DENIED = ResourceType.USER, int(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+DENIED = {T: TOPIC_DENIED, G: GROUP_DENIED, C: CLUSTER_DENIED, X: ID_DENIED, U: TOKEN_DENIED}
 
 EXEMPT = {
     17: "comes before authentication",
     18: "comes before authentication",
     36: "is the authentication",
+    39: "for the owner of a delegation token and its renewers, as in Kafka (test_delegation_tokens.py)",
+    40: "for the owner of a delegation token and its renewers, as in Kafka (test_delegation_tokens.py)",
     71: "says what the client itself shall push, as in Kafka",
     72: "as in Kafka: the client has been asked for it",
 }
@@ -58,6 +61,8 @@ class Row(NamedTuple):
 
     def resource(self, kind: ResourceType, name: str) -> str:
         """The name of the resource of a grant."""
+        if kind == U:
+            return f"User:{name}"
         return CLUSTER_NAME if kind == C else name
 
 
@@ -261,6 +266,12 @@ _ANY_ENTRY = m.CreateAclsRequest_AclCreation(
     resource_type=T, resource_name="some name", principal="User:nobody", host="*", operation=Op.READ, permission_type=3
 )
 
+def _create_token(owner: str) -> m.CreateDelegationTokenRequest:
+    return m.CreateDelegationTokenRequest(
+        owner_principal_type="User", owner_principal_name=owner, renewers=[], max_lifetime_ms=-1
+    )
+
+
 ROWS = (
     Row(0, "by name", _produce, Grant(T, Op.WRITE), version=12),
     Row(0, "by id", _produce, Grant(T, Op.WRITE)),
@@ -408,6 +419,17 @@ ROWS = (
             validate_only=True,
         ),
         Grant(T, Op.ALTER),
+    ),
+    Row(38, "owner", lambda name, _: _create_token(name), Grant(U, Op.CREATE_TOKENS)),
+    Row(
+        41,
+        "owner",
+        lambda name, _: m.DescribeDelegationTokenRequest(
+            owners=[m.DescribeDelegationTokenRequest_DescribeDelegationTokenOwner("User", name)]
+        ),
+        Grant(U, Op.DESCRIBE_TOKENS),
+        hidden=lambda answer, _: not answer.tokens,
+        before=lambda name, _: _create_token(name),
     ),
     Row(42, "group", lambda name, _: m.DeleteGroupsRequest(groups_names=[name]), Grant(G, Op.DELETE)),
     Row(43, "cluster", _elect, Grant(C, Op.ALTER)),

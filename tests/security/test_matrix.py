@@ -13,7 +13,7 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.security.acls import AclOperation
 from tests.security.kit import ROOT, call, codes, create_acls, create_topics, entry, login, secure_broker
-from tests.security.rows import DENIED, EXEMPT, ROWS, THIS_CLUSTER, C, G, Row, X
+from tests.security.rows import DENIED, EXEMPT, ROWS, THIS_CLUSTER, C, G, Row, U, X
 
 REFUSED_CASES = ("none", "other", "host", "deny", "deny_prefix")
 PERMITTED_CASES = ("literal", "prefix", "wildcard", "all", "super")
@@ -33,7 +33,7 @@ def name_of(number: int) -> str:
 def broker() -> Iterator[Broker]:
     users = [user_of(number, case) for number, case in itertools.product(range(len(ROWS)), CASES)]
     supers = ";".join(f"User:{user}" for user in [ROOT, *users] if user == ROOT or user.endswith("-super"))
-    with secure_broker(users, {"super.users": supers}) as broker:
+    with secure_broker(users, {"super.users": supers, "delegation.token.secret.key": "matrix"}) as broker:
         yield broker
 
 
@@ -74,6 +74,10 @@ def entries(number: int, row: Row, case: str) -> Iterator[m.CreateAclsRequest_Ac
         yield entry(user, grant.operation, grant.kind, row.resource(grant.kind, name))
     if case == "other":
         other = AclOperation.DESCRIBE if operation != AclOperation.DESCRIBE else AclOperation.DESCRIBE_CONFIGS
+        if kind == U:
+            other = AclOperation.CREATE_TOKENS
+            if operation == other:
+                other = AclOperation.DESCRIBE_TOKENS
         if (kind, operation) == (X, AclOperation.DESCRIBE):
             other = AclOperation.TWO_PHASE_COMMIT
         yield entry(user, other, kind, resource)

@@ -196,10 +196,10 @@ apis! {
     35 DescribeLogDirs 0..=5 flexible 2 Python served;
     36 SaslAuthenticate 0..=2 flexible 2 Python served;
     37 CreatePartitions 0..=3 flexible 2 Python served;
-    38 CreateDelegationToken 0..=3 flexible 2 Python dormant;
-    39 RenewDelegationToken 0..=2 flexible 2 Python dormant;
-    40 ExpireDelegationToken 0..=2 flexible 2 Python dormant;
-    41 DescribeDelegationToken 0..=3 flexible 2 Python dormant;
+    38 CreateDelegationToken 0..=3 flexible 2 Python served;
+    39 RenewDelegationToken 0..=2 flexible 2 Python served;
+    40 ExpireDelegationToken 0..=2 flexible 2 Python served;
+    41 DescribeDelegationToken 0..=3 flexible 2 Python served;
     42 DeleteGroups 0..=3 flexible 2 Python served;
     43 ElectLeaders 0..=2 flexible 2 Python served;
     44 IncrementalAlterConfigs 0..=1 flexible 1 Python served;

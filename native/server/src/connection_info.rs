@@ -17,6 +17,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) principal: Arc<str>,
     /// False until a client of a listener with SASL has proven who it is.
     pub(crate) authenticated: bool,
+    /// It has done so by a delegation token (KIP-48).
+    pub(crate) by_token: bool,
     /// The listener authenticates by SASL.
     pub(crate) sasl: bool,
     /// How the listener secures its connections.
@@ -44,6 +46,7 @@ impl ConnectionInfo {
             peer,
             principal: anonymous,
             authenticated,
+            by_token: false,
             sasl: !authenticated,
             security,
             opened: Instant::now(),

@@ -65,6 +65,8 @@ pub struct ControlRequest {
     pub principal: Arc<str>,
     /// It has proven who it is by SASL; false on listeners without.
     pub sasl_authenticated: bool,
+    /// It has done so by a delegation token (KIP-48).
+    pub by_token: bool,
     /// Where it came from.
     pub peer: Arc<Peer>,
     /// Which queue.
@@ -142,6 +144,8 @@ pub enum ControlReply {
         body: Bytes,
         /// The principal (`User:alice`).
         principal: Arc<str>,
+        /// It has authenticated by a delegation token (KIP-48).
+        by_token: bool,
         /// When the client must have authenticated again, in milliseconds from now (KIP-368).
         session_lifetime_ms: Option<u64>,
     },

@@ -73,9 +73,11 @@ pub(crate) fn after_answer(
 pub(crate) fn authenticated(
     connection: &mut ConnectionInfo,
     principal: Arc<str>,
+    by_token: bool,
     session_lifetime_ms: Option<u64>,
 ) {
     connection.principal = principal;
+    connection.by_token = by_token;
     connection.authenticated = true;
     connection.raw_tokens = false;
     connection.decisions.get_mut().clear();

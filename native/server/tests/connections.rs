@@ -416,6 +416,7 @@ fn authentication_changes_who_a_connection_is() {
     request.reply.reply(ControlReply::Authenticated {
         body: Bytes::from_static(b"ok"),
         principal: "User:alice".into(),
+        by_token: false,
         session_lifetime_ms: Some(600_000),
     });
     assert_eq!(client.receive(ApiKey::SaslAuthenticate, 0, sent), b"ok");

@@ -611,6 +611,7 @@ fn who_may_not_act_for_the_cluster_is_no_broker() {
     let login = ControlReply::Authenticated {
         body: Bytes::from_static(b"ok"),
         principal: "User:broker".into(),
+        by_token: false,
         session_lifetime_ms: None,
     };
     server.control.next().reply.reply(login);

@@ -18,12 +18,14 @@ from pybroker.cluster.packed import (
 from pybroker.controller.events import BrokersChanged
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import AclBinding, AclFilter
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.metadata.ingest_records import OPEN, IngestRecord
 from pybroker.native import Uuid
 
 ID = Uuid.random()
 BINDING = AclBinding(2, 3, "n", "User:a", "*", 3, 3)
 RECORD = IngestRecord(ID, "i", -1, 1, OPEN, 1, 2, {"a": "b"})
+TOKEN = DelegationToken("t", "User:a", "User:b", ("User:c",), 1, 3, 2)
 EVENTS: list[tuple[e.Event[Any], Any]] = [
     (
         e.CreateTopics((e.NewTopic("a", 1, 1, {0: (1,)}, {"k": "v"}),), False, 3, 4, "User:a"),
@@ -39,6 +41,8 @@ EVENTS: list[tuple[e.Event[Any], Any]] = [
     (e.DeleteAcls((AclFilter(1, 1, None, None, None, 1, 1),)), [(BINDING,), ()]),
     (e.AlterUsers((e.UserChange("u", {"SCRAM-SHA-256": None}),)), [None, KafkaError(91, "no such user")]),
     (e.AlterClientQuotas((e.QuotaChange((("client-id", None), ("user", "u")), {"a": None, "b": "1"}),)), [None]),
+    (e.CreateToken(TOKEN), None),
+    (e.ChangeToken("t", None, 5, "User:a"), 5),
     (e.UpdateFeatures((e.FeatureChange("group.version", 0, e.UpgradeType.SAFE_DOWNGRADE),), True), None),
     (e.CommitIngest((ID, "i", -1), 1, {0: (1, 2)}, 3), RECORD),
     (e.DropIngests((((ID, "i", 4), 1),), (((ID, "s", True), 2),), (ID,)), [RECORD]),

@@ -17,6 +17,7 @@ from pybroker.controller.local_port import Submission
 from pybroker.controller.rights import RULES, Granted, grant
 from pybroker.errors import KafkaError
 from pybroker.metadata.acls import CLUSTER_NAME, AclBinding, AclFilter
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.metadata.deletion_records import FOUND, DeletionRecord
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import Uuid
@@ -115,6 +116,12 @@ async def test_each_event_needs_its_right() -> None:
             found = granted(image, event, *(other for other in needed if other != one))
             assert found.refusal is not None, event
             assert found.refusal.code == code, event
+    for_another = e.CreateToken(DelegationToken("t", "User:u", "User:other", (), 1, 3, 2))
+    refusal = granted(image, for_another).refusal
+    assert refusal is not None
+    assert refusal.code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    right = AclOperation.CREATE_TOKENS, ResourceType.USER, "User:u"
+    assert granted(image, for_another, right) == Granted(for_another)
     change = e.ConfigChange("topic", "a", {})
     of_items: list[tuple[Event[Any], tuple[AclOperation, ResourceType, str]]] = [
         (CreateTopics((topic("a"),), True, 0, 0), (AclOperation.CREATE, TOPIC, "a")),

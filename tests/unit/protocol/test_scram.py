@@ -30,17 +30,17 @@ def test_the_two_sides_agree(mechanism: ScramMechanism) -> None:
     stored = ScramCredential.parse(credential(mechanism).render())
     asked: list[str] = []
 
-    def find(user: str) -> tuple[ScramCredential, bool]:
+    def find(user: str, by_token: bool) -> tuple[ScramCredential, bool]:
         asked.append(user)
         return stored, True
 
     assert converse(mechanism, ServerConversation(mechanism, find)) == USER
     assert set(asked) == {USER}
     with pytest.raises(ScramError, match=r"'u,s=er' or its password is wrong"):
-        converse(mechanism, ServerConversation(mechanism, lambda _: (stored, False)))
+        converse(mechanism, ServerConversation(mechanism, lambda *_: (stored, False)))
     other = credential(mechanism, "another")
     with pytest.raises(ScramError, match=r"'u,s=er' or its password is wrong"):
-        converse(mechanism, ServerConversation(mechanism, lambda _: (other, True)))
+        converse(mechanism, ServerConversation(mechanism, lambda *_: (other, True)))
 
 
 def test_the_exchange_that_rfc_7677_prints(monkeypatch: pytest.MonkeyPatch) -> None:

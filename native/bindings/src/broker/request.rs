@@ -28,6 +28,8 @@ pub(crate) struct Request {
     principal: Arc<str>,
     #[pyo3(get)]
     sasl_authenticated: bool,
+    #[pyo3(get)]
+    by_token: bool,
     peer: Arc<Peer>,
     #[pyo3(get)]
     message: Py<PyAny>,
@@ -65,6 +67,7 @@ impl Request {
                 client_id: request.client_id,
                 principal: request.principal,
                 sasl_authenticated: request.sasl_authenticated,
+                by_token: request.by_token,
                 peer: request.peer,
                 message,
                 reply: Mutex::new(Some(request.reply)),
@@ -163,12 +166,14 @@ impl Request {
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
         principal: &str,
+        by_token: bool,
         session_lifetime_ms: Option<u64>,
     ) -> PyResult<()> {
         let body = self.encode(py, message)?;
         self.send(ControlReply::Authenticated {
             body: body.into(),
             principal: principal.into(),
+            by_token,
             session_lifetime_ms,
         })
     }

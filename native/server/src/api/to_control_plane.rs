@@ -33,6 +33,7 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
         client_id: call.client_id.map(Into::into),
         principal: call.connection.principal.clone(),
         sasl_authenticated: call.connection.sasl && call.connection.authenticated,
+        by_token: call.connection.by_token,
         peer: call.connection.peer.clone(),
         lane: lane(call.api_key),
         body: Bytes::copy_from_slice(body),

@@ -214,9 +214,10 @@ impl Connection {
             ControlReply::Authenticated {
                 body,
                 principal,
+                by_token,
                 session_lifetime_ms,
             } => {
-                sasl::authenticated(&mut self.info, principal, session_lifetime_ms);
+                sasl::authenticated(&mut self.info, principal, by_token, session_lifetime_ms);
                 body
             }
         };
