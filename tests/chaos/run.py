@@ -38,6 +38,8 @@ PARTITIONS = {STEADY: 4, COMPACTED: 2, MOVED: 2}
 BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
 HEALED_S = 180.0
 """Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
+BEFORE, BEHIND = 5, 50
+"""Lines of a broker's log around a complaint that are shown."""
 OVERTIME = 6.0
 """How many times as long as it should a run may last until enough has happened."""
 
@@ -296,8 +298,11 @@ def _complaints(cluster: BrokerCluster) -> list[str]:
     """Lines of brokers' logs that only a fault of the product writes."""
     found = []
     for number, broker in cluster.brokers.items():
-        for line in broker.console.read_text(errors="replace").splitlines():
+        lines = broker.console.read_text(errors="replace").splitlines()
+        for at, line in enumerate(lines):
             if "Traceback" in line or "panicked" in line or "bug in pybroker" in line:
-                found.append(f"broker {number} wrote: {line}")
+                # What it was about: nothing else is kept of a long run.
+                about = lines[max(0, at - BEFORE) : at + BEHIND]
+                found.append("\n  ".join([f"broker {number} wrote:", *about]))
     return found
 
